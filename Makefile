@@ -1,0 +1,55 @@
+# The first target that needs it makes .venv from the locked requirements; later runs find it fresh.
+# PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the command.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check bench clean lock FORCE
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV_COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(VENV)/.run ## Show what tampu does: the demo
+	@$(BIN)/tampu demo $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
+	@$(BIN)/python -m pytest -n 2 --dist=worksteal $(ARGS)
+
+check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src tests $(wildcard bench)
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/docs
+
+bench: $(VENV)/.dev ## Measure, side by side with peers
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove the environment, the caches and what was built
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@find src tests $(wildcard bench examples) -name __pycache__ -prune -exec rm -rf {} +
+
+# run.txt is held to the versions of dev.txt, so one environment serves both.
+lock: ## Pin the newest versions of all requirements, with hashes
+	@tools/venv
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
+	@$(UV_COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
+	@$(UV_COMPILE) pyproject.toml --group build --constraint requirements/dev.txt --output-file requirements/run.txt
+
+# dev holds all that run holds.
+$(VENV)/.dev: requirements/dev.txt pyproject.toml
+	@tools/venv dev
+	@touch $(VENV)/.run $@
+
+$(VENV)/.run: requirements/run.txt pyproject.toml
+	@tools/venv run
+	@touch $@
+
+# An environment that was copied here from elsewhere, or lost its interpreter, is made again.
+ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.home 2>/dev/null),$(CURDIR))
+$(VENV)/.dev $(VENV)/.run: FORCE
+endif

@@ -1,0 +1,1 @@
+"""What may happen: the verbs users call, checked and resolved here, and carried out by whichever engine there is."""

@@ -1,0 +1,173 @@
+"""`AsyncQueue`, what `tampu.open_async` answers with: the same verbs, awaitable. The event loop never blocks on a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tampu.broker.core import Look, Pause, Step, Steps
+from tampu.broker.queue import AllVerbs, Queue
+from tampu.broker.waiting import Waiter
+from tampu.model.errors import InvalidState, TampuError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+    """The verb as a coroutine."""
+
+    @functools.wraps(verb)
+    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._drive(verb(self._verbs, *args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+
+    return method
+
+
+class AsyncQueues:
+    """Settings of the queues, by name; ``*`` are the defaults of all."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = awaitable(AllVerbs.put_config)
+    get = awaitable(AllVerbs.get_config)
+    list = awaitable(AllVerbs.list_queues)
+    reset = awaitable(AllVerbs.reset_config)
+
+
+class AsyncQueue:
+    """A house of queues, in one tenant. Use it with ``async with``; share it between tasks."""
+
+    def __init__(self, opening: Callable[[], Queue]) -> None:
+        self._opening = opening
+        self._queue: Queue | None = None
+
+    async def __aenter__(self) -> Self:
+        self._queue = await asyncio.to_thread(self._opening)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _open(self) -> Queue:
+        if self._queue is None:
+            raise InvalidState("this queue is not open", hint="use it with: async with tampu.open_async(…) as q")
+        return self._queue
+
+    @property
+    def _verbs(self) -> AllVerbs:
+        return self._open._verbs
+
+    @property
+    def tenant(self) -> str:
+        return self._open.tenant
+
+    @property
+    def durability(self) -> str:
+        """``full``, or the name of something weaker that was asked for."""
+        return self._open.durability
+
+    @property
+    def queues(self) -> AsyncQueues:
+        return AsyncQueues(self._verbs, self._drive)
+
+    publish = awaitable(AllVerbs.publish)
+    publish_many = awaitable(AllVerbs.publish_many)
+    claim = awaitable(AllVerbs.claim)
+    ack = awaitable(AllVerbs.ack)
+    nack = awaitable(AllVerbs.nack)
+    reject = awaitable(AllVerbs.reject)
+    release = awaitable(AllVerbs.release)
+    settle = awaitable(AllVerbs.settle)
+    extend = awaitable(AllVerbs.extend)
+    get = awaitable(AllVerbs.get)
+    messages = awaitable(AllVerbs.messages)
+    cancel = awaitable(AllVerbs.cancel)
+    free = awaitable(AllVerbs.free)
+    replay = awaitable(AllVerbs.replay)
+    purge = awaitable(AllVerbs.purge)
+    stats = awaitable(AllVerbs.stats)
+    journal = awaitable(AllVerbs.journal)
+    pause = awaitable(AllVerbs.pause)
+    resume = awaitable(AllVerbs.resume)
+    drain = awaitable(AllVerbs.drain)
+    close_queue = awaitable(AllVerbs.close_queue)
+
+    async def check(self) -> list[tuple[str, str, str]]:
+        """What `tampu doctor` shows."""
+        return await asyncio.to_thread(self._open.check)
+
+    async def close(self) -> None:
+        """Stop the keepers, wake who waits (with nothing), close the file."""
+        if self._queue is not None:
+            await asyncio.to_thread(self._queue.close)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, connection: Any = None) -> AsyncIterator[AsyncTransaction]:
+        """As `Queue.transaction`; what is done inside runs in a thread of its own."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="tampu-transaction") as thread:
+            inner = self._open.transaction(connection)
+            tx = await loop.run_in_executor(thread, inner.__enter__)
+            try:
+                yield AsyncTransaction(tx, thread)
+            except BaseException as error:
+                leave = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
+                if not await loop.run_in_executor(thread, leave):
+                    raise
+            else:
+                await loop.run_in_executor(thread, inner.__exit__, None, None, None)
+
+    async def _drive(self, steps: Steps[R]) -> R:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = await self._do(step)
+                except TampuError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+
+    async def _do(self, step: Step) -> Any:
+        core = self._open._core
+        if isinstance(step, Look):
+            return await asyncio.to_thread(step.ask, core.engine)
+        if isinstance(step, Pause):
+            waiter = Waiter(step.queues, asyncio.get_running_loop())
+            core.waiting.join(waiter)
+            try:
+                await asyncio.to_thread(core.look)
+                await waiter.wait_async(step.seconds)
+            finally:
+                core.waiting.leave(waiter)
+            return None
+        return await core.coalescer.submit_async(step)
+
+
+class AsyncTransaction:
+    """The verbs of `Transaction`, awaitable."""
+
+    def __init__(self, tx: Any, thread: ThreadPoolExecutor) -> None:
+        self._tx = tx
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        act = getattr(self._tx, name)
+        if name.startswith("_") or not callable(act):
+            raise AttributeError(name)
+
+        async def method(*args: Any, **kwargs: Any) -> Any:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, functools.partial(act, *args, **kwargs))
+
+        return method

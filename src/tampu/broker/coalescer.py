@@ -1,0 +1,152 @@
+"""The one place where concurrency lives.
+
+Whoever calls while a commit is under way joins the next one: no timers, no queue thread. The first caller leads and
+runs the batch itself; when it is done, it hands the lead to one of those who waited meanwhile. Tasks of an event loop
+are gathered until the loop's turn is over, and one helper thread leads for them, so the loop never blocks on a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from tampu.engines.port import Call
+from tampu.model.errors import TampuError, Unavailable
+
+
+class Runs(Protocol):
+    def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
+
+
+class _Ticket:
+    __slots__ = ("call", "future", "gate", "lead", "reply")
+
+    def __init__(self, call: Call, gate: Any = None, future: asyncio.Future[Any] | None = None) -> None:
+        self.call = call
+        self.gate = gate
+        self.future = future
+        self.lead = False
+        self.reply: Any = None
+
+
+MOST = 10_000
+"""Calls in one commit, so that a flood does not make one commit endless."""
+
+
+class Coalescer:
+    def __init__(self, engine: Runs) -> None:
+        self._engine = engine
+        self._mutex = threading.Lock()
+        self._pending: list[_Ticket] = []
+        self._busy = False
+        self._kicked = False
+        self._helper: ThreadPoolExecutor | None = None
+
+    def submit(self, call: Call) -> Any:
+        """Carry out a call from a thread; its reply, or its error raised."""
+        with self._mutex:
+            if self._busy:
+                gate = threading.Lock()
+                gate.acquire()
+                ticket = _Ticket(call, gate)
+                self._pending.append(ticket)
+            else:
+                self._busy = True
+                ticket = _Ticket(call)
+                ticket.lead = True
+                self._pending.append(ticket)
+        if ticket.gate is not None:
+            ticket.gate.acquire()
+        if ticket.lead:
+            self._lead()
+        if isinstance(ticket.reply, BaseException):
+            raise ticket.reply
+        return ticket.reply
+
+    async def submit_async(self, call: Call) -> Any:
+        """Carry out a call from a task."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._mutex:
+            self._pending.append(_Ticket(call, future=future))
+            kick = not self._busy and not self._kicked
+            self._kicked = self._kicked or kick
+        if kick:
+            loop.call_soon(self._kick)
+        reply = await future
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    def _kick(self) -> None:
+        with self._mutex:
+            self._kicked = False
+            if self._busy or not self._pending:
+                return
+            self._busy = True
+        self._start_helper()
+
+    def _start_helper(self) -> None:
+        if self._helper is None:
+            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tampu-commits")
+        self._helper.submit(self._lead)
+
+    def _lead(self) -> None:
+        """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
+        while True:
+            with self._mutex:
+                batch, self._pending = self._pending[:MOST], self._pending[MOST:]
+            replies = self._run(batch)
+            with self._mutex:
+                heir = self._pending[0] if self._pending else None
+                if heir is None:
+                    self._busy = False
+            if heir is not None and heir.gate is not None:
+                heir.lead = True
+                heir.gate.release()
+            self._deliver(batch, replies, except_for=heir)
+            if heir is None or heir.gate is not None:
+                return
+            if not threading.current_thread().name.startswith("tampu-commits"):
+                self._start_helper()
+                return
+
+    def _run(self, batch: list[_Ticket]) -> Sequence[Any]:
+        try:
+            return self._engine.run([ticket.call for ticket in batch])
+        except Exception as error:  # every caller of the batch gets it
+            return [error] * len(batch)
+        except BaseException as error:
+            # Somebody stopped the leading thread; the others must not wait for ever.
+            stopped = Unavailable(f"the commit was interrupted: {error!r}", hint="call again")
+            self._deliver(batch, [stopped] * len(batch), except_for=None)
+            with self._mutex:
+                left, self._pending, self._busy = self._pending, [], False
+            self._deliver(left, [stopped] * len(left), except_for=None)
+            raise
+
+    @staticmethod
+    def _deliver(batch: list[_Ticket], replies: Sequence[Any], except_for: _Ticket | None) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+        for ticket, reply in zip(batch, replies, strict=True):
+            ticket.reply = reply
+            if ticket.future is not None:
+                loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, reply))
+            elif ticket.gate is not None and ticket is not except_for and not ticket.lead:
+                ticket.gate.release()
+        for loop, answers in loops.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_answer, answers)
+
+    def close(self) -> None:
+        if self._helper is not None:
+            self._helper.shutdown(wait=True)
+
+
+def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, reply in answers:
+        if not future.done():
+            future.set_result(reply)

@@ -1,0 +1,214 @@
+"""What users hand in, checked and packed for the engine. Everything here is bounded; nothing is guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback as tracebacks
+import uuid
+from typing import Any
+
+import msgspec
+
+from tampu.broker.settings import Settings
+from tampu.engines.port import Item
+from tampu.model.errors import InvalidMessage, PayloadTooLarge
+from tampu.model.message import BYTES, JSON, Body, NewMessage, pack_body
+from tampu.model.times import duration, instant
+
+MOST_MESSAGES = 10_000
+MOST_CLAIM = 10_000
+_PRIORITY = 1_000_000_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}\Z")
+_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/\-]{0,199}\Z")
+_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+\-]{1,100}/[A-Za-z0-9!#$&^_.+\-; =]{1,150}\Z")
+_ERROR_CHARACTERS = 8_192
+_TRACEBACK_CHARACTERS = 32_768
+
+_encode_json = msgspec.json.Encoder().encode
+_encode_result = msgspec.msgpack.Encoder().encode
+
+
+def name(value: Any, field: str) -> str:
+    """A queue's or tenant's name."""
+    if not isinstance(value, str) or not _NAME.match(value):
+        raise InvalidMessage(
+            f"{value!r:.150} is not a {field} name",
+            field=field,
+            hint="1 to 128 of A-Z a-z 0-9 _ . : - starting with a letter, digit or _",
+        )
+    return value
+
+
+def text(value: Any, field: str, longest: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise InvalidMessage(f"{field} must be a text of 1 to {longest} characters", field=field)
+    _encodable(value, field)
+    return value
+
+
+def _encodable(value: str, field: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(f"{field} holds characters that are not valid Unicode", field=field) from None
+
+
+def _optional(value: Any, field: str, longest: int) -> str | None:
+    return None if value is None else text(value, field, longest)
+
+
+def _pairs(value: Any, field: str) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or len(value) > 64:
+        raise InvalidMessage(f"{field} must be a mapping of at most 64 texts", field=field)
+    for key, entry in value.items():
+        text(key, field, 128)
+        if not isinstance(entry, str) or len(entry) > 2048:
+            raise InvalidMessage(f"{field}[{key!r}] must be a text of at most 2048 characters", field=field)
+        _encodable(entry, field)
+    return value or None
+
+
+def id_text(value: Any, field: str = "id") -> str:
+    """A message id in its one spelling."""
+    try:
+        if isinstance(value, uuid.UUID):
+            return str(value)
+        if isinstance(value, str) and len(value) <= 45:
+            return str(uuid.UUID(value))
+    except ValueError:
+        pass
+    raise InvalidMessage(f"{value!r:.100} is not a message id", field=field, hint="ids are UUIDs, as publish gave them")
+
+
+def whole(value: Any, field: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidMessage(f"{field} must be a whole number between {least} and {most}", field=field)
+    return value
+
+
+def item(queue: str, settings: Settings, new: NewMessage) -> Item:
+    """One message, ready for the engine."""
+    payload, content_type = _payload(new, settings.max_payload)
+    kind = new.type
+    if kind is None:
+        kind = "message"
+    elif not isinstance(kind, str) or not _TYPE.match(kind):
+        raise InvalidMessage(
+            f"{kind!r:.100} is not a type name", field="type", hint="a dotted name such as email.send, at most 200 long"
+        )
+    if new.priority != 0 or isinstance(new.priority, bool | float):
+        whole(new.priority, "priority", -_PRIORITY, _PRIORITY)
+    if new.delay is not None and new.run_at is not None:
+        raise InvalidMessage("give delay or run_at, not both", field="delay")
+    max_attempts = settings.max_attempts
+    if new.max_attempts is not None:
+        max_attempts = whole(new.max_attempts, "max_attempts", 1, 1000)
+    body = Body(
+        kind,
+        payload,
+        content_type,
+        new.priority,
+        _pairs(new.headers, "headers"),
+        _pairs(new.labels, "labels"),
+        None if new.deadline is None else instant(new.deadline, "deadline"),
+        _optional(new.key, "key", 512),
+        _optional(new.idempotency_key, "idempotency_key", 512),
+        _optional(new.correlation_id, "correlation_id", 256),
+        _optional(new.causation_id, "causation_id", 256),
+        _optional(new.parent_id, "parent_id", 256),
+        _optional(new.group, "group", 256),
+        _optional(new.source, "source", 256),
+        _optional(new.hold, "hold", 128),
+    )
+    return Item(
+        queue,
+        body,
+        pack_body(body),
+        max_attempts,
+        settings.ordering,
+        settings.ageing_us,
+        None if new.run_at is None else instant(new.run_at, "run_at"),
+        None if new.delay is None else duration(new.delay, "delay"),
+        settings.ttl_us if new.ttl is None else duration(new.ttl, "ttl", zero=False),
+        body.group if settings.group_order else None,
+        None if body.idempotency_key is None else _digest(queue, body),
+        settings.idempotency_us,
+        None if new.id is None else id_text(new.id),
+    )
+
+
+def _payload(new: NewMessage, most: int) -> tuple[bytes, str]:
+    value, content_type = new.payload, new.content_type
+    if content_type is not None and (not isinstance(content_type, str) or not _CONTENT_TYPE.match(content_type)):
+        raise InvalidMessage(f"{content_type!r:.100} is not a content type", field="content_type")
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw, content_type = bytes(value), content_type or BYTES
+    elif content_type is not None and content_type != JSON:
+        if not isinstance(value, str) or not content_type.startswith("text/"):
+            raise InvalidMessage(
+                f"a payload of type {content_type} must be bytes", field="payload", hint="encode it yourself"
+            )
+        _encodable(value, "payload")
+        raw = value.encode()
+    else:
+        content_type = JSON
+        try:
+            raw = _encode_json(value)
+        except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
+            raise InvalidMessage(
+                f"the payload can not be written as JSON: {error}", field="payload", hint="pass JSON values, or bytes"
+            ) from None
+    if len(raw) > most:
+        raise PayloadTooLarge(
+            f"the payload has {len(raw)} bytes; the queue takes {most}",
+            field="payload",
+            hint="store it elsewhere and publish a reference, or raise max_payload",
+        )
+    return raw, content_type
+
+
+def _digest(queue: str, body: Body) -> bytes:
+    """The same for the same request: everything the user said, except when it is to run."""
+    return hashlib.blake2b(pack_body((queue, body)), digest_size=16).digest()
+
+
+def result(value: Any, most: int) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        raw = _encode_result(value)
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
+        raise InvalidMessage(
+            f"the result can not be stored: {error}", field="result", hint="return JSON-like values or bytes"
+        ) from None
+    if len(raw) > most:
+        raise PayloadTooLarge(f"the result has {len(raw)} bytes; the queue takes {most}", field="result")
+    return raw
+
+
+def error_text(value: Any) -> tuple[str | None, str | None]:
+    """(error, traceback) of a text or an exception."""
+    if value is None:
+        return None, None
+    if isinstance(value, BaseException):
+        error = f"{type(value).__name__}: {value}"
+        trace = "".join(tracebacks.format_exception(value))
+        return clip(error, _ERROR_CHARACTERS), clip(trace, _TRACEBACK_CHARACTERS, end=True)
+    if not isinstance(value, str):
+        raise InvalidMessage("error must be a text or an exception", field="error")
+    return clip(value, _ERROR_CHARACTERS), None
+
+
+def traceback_text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidMessage("traceback must be a text", field="traceback")
+    return None if value is None else clip(value, _TRACEBACK_CHARACTERS, end=True)
+
+
+def clip(value: str, most: int, *, end: bool = False) -> str:
+    """At most so many characters, from the start or from the end; never broken Unicode."""
+    short = value if len(value) <= most else value[-most:] if end else value[:most]
+    return short.encode("utf-8", "replace").decode()

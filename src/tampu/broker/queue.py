@@ -1,0 +1,170 @@
+"""`Queue`, what `tampu.open` answers with: the verbs, for threads."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tampu.broker.core import Core, Look, Pause, Step, Steps
+from tampu.broker.steering import Steering
+from tampu.broker.verbs import Verbs
+from tampu.model.errors import InvalidState, TampuError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AllVerbs(Verbs, Steering):
+    """Every verb, of one tenant."""
+
+
+def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
+    """The verb as a method that returns when it is done."""
+
+    @functools.wraps(verb)
+    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._drive(verb(self._verbs, *args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+
+    return method
+
+
+class Queues:
+    """Settings of the queues, by name; ``*`` are the defaults of all."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = blocking(AllVerbs.put_config)
+    get = blocking(AllVerbs.get_config)
+    list = blocking(AllVerbs.list_queues)
+    reset = blocking(AllVerbs.reset_config)
+
+
+class Queue:
+    """A house of queues, in one tenant. Safe to share between threads; a context manager."""
+
+    def __init__(self, core: Core, tenant: str, on_close: Callable[[], None]) -> None:
+        self._core = core
+        self._verbs = AllVerbs(core, tenant)
+        self._on_close = on_close
+        self.queues = Queues(self._verbs, self._drive)
+
+    @property
+    def tenant(self) -> str:
+        return self._verbs.tenant
+
+    publish = blocking(AllVerbs.publish)
+    publish_many = blocking(AllVerbs.publish_many)
+    claim = blocking(AllVerbs.claim)
+    ack = blocking(AllVerbs.ack)
+    nack = blocking(AllVerbs.nack)
+    reject = blocking(AllVerbs.reject)
+    release = blocking(AllVerbs.release)
+    settle = blocking(AllVerbs.settle)
+    extend = blocking(AllVerbs.extend)
+    get = blocking(AllVerbs.get)
+    messages = blocking(AllVerbs.messages)
+    cancel = blocking(AllVerbs.cancel)
+    free = blocking(AllVerbs.free)
+    replay = blocking(AllVerbs.replay)
+    purge = blocking(AllVerbs.purge)
+    stats = blocking(AllVerbs.stats)
+    journal = blocking(AllVerbs.journal)
+    pause = blocking(AllVerbs.pause)
+    resume = blocking(AllVerbs.resume)
+    drain = blocking(AllVerbs.drain)
+    close_queue = blocking(AllVerbs.close_queue)
+
+    @contextlib.contextmanager
+    def transaction(self, connection: Any = None) -> Iterator[Transaction]:
+        """Publish and settle together with your own writes to the same file: all of it, or nothing.
+
+        Without a connection, write through ``tx.execute``; everybody else waits until the block ends, so keep it
+        short. With your own `sqlite3.Connection` to the file, your transaction is joined: what you began, you commit.
+        """
+        engine: Any = self._core.engine
+        if "transaction" not in engine.capabilities:
+            raise InvalidState("this engine has no transactions with your own writes")
+        me = threading.get_ident()
+        if connection is None:
+            self._check_outside()
+            self._core.in_transaction.add(me)
+        try:
+            with engine.transaction(connection) as work:
+                yield Transaction(self._core, self._verbs, work)
+        finally:
+            if connection is None:
+                self._core.in_transaction.discard(me)
+
+    def check(self) -> list[tuple[str, str, str]]:
+        """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""
+        return self._core.engine.check()
+
+    @property
+    def durability(self) -> str:
+        """``full``, or the name of something weaker that was asked for."""
+        return self._core.engine.durability
+
+    def _drive(self, steps: Steps[R]) -> R:
+        if self._core.in_transaction:
+            self._check_outside()
+        return self._core.drive(steps)
+
+    def _check_outside(self) -> None:
+        if threading.get_ident() in self._core.in_transaction:
+            raise InvalidState("this thread is inside a transaction", hint="call the method on tx, or after the block")
+
+    def close(self) -> None:
+        """Stop the keepers, wake who waits (with nothing), close the file."""
+        self._on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Transaction:
+    """The verbs that take effect with the commit of the block."""
+
+    def __init__(self, core: Core, verbs: AllVerbs, work: Any) -> None:
+        self._core = core
+        self._verbs = verbs
+        self._work = work
+
+    @property
+    def connection(self) -> Any:
+        """The connection your own writes go through. Do not commit it yourself."""
+        return self._work.connection
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Your own SQL, in this transaction."""
+        return self._work.connection.execute(sql, parameters)
+
+    publish = blocking(AllVerbs.publish)
+    publish_many = blocking(AllVerbs.publish_many)
+    ack = blocking(AllVerbs.ack)
+    nack = blocking(AllVerbs.nack)
+    reject = blocking(AllVerbs.reject)
+    release = blocking(AllVerbs.release)
+    settle = blocking(AllVerbs.settle)
+    extend = blocking(AllVerbs.extend)
+    cancel = blocking(AllVerbs.cancel)
+
+    def _drive(self, steps: Steps[R]) -> R:
+        return self._core.drive(steps, self._do)
+
+    def _do(self, step: Step) -> Any:
+        if isinstance(step, Look):
+            return step.ask(self._core.engine)
+        if isinstance(step, Pause):
+            raise InvalidState("a transaction can not wait")
+        reply = self._work.run([step])[0]
+        if isinstance(reply, TampuError):
+            raise reply
+        return reply

@@ -1,0 +1,110 @@
+"""The settings of a queue as they hold now: layers merged, durations in microseconds, kept until a document changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+
+from tampu.engines.port import Engine, Want
+from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit
+from tampu.model.times import SECOND
+
+KIND = "queue"
+DEFAULTS = "*"
+_LOOK_SECONDS = 0.1
+_MOST = 10_000
+
+
+class Settings(msgspec.Struct, frozen=True):
+    status: str
+    ordering: str
+    ageing_us: int
+    group_order: bool
+    max_attempts: int
+    lease_us: int
+    backoff: Backoff
+    delays: tuple[int, ...]
+    ttl_us: int
+    result_ttl_us: int
+    retention_us: int
+    idempotency_us: int
+    max_depth: int
+    max_in_flight: int
+    rate: float
+    burst: int
+    max_payload: int
+
+    def want(self, queue: str, lease_us: int | None) -> Want:
+        return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst)
+
+
+def resolve(config: QueueConfig) -> Settings:
+    """Settings of a config that has every field."""
+
+    def micros(seconds: float | None) -> int:
+        return round((seconds or 0) * SECOND)
+
+    backoff = config.backoff or Backoff()
+    return Settings(
+        status=config.status or "open",
+        ordering=config.ordering or "fifo",
+        ageing_us=micros(config.ageing),
+        group_order=bool(config.group_order),
+        max_attempts=config.max_attempts or 1,
+        lease_us=micros(config.lease),
+        backoff=backoff,
+        delays=backoff.table(64),
+        ttl_us=micros(config.ttl),
+        result_ttl_us=micros(config.result_ttl),
+        retention_us=micros(config.retention),
+        idempotency_us=micros(config.idempotency_window),
+        max_depth=config.max_depth or 0,
+        max_in_flight=config.max_in_flight or 0,
+        rate=config.rate or 0.0,
+        burst=config.burst or 0,
+        max_payload=config.max_payload or 1,
+    )
+
+
+class SettingsCache:
+    """Reads documents when they have changed; asks at most ten times a second."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], Settings] = {}
+        self._revision = -1
+        self._looked = 0.0
+
+    def get(self, tenant: str, queue: str) -> Settings:
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._look()
+        found = self._known.get((tenant, queue))
+        if found is None:
+            found = resolve(inherit(self.own(tenant, queue), self.own(tenant, DEFAULTS), BUILT_IN))
+            with self._lock:
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                self._known[tenant, queue] = found
+        return found
+
+    def own(self, tenant: str, queue: str) -> QueueConfig | None:
+        """What is set for the queue itself."""
+        document = self._engine.document(KIND, tenant, queue)
+        return None if document is None else msgspec.json.decode(document.value, type=QueueConfig)
+
+    def forget(self) -> None:
+        """Something was changed here: read again."""
+        with self._lock:
+            self._known.clear()
+            self._looked = 0.0
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        revision = self._engine.revision()
+        if revision != self._revision:
+            with self._lock:
+                self._known.clear()
+                self._revision = revision

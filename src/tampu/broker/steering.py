@@ -1,0 +1,308 @@
+"""Verbs over whole queues: looking through them, replaying, purging, settings and states."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from tampu.broker import incoming
+from tampu.broker.core import Core, Look, Steps
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.where import Where
+from tampu.engines import port
+from tampu.model.config import BUILT_IN, QueueConfig, change, inherit
+from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
+from tampu.model.message import Message, State
+from tampu.model.outcome import Outcome
+
+_STEP = 500
+_TRIES = 20
+
+
+class MessagePage(msgspec.Struct, frozen=True):
+    """Some messages; give ``cursor`` as ``after`` for more. None: that was all."""
+
+    messages: list[Message]
+    cursor: str | None
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay did, or (``dry_run``) would do."""
+
+    messages: list[Message]
+    outcomes: list[Outcome]
+    dry_run: bool
+
+    def __len__(self) -> int:
+        return len(self.messages) if self.dry_run else sum(1 for outcome in self.outcomes if outcome.ok)
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """A queue in numbers. Kept with every commit; nothing is counted to answer."""
+
+    queue: str
+    counts: dict[State, int]
+    oldest_ready_age: timedelta | None
+    status: str
+
+    @property
+    def depth(self) -> int:
+        """Messages that have not ended."""
+        return sum(self.counts.get(s, 0) for s in (State.READY, State.DELAYED, State.LEASED, State.HELD))
+
+    def __getattr__(self, name: str) -> int:
+        """``stats.ready``, ``stats.dead`` …"""
+        if name.upper() in State.__members__:
+            return self.counts.get(State(name), 0)
+        raise AttributeError(name)
+
+
+def state(value: Any) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidMessage(
+            f"{value!r:.50} is not a state", field="state", hint=f"states are {', '.join(State)}"
+        ) from None
+
+
+class Steering:
+    def __init__(self, core: Core, tenant: str) -> None:
+        self.core = core
+        self.tenant = tenant
+
+    # -- looking through a queue
+
+    def messages(
+        self,
+        queue: str,
+        *,
+        state: State | str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        where: Where | dict[str, Any] | None = None,
+    ) -> Steps[MessagePage]:
+        """A page of messages of one state, or of all states in turn, in the order of their index."""
+        incoming.name(queue, "queue")
+        incoming.whole(limit, "limit", 1, 10_000)
+        wanted = Where.of(where)
+        states = list(State) if state is None else [_state(state)]
+        at, inner = _read_cursor(after, states)
+        found: list[Message] = []
+        while at < len(states):
+            current = states[at]
+            page: port.Page | None = yield Look(
+                lambda engine, c=current, i=inner, n=limit - len(found): engine.list(self.tenant, queue, c, i, n)  # type: ignore[misc]  # bound now
+            )
+            if page is None:
+                raise _no_queue(queue)
+            matching = [m for m in page.messages if wanted.matches(m)]
+            found.extend(matching)
+            if page.cursor is None:
+                at, inner = at + 1, None
+            else:
+                inner = page.cursor
+            if len(found) >= limit and at < len(states):
+                return MessagePage(found, _write_cursor(states[at], inner or ()))
+        return MessagePage(found, None)
+
+    def stats(self, queue: str | None = None) -> Steps[Any]:
+        """`Stats` of one queue; of all queues, as a list, when none is named."""
+        if queue is not None:
+            incoming.name(queue, "queue")
+        rows: list[port.QueueStats] = yield Look(lambda engine: engine.stats(self.tenant, queue))
+        if queue is not None and not rows:
+            raise _no_queue(queue)
+        found = [
+            Stats(
+                row.queue,
+                row.counts,
+                None
+                if row.oldest_ready_us is None
+                else timedelta(microseconds=max(0, row.now_us - row.oldest_ready_us)),
+                self.core.settings.get(self.tenant, row.queue).status,
+            )
+            for row in rows
+        ]
+        return found if queue is None else found[0]
+
+    # -- moving many
+
+    def replay(
+        self,
+        queue: str,
+        *,
+        ids: Sequence[str] | None = None,
+        where: Where | dict[str, Any] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Steps[Replayed]:
+        """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``."""
+        incoming.name(queue, "queue")
+        if (ids is None) == (where is None):
+            raise InvalidMessage("replay by ids or by where", field="ids", hint="where={} is all dead letters")
+        if limit is not None:
+            incoming.whole(limit, "limit", 1, 10**9)
+        chosen: list[Message] = []
+        refused: list[Outcome] = []
+        if ids is not None:
+            yield from self._by_id(queue, ids, chosen, refused)
+        else:
+            after = None
+            while True:
+                step = _STEP if limit is None else min(_STEP, limit - len(chosen))
+                page = yield from self.messages(queue, state=State.DEAD, limit=step, after=after, where=where)
+                chosen.extend(page.messages)
+                after = page.cursor
+                if after is None or (limit is not None and len(chosen) >= limit):
+                    break
+        if limit is not None:
+            del chosen[limit:]
+        if dry_run:
+            return Replayed(chosen, refused, dry_run=True)
+        for start in range(0, len(chosen), _STEP):
+            batch = [message.id for message in chosen[start : start + _STEP]]
+            refused.extend((yield port.Replay(self.tenant, batch)))
+        return Replayed(chosen, refused, dry_run=False)
+
+    def _by_id(self, queue: str, ids: Sequence[str], chosen: list[Message], refused: list[Outcome]) -> Steps[None]:
+        for id in ids:
+            wanted = incoming.id_text(id)
+            message: Message | None = yield Look(lambda engine, i=wanted: engine.get(self.tenant, i))  # type: ignore[misc]  # bound now
+            if message is None or message.queue != queue:
+                refused.append(Outcome(wanted, None, NotFound(f"no message {wanted} in queue {queue}", field="id")))
+            elif message.state is not State.DEAD:
+                refused.append(Outcome(wanted, None, InvalidState(f"the message is {message.state}, not dead")))
+            else:
+                chosen.append(message)
+
+    def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
+        """Remove all messages of a state (or several) for good; how many. Leased ones can not be purged."""
+        incoming.name(queue, "queue")
+        states = [_state(state)] if isinstance(state, str) else [_state(s) for s in state]
+        if State.LEASED in states:
+            raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
+        stats = yield from self.stats(queue)
+        if dry_run:
+            return sum(stats.counts.get(s, 0) for s in states)
+        total = 0
+        for current in states:
+            while True:
+                gone: int = yield port.Purge(self.tenant, queue, current, _STEP)
+                total += gone
+                if gone < _STEP:
+                    break
+        return total
+
+    # -- settings
+
+    def put_config(self, queue: str, **changes: Any) -> Steps[QueueConfig]:
+        """Change settings of a queue (made if it is new), or with ``*`` the defaults of all; None inherits again.
+
+        A new ordering ranks what waits anew, in small steps. Answers with the settings of the queue itself.
+        """
+        if queue != DEFAULTS:
+            incoming.name(queue, "queue")
+        for _ in range(_TRIES):
+            document: port.Document | None = yield Look(lambda engine: engine.document(KIND, self.tenant, queue))
+            old = QueueConfig() if document is None else msgspec.json.decode(document.value, type=QueueConfig)
+            new = change(old, changes)
+            version = document.version if document else 0
+            try:
+                yield port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
+            except VersionConflict:
+                continue
+            self.core.settings.forget()
+            if {"ordering", "ageing"} & changes.keys():
+                yield from self._rerank(queue)
+            if {"status", "rate", "max_in_flight"} & changes.keys():
+                self.core.look()
+            return new
+        raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
+
+    def _rerank(self, queue: str) -> Steps[None]:
+        names: list[tuple[str, str]] = yield Look(lambda engine: engine.queues())
+        for tenant, name in names:
+            if tenant == self.tenant and queue in (name, DEFAULTS):
+                settings = self.core.settings.get(tenant, name)
+                after: int | None = 0
+                while after is not None:
+                    after = yield port.Rerank(
+                        tenant, name, settings.ordering, settings.ageing_us, after=after, limit=_STEP
+                    )
+
+    def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
+        """The settings that hold for a queue; with ``inherited=False`` only those set for it."""
+        if queue != DEFAULTS:
+            incoming.name(queue, "queue")
+        own: QueueConfig | None = yield Look(lambda _: self.core.settings.own(self.tenant, queue))
+        if not inherited:
+            return own or QueueConfig()
+        defaults: QueueConfig | None = yield Look(lambda _: self.core.settings.own(self.tenant, DEFAULTS))
+        return inherit(own, defaults, BUILT_IN)
+
+    def list_queues(self) -> Steps[list[str]]:
+        """The names of all queues."""
+        names: list[tuple[str, str]] = yield Look(lambda engine: engine.queues())
+        return [name for tenant, name in names if tenant == self.tenant]
+
+    def reset_config(self, queue: str) -> Steps[bool]:
+        """Forget what is set for a queue: everything inherits. The messages stay."""
+        gone: bool = yield port.DeleteDocument(KIND, self.tenant, queue)
+        self.core.settings.forget()
+        if gone:
+            yield from self._rerank(queue)
+        return gone
+
+    def pause(self, queue: str) -> Steps[None]:
+        """No delivery until `resume`; messages are still taken in."""
+        yield from self._set_status(queue, "paused")
+
+    def resume(self, queue: str) -> Steps[None]:
+        """Deliver and take in again."""
+        yield from self._set_status(queue, "open")
+
+    def drain(self, queue: str) -> Steps[None]:
+        """Take in nothing new; what is there is still delivered."""
+        yield from self._set_status(queue, "draining")
+
+    def close_queue(self, queue: str) -> Steps[None]:
+        """Neither delivery nor intake."""
+        yield from self._set_status(queue, "closed")
+
+    def _set_status(self, queue: str, status: str) -> Steps[None]:
+        yield from self.stats(queue)
+        yield from self.put_config(queue, status=status)
+
+
+def _no_queue(queue: str) -> NotFound:
+    return NotFound(f"no queue {queue}", field="queue", hint="publish to it or set its config first; see tampu queues")
+
+
+_state = state
+
+
+def _write_cursor(state: State, inner: tuple[Any, ...]) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode((str(state), inner))).decode().rstrip("=")
+
+
+def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any, ...] | None]:
+    if text is None:
+        return 0, None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        name, inner = msgspec.msgpack.decode(raw, type=tuple[str, tuple[int, ...]])
+        return states.index(State(name)), inner or None
+    except (TypeError, ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InvalidMessage("after is not a cursor of these messages", field="after") from None

@@ -1,0 +1,1 @@
+"""Where messages live: the port every engine offers, and one folder per engine."""

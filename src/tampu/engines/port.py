@@ -1,0 +1,302 @@
+"""The engine port: what a store must be able to do to carry tampu.
+
+Writing is one method, `Engine.run`: it takes the calls that came together and carries all of them out in one
+commit. Each call is all or nothing by itself (or answers per item, where its reply says so) and never spoils its
+neighbours: its slot in the answer holds the reply, or the `TampuError` that refused it. Calls of one `run` come from
+different callers and may be carried out in any order.
+
+Times are microseconds since 1970 by the engine's own clock, durations are microseconds; limits and delays come
+resolved in the call, so an engine knows no policy. How each verb looks on SQLite, PostgreSQL and Redis:
+docs/decisions/0001-engine-port.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tampu.model.errors import TampuError
+from tampu.model.journal import JournalPage, Position
+from tampu.model.message import Body, Message, State
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One message to publish, checked and packed."""
+
+    queue: str
+    body: Body
+    packed: bytes
+    max_attempts: int
+    ordering: str = "fifo"
+    ageing_us: int = 0
+    run_us: int | None = None
+    delay_us: int | None = None
+    ttl_us: int | None = None
+    lane: str | None = None
+    """The group, when the queue delivers groups one message at a time."""
+    digest: bytes | None = None
+    """Of everything that makes the body, for the idempotency key."""
+    window_us: int = 0
+    id: str | None = None
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Store the items, all or none. Refuses with `QueueFull`, `IdempotencyConflict`. Reply: list[Message]."""
+
+    tenant: str
+    items: Sequence[Item]
+    max_depth: Mapping[str, int]
+
+
+class Want(msgspec.Struct, frozen=True):
+    """A queue to claim from, with its limits (0: none)."""
+
+    queue: str
+    lease_us: int
+    max_in_flight: int = 0
+    rate: float = 0.0
+    burst: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Lease up to ``limit`` messages from the queues, in the order wanted, never one that is due to expire.
+
+    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease].
+    """
+
+    tenant: str
+    wants: Sequence[Want]
+    limit: int
+    worker: str | None = None
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """One lease to settle."""
+
+    verb: str
+    """``ack``, ``nack``, ``reject`` or ``release``"""
+    queue: str
+    receipt: str
+    result: bytes | None = None
+    result_ttl_us: int = 0
+    reason: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+    delay_us: int | None = None
+    delays: tuple[int, ...] = ()
+    """Wait after attempt 1, 2, …, times ``spread``; used when ``delay_us`` is None."""
+    spread: float = 1.0
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """End leases; one outcome per item, `LeaseLost` for a receipt that is not current. Reply: list[Outcome]."""
+
+    tenant: str
+    items: Sequence[Ending]
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """Let leases run for ``lease_us`` from now. Reply: list[Extended | TampuError]."""
+
+    tenant: str
+    items: Sequence[tuple[str, str, int]]
+    """(queue, receipt, lease_us)"""
+
+
+class Extended(msgspec.Struct, frozen=True):
+    until_us: int
+    cancel_requested: bool
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Cancel what waits, ask the worker of what is leased. Reply: list[Outcome]."""
+
+    tenant: str
+    ids: Sequence[str]
+
+
+class Free(msgspec.Struct, frozen=True):
+    """Let held messages go on. Reply: list[Outcome]."""
+
+    tenant: str
+    ids: Sequence[str]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """Dead messages become ready again, attempts 0, same id. Reply: list[Outcome]."""
+
+    tenant: str
+    ids: Sequence[str]
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """Remove up to ``limit`` messages of one state (not leased ones). Reply: int, how many."""
+
+    tenant: str
+    queue: str
+    state: State
+    limit: int
+
+
+class Rerank(msgspec.Struct, frozen=True):
+    """Give up to ``limit`` messages after ``after`` the rank of another ordering. Reply: int | None, where to go on."""
+
+    tenant: str
+    queue: str
+    ordering: str
+    ageing_us: int
+    after: int
+    limit: int
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """Promote what is due, reap leases that ran out, expire; up to ``limit`` of each. Reply: `Swept`."""
+
+    limit: int
+
+
+class Swept(msgspec.Struct, frozen=True):
+    moved: int
+    next_us: int | None
+    """When the next thing is due; None when nothing is pending."""
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Remove up to ``limit`` ended messages, results, spent keys and journal records past their time. Reply: int."""
+
+    retention_us: Mapping[tuple[str, str], int]
+    """By (tenant, queue); queues not named use ``default_us``."""
+    default_us: int
+    journal_us: int
+    limit: int
+
+
+class PutDocument(msgspec.Struct, frozen=True):
+    """Write a document; with ``version`` only if that is still its version (0: it must be new). Reply: int, the new version."""
+
+    kind: str
+    tenant: str
+    name: str
+    value: bytes
+    version: int | None = None
+
+
+class DeleteDocument(msgspec.Struct, frozen=True):
+    """Reply: bool, whether it was there."""
+
+    kind: str
+    tenant: str
+    name: str
+
+
+Call = (
+    Publish
+    | Claim
+    | Settle
+    | Extend
+    | Cancel
+    | Free
+    | Replay
+    | Purge
+    | Rerank
+    | Sweep
+    | Trim
+    | PutDocument
+    | DeleteDocument
+)
+
+
+class Document(msgspec.Struct, frozen=True):
+    kind: str
+    tenant: str
+    name: str
+    version: int
+    value: bytes
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """Counts by state, kept with each commit, and the age of what has waited longest."""
+
+    tenant: str
+    queue: str
+    counts: dict[State, int]
+    oldest_ready_us: int | None
+    """When the oldest ready message was published."""
+    now_us: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    messages: list[Message]
+    cursor: tuple[Any, ...] | None
+    """Where the next page starts; None at the end."""
+
+
+class Listener(Protocol):
+    """Who wants to hear what commits brought about. Called after the commit, from the thread that ran it."""
+
+    def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
+        """So many messages became ready in these queues."""
+        ...
+
+    def due(self, at_us: int) -> None:
+        """Something is due at this time."""
+        ...
+
+    def stirred(self) -> None:
+        """Another process changed something."""
+        ...
+
+
+class Engine(Protocol):
+    """A store for messages. `run` is called by one thread at a time; reads may come from any."""
+
+    capabilities: frozenset[str]
+    durability: str
+
+    def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
+
+    def get(self, tenant: str, id: str) -> Message | None:
+        """One message whole, with failures and result."""
+        ...
+
+    def list(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:
+        """A page of one state in the order of its index; None for a queue that does not exist."""
+        ...
+
+    def stats(self, tenant: str, queue: str | None) -> list[QueueStats]: ...
+
+    def queues(self) -> list[tuple[str, str]]:
+        """(tenant, name) of every queue."""
+        ...
+
+    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage: ...
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
+
+    def documents(self, kind: str, tenant: str) -> list[Document]: ...
+
+    def revision(self) -> int:
+        """A number that changes with every change of a document; cheap to ask."""
+        ...
+
+    def next_due(self) -> int | None:
+        """When the next delay, lease or expiry falls due; cheap to ask."""
+        ...
+
+    def now(self) -> int: ...
+
+    def listen(self, listener: Listener) -> None:
+        """Tell ``listener`` from now on; a wake-up from another process may be lost, so it also looks by itself."""
+        ...
+
+    def lead(self) -> bool:
+        """Try to be the one process whose keepers work; true while it is. Ends with the process."""
+        ...
+
+    def check(self) -> list[tuple[str, str, str]]:
+        """What `tampu doctor` shows: (what, ``ok`` | ``warn`` | ``bad``, what to know or do)."""
+        ...
+
+    def close(self) -> None: ...

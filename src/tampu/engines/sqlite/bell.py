@@ -1,0 +1,154 @@
+"""Between processes that share a file: a gate for writers, a bell for wake-ups, a seat for the keeper.
+
+All three are small companion files. Locks on them belong to the open file and end with the process, so nothing is
+left behind by a kill. The gate lets writers wait for each other in short steps (SQLite's own busy handler sleeps up
+to 100 ms) and keeps checkpoints and commits apart. The bell is the gate file's modification: waiting processes sleep
+in inotify and cost nothing; where there is no inotify they look every 25 ms while somebody waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from tampu.model.errors import Unavailable
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - no flock on this system: SQLite's own locks serve alone
+    fcntl = None  # type: ignore[assignment]  # the module is absent, every use is guarded
+
+_IN_MODIFY = 0x2
+_QUIET_SECONDS = 0.005
+_LOOK_SECONDS = 0.025
+
+
+class Companions:
+    """The companion files of one database file, for one open engine."""
+
+    def __init__(self, path: str, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._gate = os.open(f"{path}-gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._seat: int | None = None
+        self._leading = False
+        self._ears: _Ears | None = None
+
+    @contextlib.contextmanager
+    def gate(self) -> Iterator[None]:
+        """One writer at a time, over all processes."""
+        if fcntl is None:  # pragma: no cover - see the import
+            yield
+            return
+        self._enter(time.monotonic() + self._patience)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def _enter(self, give_up: float) -> None:
+        pause = 0.00005
+        while True:
+            try:
+                fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise Unavailable(
+                        f"another process has kept {self._path} for {self._patience:.0f} s",
+                        hint="look for a stopped process, or a long transaction, on the file",
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.002)
+            else:
+                return
+
+    def ring(self) -> None:
+        os.pwrite(self._gate, b"\n", 0)
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        self._ears = _Ears(f"{self._path}-gate", heard)
+
+    def lead(self) -> bool:
+        """Take the keeper's seat if it is free; true while it is ours."""
+        if fcntl is None or self._leading:
+            return True
+        if self._seat is None:
+            self._seat = os.open(f"{self._path}-keeper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._seat, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self._leading = True
+        return True
+
+    def close(self) -> None:
+        if self._ears is not None:
+            self._ears.stop()
+        for handle in (self._gate, self._seat):
+            if handle is not None:
+                os.close(handle)
+
+
+class _Ears:
+    """A thread that sleeps until the file is modified."""
+
+    def __init__(self, path: str, heard: Callable[[], None]) -> None:
+        self._path = path
+        self._heard = heard
+        self._wake_read, self._wake_write = os.pipe()
+        self._stopped = threading.Event()
+        self._watch = _inotify(path)
+        work = self._look if self._watch is None else self._sleep
+        self._thread = threading.Thread(target=work, name="tampu-bell", daemon=True)
+        self._thread.start()
+
+    def _sleep(self) -> None:
+        assert self._watch is not None
+        waiting = select.poll()
+        waiting.register(self._watch, select.POLLIN)
+        waiting.register(self._wake_read, select.POLLIN)
+        while not self._stopped.is_set():
+            ready = waiting.poll()
+            if self._stopped.is_set():
+                break
+            if any(handle == self._watch for handle, _ in ready):
+                os.read(self._watch, 65536)
+                self._heard()
+                # Under load the bell rings with every commit; hearing it now and then is enough.
+                self._stopped.wait(_QUIET_SECONDS)
+
+    def _look(self) -> None:
+        seen = os.stat(self._path).st_mtime_ns
+        while not self._stopped.wait(_LOOK_SECONDS):
+            now = os.stat(self._path).st_mtime_ns
+            if now != seen:
+                seen = now
+                self._heard()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        os.write(self._wake_write, b"x")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        for handle in (self._wake_read, self._wake_write, self._watch):
+            if handle is not None:
+                os.close(handle)
+
+
+def _inotify(path: str) -> int | None:
+    """A descriptor that becomes readable when the file is modified; None where the system has no inotify."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "inotify_init1"):
+        return None
+    handle: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if handle < 0:
+        return None
+    if libc.inotify_add_watch(handle, os.fsencode(path), _IN_MODIFY) < 0:
+        os.close(handle)
+        return None
+    return handle

@@ -1,0 +1,142 @@
+"""claim: lease the first messages of the ready index.
+
+Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than limit, the
+queue's max_in_flight and its rate allow, never a message past its expiry. Cost does not depend on what else waits.
+
+The claimed rows are a prefix of the index, so they are moved with one INSERT … SELECT and one range DELETE,
+whatever the batch size.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.port import Claim, Want
+from tampu.engines.sqlite import ids
+from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs, receipt
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.reading import last_errors
+from tampu.engines.sqlite.sweep import sweep_due
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease, Message, State, unpack_body
+
+SELECT = (
+    "SELECT r.seq, r.rank, r.pos, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.id, m.body"
+    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq = r.seq WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
+)
+LEASE = (
+    "INSERT INTO tampu_leased SELECT seq, q, ?, ?, attempts + 1, ?, 0 FROM tampu_ready"
+    " WHERE q = ? ORDER BY rank, pos LIMIT ?"
+)
+LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
+SWEEP_FIRST = 1000
+
+
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | TampuError]:
+    sweep_due(commit, SWEEP_FIRST)
+    replies: list[list[Lease] | TampuError] = []
+    for call in calls:
+        leases: list[Lease] = []
+        for want in call.wants:
+            if len(leases) >= call.limit:
+                break
+            q = commit.house.number(commit.db, call.tenant, want.queue)
+            if q is not None:
+                leases.extend(_take(commit, call, want, q, call.limit - len(leases)))
+        replies.append(leases)
+    return replies
+
+
+def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[Lease]:
+    db, now = commit.db, commit.now
+    limit = _allowed(commit, want, q, limit)
+    if limit <= 0:
+        return []
+    rows = _first(commit, q, limit)
+    if not rows:
+        return []
+    lease = secrets.randbits(63)
+    until = now + want.lease_us
+    db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
+    db.execute(LEAVE, (q, rows[-1][1], rows[-1][2]))
+    seqs = [row[0] for row in rows]
+    db.execute("INSERT INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs(seqs)))
+    marked = [row[0] for row in rows if row[6] is not None or row[7] is not None]
+    if marked:
+        commit.drop_marks(marked)
+    commit.count(q, READY, -len(rows))
+    commit.count(q, LEASED, len(rows))
+    commit.falls_due(until)
+    attempts = [row[3] + 1 for row in rows]
+    commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
+    if want.rate:
+        db.execute("UPDATE tampu_queue SET tokens = tokens - ? WHERE q = ?", (len(rows), q))
+    retried = [row[0] for row in rows if row[3]]
+    errors = last_errors(db, retried) if retried else {}
+    return _leases(commit, call, want.queue, rows, lease, until, errors)
+
+
+def _leases(
+    commit: Commit,
+    call: Claim,
+    queue: str,
+    rows: list[Any],
+    lease: int,
+    until: int,
+    errors: dict[int, str | None],
+) -> list[Lease]:
+    tail, tenant, worker = commit.house.tail, call.tenant, call.worker
+    return [
+        Lease(
+            Message(
+                ids.id_text(own) if own else ids.id_of(seq, tail),
+                tenant,
+                queue,
+                State.LEASED,
+                unpack_body(body),
+                attempts + 1,
+                max_attempts,
+                created,
+                None,
+                expires,
+                last_error=errors.get(seq) if errors else None,
+            ),
+            receipt(queue, seq, lease),
+            until,
+            worker,
+        )
+        for seq, _, _, attempts, created, max_attempts, expires, _, own, body in rows
+    ]
+
+
+def _first(commit: Commit, q: int, limit: int) -> list[Any]:
+    """The head of the index; what is past its expiry and was not swept yet ends here instead."""
+    while True:
+        rows = commit.db.execute(SELECT, (q, limit)).fetchall()
+        late = [row for row in rows if row[6] is not None and row[6] <= commit.now]
+        if not late:
+            return rows
+        commit.db.executemany(
+            "DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?", [(q, row[1], row[2]) for row in late]
+        )
+        commit.count(q, READY, -len(late))
+        commit.drop_marks([row[0] for row in late])
+        commit.end(q, EXPIRED, [(row[0], row[3], None) for row in late])
+        for row in late:
+            commit.note("expire", q, EXPIRED, row[0], row[3])
+
+
+def _allowed(commit: Commit, want: Want, q: int, limit: int) -> int:
+    """What max_in_flight and the claim rate leave of the limit."""
+    if want.max_in_flight:
+        limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
+    if want.rate and limit > 0:
+        burst = want.burst or max(1, math.ceil(want.rate))
+        tokens, at = commit.db.execute("SELECT tokens, tokens_at FROM tampu_queue WHERE q = ?", (q,)).fetchone()
+        tokens = burst if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
+        commit.db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens, commit.now, q))
+        limit = min(limit, int(tokens + 1e-9))
+    return limit

@@ -1,0 +1,50 @@
+"""How states, lists of sequence numbers and receipts are written down."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Sequence
+
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import State
+
+STATES = (
+    State.READY,
+    State.DELAYED,
+    State.LEASED,
+    State.HELD,
+    State.DONE,
+    State.DEAD,
+    State.CANCELLED,
+    State.EXPIRED,
+)
+READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = range(8)
+CODE = {state: code for code, state in enumerate(STATES)}
+
+_RECEIPT = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\Z")
+
+
+def pack_seqs(seqs: Sequence[int]) -> bytes:
+    return struct.pack(f">{len(seqs)}q", *seqs)
+
+
+def unpack_seqs(raw: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{len(raw) // 8}q", raw)
+
+
+def as_json(seqs: Iterable[int]) -> str:
+    """A list of numbers for ``json_each``: one statement moves a whole batch."""
+    return f"[{','.join(map(str, seqs))}]"
+
+
+def receipt(queue: str, seq: int, lease: int) -> str:
+    return f"{queue}/{seq:x}.{lease:x}"
+
+
+def parse_receipt(text: str) -> tuple[int, int]:
+    """(seq, lease) of a receipt."""
+    found = _RECEIPT.match(text.rpartition("/")[2])
+    if not found:
+        raise InvalidMessage("this is not a receipt", field="receipt", hint="pass the receipt that claim gave")
+    return int(found[1], 16), int(found[2], 16)

@@ -1,0 +1,366 @@
+"""The embedded engine: opens the file, runs commits, answers reads. What each verb does is in its own file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tampu.engines import port
+from tampu.engines.sqlite import (
+    checking,
+    claim,
+    documents,
+    files,
+    journal,
+    publish,
+    reading,
+    settle,
+    steering,
+    sweep,
+    trimming,
+)
+from tampu.engines.sqlite.bell import Companions
+from tampu.engines.sqlite.commit import Commit, House, find
+from tampu.model.errors import InvalidConfig, TampuError, Unavailable
+from tampu.model.journal import JournalPage, Position
+from tampu.model.message import Message, State
+from tampu.model.times import SECOND, Clock, SystemClock
+
+# Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
+_VERBS: tuple[tuple[type[Any], Callable[[Commit, Any], Sequence[Any]]], ...] = (
+    (port.PutDocument, documents.put),
+    (port.DeleteDocument, documents.delete),
+    (port.Settle, settle.settle),
+    (port.Extend, steering.extend),
+    (port.Publish, publish.publish),
+    (port.Cancel, steering.cancel),
+    (port.Free, steering.free),
+    (port.Replay, steering.replay),
+    (port.Purge, trimming.purge),
+    (port.Rerank, steering.rerank),
+    (port.Trim, trimming.trim),
+    (port.Sweep, sweep.sweep),
+    (port.Claim, claim.claim),
+)
+_SOON = SECOND
+"""Keepers look by themselves this often; only what is due sooner needs the bell."""
+_GROW_AFTER = 64
+_LOG_BYTES = files.CHECKPOINT_PAGES * 4200
+_ZEROS = bytes(1 << 20)
+
+
+class SqliteEngine:
+    """See `tampu.engines.port.Engine` for the contract."""
+
+    capabilities = frozenset({"transaction", "group_order"})
+
+    def __init__(
+        self,
+        path: str = files.MEMORY,
+        *,
+        clock: Clock | None = None,
+        durability: str = "full",
+        adopt: bool = False,
+        connect: files.Connect = sqlite3.connect,
+    ) -> None:
+        if sqlite3.sqlite_version_info < files.OLDEST_SQLITE:
+            raise Unavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old", hint="tampu needs 3.35 or newer; upgrade Python"
+            )
+        if durability not in ("full", "process"):
+            raise InvalidConfig(
+                f"no such durability: {durability}",
+                field="durability",
+                hint="full (survives loss of power) or process (survives kill -9 only)",
+            )
+        self.path = path if path == files.MEMORY else str(Path(path).absolute())
+        self.durability = "memory" if path == files.MEMORY else durability
+        self._clock = clock or SystemClock()
+        self._connect = connect
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._listener: port.Listener | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._closed = False
+        self._commits = 0
+        self._companions: Companions | None = None
+        files.inspect(self.path, adopt=adopt)
+        try:
+            if self.path != files.MEMORY:
+                self._companions = Companions(self.path, files.BUSY_SECONDS)
+            with self._gate():
+                self._db = files.connect(self.path, durability, connect)
+                files.migrate(self._db, self.path)
+            tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
+        except (sqlite3.Error, OSError) as error:
+            if self._companions is not None:
+                self._companions.close()
+            if isinstance(error, OSError):
+                raise Unavailable(f"{self.path}: {error.strerror}") from error
+            raise files.translate(error, self.path) from error
+        self.house = House(tail)
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    # -- writing
+
+    def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        with self._lock:
+            self._check_usable()
+            try:
+                replies, commit = self._commit(calls)
+            except sqlite3.Error as error:
+                raise files.translate(error, self.path) from error
+            except TampuError:
+                raise
+            except Exception:
+                # One call that breaks must not take the others along: each alone, and only the broken one fails.
+                if len(calls) == 1:
+                    raise
+                return [self._alone(call) for call in calls]
+            self._commits += 1
+            if self._commits == _GROW_AFTER:
+                self._grow_log()
+        self._announce(commit)
+        return replies
+
+    def _alone(self, call: port.Call) -> Any | TampuError:
+        try:
+            return self.run([call])[0]
+        except TampuError as error:
+            return error
+        except Exception as error:
+            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint="this is a fault of tampu's")
+            failed.__cause__ = error
+            return failed
+
+    def _commit(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
+        db = self._db
+        with self._gate():
+            commit = None
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                commit = Commit(db, self.house, self._clock.now())
+                replies = carry_out(commit, calls)
+                commit.finish()
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                if commit is not None:
+                    commit.forget_new_queues()
+                raise
+        return replies, commit
+
+    @contextlib.contextmanager
+    def transaction(self, connection: sqlite3.Connection | None) -> Iterator[Transaction]:
+        """Calls and the user's own writes in one commit; on the engine's connection, or the user's."""
+        if connection is not None:
+            yield from self._joined(connection)
+            return
+        with self._lock:
+            self._check_usable()
+            db = self._db
+            work = Transaction(self, db)
+            try:
+                with self._gate():
+                    db.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield work
+                        if not db.in_transaction:
+                            raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
+                        db.execute("COMMIT")
+                    except BaseException:
+                        if db.in_transaction:
+                            db.execute("ROLLBACK")
+                        work.forget()
+                        raise
+            except sqlite3.Error as error:
+                raise files.translate(error, self.path) from error
+        for commit in work.commits:
+            self._announce(commit)
+
+    def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
+        """In the user's transaction: theirs to commit if they began it, ours if not."""
+        own = {str(Path(row[2]).absolute()) for row in db.execute("PRAGMA database_list") if row[2]}
+        if self.path not in own:
+            raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
+        begun = db.in_transaction
+        if not begun:
+            db.execute("BEGIN IMMEDIATE")
+        work = Transaction(self, db)
+        try:
+            yield work
+            if not begun:
+                db.commit()
+        except BaseException:
+            if not begun and db.in_transaction:
+                db.rollback()
+            raise
+        finally:
+            # Whether their transaction commits is not ours to know: keep nothing that only it has.
+            work.forget()
+        for commit in work.commits:
+            self._announce(commit)
+
+    def _announce(self, commit: Commit) -> None:
+        """Tell who waits, in this process and the others."""
+        soon = commit.due is not None and commit.due < commit.now + _SOON
+        if self._companions is not None and (commit.ready or soon):
+            self._companions.ring()
+        if self._listener is not None:
+            if commit.due is not None:
+                self._listener.due(commit.due)
+            if commit.ready:
+                names = self.house.names
+                self._listener.ready({names[q]: n for q, n in commit.ready.items() if q in names})
+
+    def _gate(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._companions is None else self._companions.gate()
+
+    def _grow_log(self) -> None:
+        """Once it is clear that this process writes a lot: give the log its full size, so that commits overwrite
+        instead of extending the file (an fsync that must not write file size is a third cheaper)."""
+        if self.path == files.MEMORY:
+            return
+        with self._gate(), contextlib.suppress(OSError), Path(f"{self.path}-wal").open("r+b") as log:
+            missing = _LOG_BYTES - log.seek(0, os.SEEK_END)
+            while missing > 0:
+                missing -= log.write(_ZEROS[: min(missing, len(_ZEROS))])
+            log.flush()
+            os.fsync(log.fileno())
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Unavailable("this queue was closed", hint="open it again")
+        if os.getpid() != self._pid:
+            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+
+    # -- reading
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        self._check_usable()
+        try:
+            if self.path == files.MEMORY:
+                with self._lock:
+                    yield self._db
+                return
+            try:
+                db = self._readers.pop()
+            except IndexError:
+                db = files.connect(self.path, self.durability, self._connect)
+                db.execute("PRAGMA query_only = 1")
+            try:
+                db.execute("BEGIN")
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("COMMIT")
+                self._readers.append(db)
+        except sqlite3.Error as error:
+            raise files.translate(error, self.path) from error
+
+    def get(self, tenant: str, id: str) -> Message | None:
+        with self._snapshot() as db:
+            place = find(db, self.house, tenant, id)
+            return None if place is None else reading.load(db, self.house, place[0], whole=True, now=self.now())
+
+    def list(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> port.Page | None:
+        with self._snapshot() as db:
+            return reading.page(db, self.house, tenant, queue, state, after, limit)
+
+    def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
+        with self._snapshot() as db:
+            return reading.stats(db, self.house, tenant, queue, self.now())
+
+    def queues(self) -> list[tuple[str, str]]:
+        with self._snapshot() as db:
+            return db.execute("SELECT tenant, name FROM tampu_queue ORDER BY tenant, name").fetchall()
+
+    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
+        with self._snapshot() as db:
+            return journal.read(db, lambda q: self.house.name(db, q), self.house.tail, after, limit, tenant)
+
+    def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
+        with self._snapshot() as db:
+            return documents.get(db, kind, tenant, name)
+
+    def documents(self, kind: str, tenant: str) -> list[port.Document]:
+        with self._snapshot() as db:
+            return documents.list_all(db, kind, tenant)
+
+    def revision(self) -> int:
+        with self._snapshot() as db:
+            return int(db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 2").fetchone()[0])
+
+    def next_due(self) -> int | None:
+        with self._snapshot() as db:
+            return min((at for at in db.execute(sweep.NEXT).fetchone() if at is not None), default=None)
+
+    def check(self) -> list[tuple[str, str, str]]:
+        with self._snapshot() as db:
+            return checking.check(db, self.path, self.durability, self.now())
+
+    # -- company
+
+    def listen(self, listener: port.Listener) -> None:
+        self._listener = listener
+        if self._companions is not None:
+            self._companions.listen(listener.stirred)
+
+    def lead(self) -> bool:
+        return self._companions is None or self._companions.lead()
+
+    def close(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._closed = True
+            try:
+                with self._gate():
+                    for db in self._readers:
+                        db.close()
+                    self._db.close()
+            finally:
+                if self._companions is not None:
+                    self._companions.close()
+
+
+class Transaction:
+    """Runs calls inside an open transaction; they take effect with its commit."""
+
+    def __init__(self, engine: SqliteEngine, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.commits: list[Commit] = []
+        self._engine = engine
+
+    def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        commit = Commit(self.connection, self._engine.house, self._engine.now())
+        self.commits.append(commit)
+        replies = carry_out(commit, calls)
+        commit.finish()
+        return replies
+
+    def forget(self) -> None:
+        for commit in self.commits:
+            commit.forget_new_queues()
+
+
+def carry_out(commit: Commit, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+    """Each verb once, over all calls of its kind; the replies in the order of the calls."""
+    replies: list[Any] = [None] * len(calls)
+    for kind, verb in _VERBS:
+        places = [i for i, call in enumerate(calls) if type(call) is kind]
+        if places:
+            for i, reply in zip(places, verb(commit, [calls[i] for i in places]), strict=True):
+                replies[i] = reply
+    return replies

@@ -1,0 +1,139 @@
+"""extend, cancel, free, replay, rerank: what people and workers do to single messages.
+
+Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tampu.engines.port import Cancel, Extend, Extended, Free, Replay, Rerank
+from tampu.engines.sqlite.codes import CANCELLED, DEAD, HELD, LEASED, STATES, pack_seqs, parse_receipt
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.reading import state_of
+from tampu.engines.sqlite.sweep import withdraw
+from tampu.model.errors import InvalidState, LeaseLost, NotFound, TampuError
+from tampu.model.message import unpack_body
+from tampu.model.outcome import Outcome
+from tampu.model.rank import rank
+
+
+def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
+    """A lease runs on for the time given, from now; not journaled, one small row changes."""
+    return [[_extend(commit, call.tenant, *item) for item in call.items] for call in calls]
+
+
+def _extend(commit: Commit, tenant: str, queue: str, receipt: str, lease_us: int) -> Extended | TampuError:
+    try:
+        seq, lease = parse_receipt(receipt)
+    except TampuError as error:
+        return error
+    row = commit.db.execute("SELECT q, lease, until, cancel FROM tampu_leased WHERE seq = ?", (seq,)).fetchone()
+    if row is None or row[1] != lease or row[0] != commit.house.number(commit.db, tenant, queue):
+        return LeaseLost(
+            "this receipt is not the current lease of its message",
+            field="receipt",
+            hint="the lease ran out or was settled; stop working on it, somebody else may have it",
+        )
+    until = commit.now + lease_us
+    commit.db.execute("UPDATE tampu_leased SET until = ? WHERE seq = ?", (until, seq))
+    if until < row[2]:
+        # The claim's own row only says when it is too early to look.
+        commit.db.execute("INSERT OR IGNORE INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs([seq])))
+        commit.falls_due(until)
+    return Extended(until, bool(row[3]))
+
+
+def _each(
+    commit: Commit, tenant: str, ids: Sequence[str], act: Callable[[Commit, int, int], int | TampuError]
+) -> list[Outcome]:
+    outcomes = []
+    for id in ids:
+        place = commit.find(tenant, id)
+        if place is None:
+            outcomes.append(Outcome(id, None, NotFound(f"no message {id}", field="id")))
+            continue
+        code = act(commit, *place)
+        outcomes.append(Outcome(id, None, code) if isinstance(code, TampuError) else Outcome(id, STATES[code]))
+    return outcomes
+
+
+def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | TampuError]:
+    return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
+
+
+def _cancel(commit: Commit, seq: int, q: int) -> int | TampuError:
+    place = withdraw(commit, seq)
+    if place is not None:
+        commit.end(q, CANCELLED, [(seq, place[1], None)])
+        commit.note("cancel", q, CANCELLED, seq, place[1])
+        return CANCELLED
+    asked = commit.db.execute("UPDATE tampu_leased SET cancel = 1 WHERE seq = ? RETURNING attempts", (seq,)).fetchone()
+    if asked is not None:
+        commit.note("ask_cancel", q, LEASED, seq, asked[0])
+        return LEASED
+    code = state_of(commit.db, q, seq)
+    return code if code == CANCELLED else InvalidState(f"the message is {STATES[code]}: nothing to cancel")
+
+
+def free(commit: Commit, calls: Sequence[Free]) -> list[list[Outcome] | TampuError]:
+    return [_each(commit, call.tenant, call.ids, _free) for call in calls]
+
+
+def _free(commit: Commit, seq: int, q: int) -> int | TampuError:
+    row = commit.db.execute("SELECT run_at, attempts, lane FROM tampu_held WHERE seq = ?", (seq,)).fetchone()
+    if row is None:
+        return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not held")
+    if row[2] is not None:
+        return InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
+    rank_, lane = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
+    commit.db.execute("DELETE FROM tampu_held WHERE seq = ?", (seq,))
+    commit.count(q, HELD, -1)
+    code = commit.admit(seq, q, rank_, row[0], row[1], lane)
+    commit.note("free", q, code, seq, row[1])
+    return code
+
+
+def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
+    return [_each(commit, call.tenant, call.ids, _replay) for call in calls]
+
+
+def _replay(commit: Commit, seq: int, q: int) -> int | TampuError:
+    if commit.db.execute("DELETE FROM tampu_dead WHERE seq = ?", (seq,)).rowcount == 0:
+        return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not dead")
+    commit.count(q, DEAD, -1)
+    # Somebody wants it to run: an expiry that has passed meanwhile does not count any more.
+    commit.db.execute("UPDATE tampu_message SET expires = NULL WHERE seq = ? AND expires <= ?", (seq, commit.now))
+    rank_, lane = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
+    commit.restore_marks([seq])
+    code = commit.admit(seq, q, rank_, None, 0, lane)
+    commit.note("replay", q, code, seq, 0)
+    return code
+
+
+def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
+    """Messages that have not ended get the rank of the queue's new ordering, a bounded step at a time."""
+    return [_rerank(commit, call) for call in calls]
+
+
+def _rerank(commit: Commit, call: Rerank) -> int | None:
+    q = commit.house.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    last = None
+    for table in ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held"):
+        rows = commit.db.execute(
+            f"SELECT t.seq, m.created, m.body FROM {table} t CROSS JOIN tampu_message m ON m.seq = t.seq"  # noqa: S608 - a constant
+            " WHERE t.q = ? AND t.seq > ? ORDER BY t.seq LIMIT ?",
+            (q, call.after, call.limit),
+        ).fetchall()
+        for seq, created, packed in rows:
+            body = unpack_body(packed)
+            new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
+            commit.db.execute("UPDATE tampu_message SET rank = ? WHERE seq = ?", (new, seq))
+            if table == "tampu_ready":
+                commit.db.execute("UPDATE tampu_ready SET rank = ? WHERE q = ? AND seq = ?", (new, q, seq))
+        if len(rows) == call.limit:
+            # The slowest table decides where to go on; rows of the others are ranked again, to the same rank.
+            last = rows[-1][0] if last is None else min(last, rows[-1][0])
+    return last

@@ -1,0 +1,157 @@
+"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, expire what is past its time.
+
+Contract: at most ``limit`` of each per commit; a message is moved once, whoever sweeps. Claim does it first too, so
+nobody waits for a keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.port import Sweep, Swept
+from tampu.engines.sqlite.codes import (
+    CANCELLED,
+    DEAD,
+    DELAYED,
+    EXPIRED,
+    HELD,
+    LEASED,
+    READY,
+    as_json,
+    pack_seqs,
+    unpack_seqs,
+)
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.failing import bury, write_failure
+from tampu.model.errors import TampuError
+
+DUE = (
+    "SELECT d.seq, d.q, m.rank, d.attempts, d.lease FROM tampu_delayed d CROSS JOIN tampu_message m ON m.seq = d.seq"
+    " WHERE d.run_at <= ? ORDER BY d.run_at, d.seq LIMIT ?"
+)
+RUN_OUT = "SELECT until, lease, seqs FROM tampu_claim WHERE until <= ? ORDER BY until, lease LIMIT ?"
+PAST = "SELECT at, seq FROM tampu_expiry WHERE at <= ? ORDER BY at, seq LIMIT ?"
+NEXT = (
+    "SELECT (SELECT min(run_at) FROM tampu_delayed), (SELECT min(until) FROM tampu_claim),"
+    " (SELECT min(at) FROM tampu_expiry)"
+)
+
+
+def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
+    moved = sweep_due(commit, max(call.limit for call in calls))
+    times = [at for at in commit.db.execute(NEXT).fetchone() if at is not None]
+    return [Swept(moved, min(times, default=None))] * len(calls)
+
+
+def sweep_due(commit: Commit, limit: int) -> int:
+    due = commit.db.execute(NEXT).fetchone()
+    now = commit.now
+    moved = 0
+    if due[2] is not None and due[2] <= now:
+        moved += _expire(commit, limit)
+    if due[1] is not None and due[1] <= now:
+        moved += _reap(commit, limit)
+    if due[0] is not None and due[0] <= now:
+        moved += _promote(commit, limit)
+    return moved
+
+
+def _promote(commit: Commit, limit: int) -> int:
+    rows = commit.db.execute(DUE, (commit.now, limit)).fetchall()
+    commit.db.execute(
+        "DELETE FROM tampu_delayed WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
+    )
+    for seq, q, _, attempts, _ in rows:
+        commit.count(q, DELAYED, -1)
+        commit.note("promote", q, READY, seq, attempts)
+    commit.enter_ready(rows)
+    return len(rows)
+
+
+def _reap(commit: Commit, limit: int) -> int:
+    """Claims whose time has come, until so many messages were looked at; each claim is looked at whole."""
+    seen = moved = 0
+    db = commit.db
+    for until, lease, packed in db.execute(RUN_OUT, (commit.now, limit)).fetchall():
+        seqs = unpack_seqs(packed)
+        db.execute("DELETE FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease))
+        rows = db.execute(
+            "SELECT l.seq, l.q, l.until, l.attempts, l.worker, l.cancel, m.rank, m.max_attempts FROM json_each(?) j"
+            " CROSS JOIN tampu_leased l ON l.seq = j.value CROSS JOIN tampu_message m ON m.seq = l.seq WHERE l.lease = ?",
+            (as_json(seqs), lease),
+        ).fetchall()
+        out = [row for row in rows if row[2] <= commit.now]
+        kept = [row for row in rows if row[2] > commit.now]
+        if kept:
+            again = min(row[2] for row in kept)
+            db.execute(
+                "INSERT OR REPLACE INTO tampu_claim VALUES (?, ?, ?)",
+                (again, lease, pack_seqs([row[0] for row in kept])),
+            )
+            commit.falls_due(again)
+        _return(commit, lease, out)
+        moved += len(out)
+        seen += len(seqs)
+        if seen >= limit:
+            break
+    return moved
+
+
+def _return(commit: Commit, lease: int, rows: list[tuple[int, int, int, int, str | None, int, int, int]]) -> None:
+    """Messages whose worker is gone: back of the queue, or dead when that was the last attempt."""
+    if not rows:
+        return
+    commit.db.execute(
+        "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
+    )
+    back = []
+    for seq, q, _, attempts, worker, cancel, rank, max_attempts in rows:
+        commit.count(q, LEASED, -1)
+        write_failure(commit, seq, attempts, "lease_expired", worker, None, None)
+        if cancel:
+            commit.end(q, CANCELLED, [(seq, attempts, lease)])
+            commit.note("cancel", q, CANCELLED, seq, attempts, worker)
+        elif attempts >= max_attempts:
+            bury(commit, seq, q, attempts, lease, "lease_expired")
+            commit.note("reap", q, DEAD, seq, attempts, worker, "lease_expired")
+        else:
+            # Not this lease's doing: a late ack with its receipt must not be taken for a release.
+            back.append((seq, q, rank, attempts, None))
+            commit.note("reap", q, READY, seq, attempts, worker)
+    commit.enter_ready(back)
+    commit.restore_marks([row[0] for row in back])
+
+
+def _expire(commit: Commit, limit: int) -> int:
+    db = commit.db
+    rows = db.execute(PAST, (commit.now, limit)).fetchall()
+    for at, seq in rows:
+        db.execute("DELETE FROM tampu_expiry WHERE at = ? AND seq = ?", (at, seq))
+        place = withdraw(commit, seq)
+        if place is not None:
+            q, attempts = place
+            commit.end(q, EXPIRED, [(seq, attempts, None)])
+            commit.note("expire", q, EXPIRED, seq, attempts)
+    return len(rows)
+
+
+def withdraw(commit: Commit, seq: int) -> tuple[int, int] | None:
+    """Take a waiting message out of ready, delayed or held, with its key and expiry; (q, attempts) if it waited."""
+    db = commit.db
+    found: tuple[int, int] | None = None
+    q = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0]
+    row = db.execute("SELECT rank, pos, attempts FROM tampu_ready WHERE q = ? AND seq = ?", (q, seq)).fetchone()
+    if row is not None:
+        db.execute("DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?", (q, row[0], row[1]))
+        commit.count(q, READY, -1)
+        found = (q, row[2])
+    else:
+        for table, code in (("tampu_delayed", DELAYED), ("tampu_held", HELD)):
+            row = db.execute(f"SELECT attempts FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - a constant
+            if row is not None:
+                db.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608 - a constant
+                commit.count(q, code, -1)
+                found = (q, row[0])
+    if found is not None:
+        commit.drop_marks([seq])
+    return found

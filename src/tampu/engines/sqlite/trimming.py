@@ -1,0 +1,129 @@
+"""purge and trim: removing messages for good, a bounded step per commit.
+
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
+is past its retention: ended messages by queue, results, idempotency keys, journal records. Neither looks at what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.port import Purge, Trim
+from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, unpack_seqs
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.reading import LISTS
+from tampu.engines.sqlite.sweep import withdraw
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+
+
+def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    for call in calls:
+        q = commit.house.number(commit.db, call.tenant, call.queue)
+        if q is None:
+            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
+        elif call.state is State.LEASED:
+            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+        else:
+            replies.append(_purge(commit, q, CODE[call.state], call.limit))
+    return replies
+
+
+def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+    if code in (DONE, CANCELLED, EXPIRED):
+        gone = _drop_ended(commit, q, code, limit, before=None)
+    else:
+        gone = [
+            (seq, _withdraw_any(commit, q, code, seq))
+            for seq, *_ in commit.db.execute(LISTS[code][1], (q, limit)).fetchall()
+        ]
+    seqs = [seq for seq, _ in gone]
+    commit.leave_lanes(q, seqs)
+    _keep_own_ids(commit, q, seqs)
+    for seq, attempts in gone:
+        commit.note("purge", q, None, seq, attempts)
+    _forget(commit, seqs)
+    return len(gone)
+
+
+def _withdraw_any(commit: Commit, q: int, code: int, seq: int) -> int:
+    """Take a dead or waiting message out of its index; its attempts."""
+    if code == DEAD:
+        commit.count(q, DEAD, -1)
+        return int(commit.db.execute("DELETE FROM tampu_dead WHERE seq = ? RETURNING attempts", (seq,)).fetchone()[0])
+    place = withdraw(commit, seq)
+    assert place is not None
+    return place[1]
+
+
+def _keep_own_ids(commit: Commit, q: int, seqs: Sequence[int]) -> None:
+    """Ids of the user's own are read from the message; the journal record must have them before it is gone."""
+    for seq in seqs:
+        if seq & 1:
+            commit.record("purge", q, None).ids[seq] = commit.id(seq)
+
+
+def _drop_ended(commit: Commit, q: int, state: int, limit: int, before: int | None) -> list[tuple[int, int]]:
+    """Take the oldest ended messages of a queue out of their index; (seq, attempts) of each."""
+    gone: list[tuple[int, int]] = []
+    while len(gone) < limit:
+        row = commit.db.execute(
+            "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? ORDER BY no LIMIT 1", (q, state)
+        ).fetchone()
+        if row is None or (before is not None and row[1] > before):
+            break
+        commit.db.execute("DELETE FROM tampu_ending WHERE q = ? AND state = ? AND no = ?", (q, state, row[0]))
+        seqs = unpack_seqs(row[2])
+        found = commit.db.execute(
+            "DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each(?)) RETURNING seq, attempts",
+            (as_json(seqs),),
+        ).fetchall()
+        commit.count(q, state, -len(found))
+        gone.extend(found)
+    return gone
+
+
+def _forget(commit: Commit, seqs: Sequence[int]) -> None:
+    text = as_json(seqs)
+    for table in ("tampu_message", "tampu_failure", "tampu_result"):
+        commit.db.execute(f"DELETE FROM {table} WHERE seq IN (SELECT value FROM json_each(?))", (text,))  # noqa: S608 - a constant
+
+
+def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
+    return [_trim(commit, call) for call in calls]
+
+
+def _trim(commit: Commit, call: Trim) -> int:
+    db, now, left = commit.db, commit.now, call.limit
+    for q, tenant, name in db.execute("SELECT q, tenant, name FROM tampu_queue ORDER BY q").fetchall():
+        before = now - call.retention_us.get((tenant, name), call.default_us)
+        for state in (DONE, CANCELLED, EXPIRED):
+            if left > 0:
+                gone = _drop_ended(commit, q, state, left, before)
+                _forget(commit, [seq for seq, _ in gone])
+                left -= len(gone)
+    for sql in (
+        "DELETE FROM tampu_result WHERE seq IN (SELECT seq FROM tampu_result WHERE until <= ? ORDER BY until LIMIT ?)",
+        "DELETE FROM tampu_idempotency WHERE (tenant, key) IN"
+        " (SELECT tenant, key FROM tampu_idempotency WHERE until <= ? ORDER BY until LIMIT ?)",
+    ):
+        if left > 0:
+            left -= db.execute(sql, (now, left)).rowcount
+    if left > 0:
+        left -= _trim_journal(commit, now - call.journal_us, left)
+    return call.limit - left
+
+
+def _trim_journal(commit: Commit, before: int, limit: int) -> int:
+    """Records from the oldest on, as long as they are old enough."""
+    last = None
+    rows = commit.db.execute("SELECT first, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
+    for count, (first, at) in enumerate(rows):
+        if at > before:
+            limit = count
+            break
+        last = first
+    if last is None:
+        return 0
+    return commit.db.execute("DELETE FROM tampu_journal WHERE first <= ?", (last,)).rowcount

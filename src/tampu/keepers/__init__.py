@@ -1,0 +1,1 @@
+"""The small loops that keep promises over time, and the one supervisor that runs them."""

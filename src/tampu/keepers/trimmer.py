@@ -1,0 +1,54 @@
+"""The trimmer: removes ended messages, results, spent keys and journal records past their time, a little at a time.
+
+Each step is a small commit among the others, and it rests as long as it worked, so the hot path always gets through.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from tampu.broker.core import Core
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.engines.port import Trim
+from tampu.model.config import BUILT_IN, QueueConfig
+from tampu.model.times import SECOND
+
+_STEP = 500
+_REST_SECONDS = 5.0
+
+
+class Trimmer:
+    def __init__(self, core: Core, journal_us: int) -> None:
+        self._core = core
+        self._journal_us = journal_us
+        self._resume = time.monotonic() + _REST_SECONDS
+
+    def trim(self) -> float:
+        """Take a step if it is time; how long to rest."""
+        left = self._resume - time.monotonic()
+        if left > 0:
+            return left
+        began = time.monotonic()
+        removed = self.step()
+        took = time.monotonic() - began
+        rest = max(took, 0.01) if removed >= _STEP else _REST_SECONDS
+        self._resume = time.monotonic() + rest
+        return rest
+
+    def step(self) -> int:
+        retention: dict[tuple[str, str], int] = {}
+        engine = self._core.engine
+        names = engine.queues()
+        for tenant in {tenant for tenant, _ in names}:
+            own = {d.name: msgspec.json.decode(d.value, type=QueueConfig) for d in engine.documents(KIND, tenant)}
+            fallback = own.get(DEFAULTS, QueueConfig()).retention
+            for queue in (queue for owner, queue in names if owner == tenant):
+                seconds = own.get(queue, QueueConfig()).retention
+                seconds = fallback if seconds is None else seconds
+                if seconds is not None:
+                    retention[tenant, queue] = round(seconds * SECOND)
+        default = round((BUILT_IN.retention or 0) * SECOND)
+        removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP))
+        return removed

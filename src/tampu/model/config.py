@@ -1,0 +1,190 @@
+"""Queue settings: every field may be None, which inherits the tenant's default (queue ``*``), then the built-in one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tampu.model.errors import InvalidConfig
+from tampu.model.times import SECOND, Duration, duration
+
+Ordering = Literal["fifo", "priority", "deadline"]
+Status = Literal["open", "paused", "draining", "closed"]
+DAY = 86_400.0
+
+
+class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How long a failed message waits: a curve from ``base`` up to ``cap`` seconds, or the ``delays`` listed."""
+
+    kind: Literal["fixed", "linear", "exponential", "list"] = "exponential"
+    base: float = 1.0
+    cap: float = 300.0
+    jitter: Literal["none", "full", "equal"] = "equal"
+    delays: tuple[float, ...] = ()
+
+    def micros(self, attempt: int) -> int:
+        """The wait after failed attempt number ``attempt``, before jitter."""
+        if self.kind == "list":
+            return round(self.delays[min(attempt, len(self.delays)) - 1] * SECOND)
+        if self.kind == "fixed":
+            seconds = self.base
+        elif self.kind == "linear":
+            seconds = self.base * attempt
+        else:
+            seconds = self.base * 2.0 ** min(attempt - 1, 60)
+        return round(min(seconds, self.cap) * SECOND)
+
+    def table(self, attempts: int) -> tuple[int, ...]:
+        """The waits after attempts 1, 2, …; the last one repeats."""
+        return tuple(self.micros(n) for n in range(1, min(max(attempts, 1), 64) + 1))
+
+    def spread(self, chance: float) -> float:
+        """What jitter makes of a wait, as a factor, for ``chance`` in 0..1."""
+        return {"none": 1.0, "full": chance, "equal": 0.5 + chance / 2}[self.jitter]
+
+
+def _backoff(kind: Literal["fixed", "linear", "exponential"], base: Duration, cap: Duration, jitter: Any) -> Backoff:
+    made = Backoff(
+        kind=kind,
+        base=duration(base, "base", error=InvalidConfig) / SECOND,
+        cap=duration(cap, "cap", error=InvalidConfig) / SECOND,
+        jitter=jitter,
+    )
+    return checked_backoff(made)
+
+
+def fixed(base: Duration = 1, *, jitter: str = "equal") -> Backoff:
+    """The same wait after each failure."""
+    return _backoff("fixed", base, base, jitter)
+
+
+def linear(base: Duration = 1, *, cap: Duration = 300, jitter: str = "equal") -> Backoff:
+    """``base`` times the attempt number."""
+    return _backoff("linear", base, cap, jitter)
+
+
+def exponential(base: Duration = 1, *, cap: Duration = 300, jitter: str = "equal") -> Backoff:
+    """``base``, doubled with each attempt."""
+    return _backoff("exponential", base, cap, jitter)
+
+
+def checked_backoff(value: Any) -> Backoff:
+    """A `Backoff` from what users write: one of ours, a list of delays, a kind, a number, or a mapping."""
+    if isinstance(value, Backoff):
+        made = value
+    elif isinstance(value, list | tuple):
+        seconds = tuple(duration(v, "backoff", error=InvalidConfig) / SECOND for v in value)
+        made = Backoff(kind="list", delays=seconds, jitter="none")
+    elif isinstance(value, str):
+        made = _convert({"kind": value}, Backoff, "backoff")
+    elif isinstance(value, dict):
+        made = _convert(value, Backoff, "backoff")
+    else:
+        made = Backoff(kind="fixed", base=duration(value, "backoff", error=InvalidConfig) / SECOND, jitter="none")
+    made = _convert(msgspec.to_builtins(made), Backoff, "backoff")
+    if made.kind == "list" and not made.delays:
+        raise InvalidConfig("backoff is an empty list", field="backoff", hint="give at least one delay")
+    if any(not 0 <= d <= 100 * 366 * DAY for d in (made.base, made.cap, *made.delays)):
+        raise InvalidConfig("backoff delays must be between 0 and a hundred years", field="backoff")
+    return made
+
+
+class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Settings of one queue. Durations are seconds on the wire; `Queue.queues.put` takes timedelta too."""
+
+    status: Status | None = None
+    """``open``, ``paused`` (no delivery), ``draining`` (no publish) or ``closed`` (neither)."""
+    ordering: Ordering | None = None
+    ageing: float | None = None
+    """Seconds of waiting that are worth one step of priority; 0 turns ageing off."""
+    group_order: bool | None = None
+    """Deliver the messages of a group one at a time, in publish order."""
+    max_attempts: int | None = None
+    lease: float | None = None
+    backoff: Backoff | None = None
+    ttl: float | None = None
+    """Messages expire this long after publish; 0 is never."""
+    result_ttl: float | None = None
+    retention: float | None = None
+    """How long ended messages are kept. Dead letters are kept until somebody replays or purges them."""
+    idempotency_window: float | None = None
+    max_depth: int | None = None
+    """Most messages that have not ended; 0 is no limit."""
+    max_in_flight: int | None = None
+    """Most messages leased at once, over all workers; 0 is no limit."""
+    rate: float | None = None
+    """Most claims per second, over all workers; 0 is no limit."""
+    burst: int | None = None
+    """How many claims may come at once after a quiet time; at least 1."""
+    max_payload: int | None = None
+    """Bytes of an encoded payload."""
+
+
+BUILT_IN = QueueConfig(
+    status="open",
+    ordering="fifo",
+    ageing=0.0,
+    group_order=False,
+    max_attempts=5,
+    lease=30.0,
+    backoff=Backoff(),
+    ttl=0.0,
+    result_ttl=DAY,
+    retention=DAY,
+    idempotency_window=DAY,
+    max_depth=0,
+    max_in_flight=0,
+    rate=0.0,
+    burst=0,
+    max_payload=256 * 1024,
+)
+
+FIELDS = tuple(QueueConfig.__struct_fields__)
+_DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
+_AT_LEAST = {"max_attempts": 1, "max_depth": 0, "max_in_flight": 0, "rate": 0, "burst": 0, "max_payload": 1}
+_AT_MOST = {"max_attempts": 1000, "max_payload": 1 << 30, "rate": 1e9, "burst": 10**9, "max_depth": 10**15}
+
+
+def inherit(*layers: QueueConfig | None) -> QueueConfig:
+    """The first value that is not None, layer by layer."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        if layer is not None:
+            for name in FIELDS:
+                if values.get(name) is None:
+                    values[name] = getattr(layer, name)
+    return QueueConfig(**values)
+
+
+def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
+    """``base`` with the changes a user gave, checked; None goes back to inheriting."""
+    values: dict[str, Any] = {name: getattr(base, name) for name in FIELDS}
+    for name, value in changes.items():
+        if name not in values:
+            raise InvalidConfig(f"no such setting: {name}", field=name, hint=f"settings are {', '.join(FIELDS)}")
+        if value is None:
+            values[name] = None
+        elif name == "backoff":
+            values[name] = checked_backoff(value)
+        elif name in _DURATIONS:
+            values[name] = duration(value, name, zero=name != "lease", error=InvalidConfig) / SECOND
+        else:
+            if isinstance(value, bool) is not (name == "group_order"):
+                raise InvalidConfig(f"{name} can not be {value!r}", field=name)
+            if name in _AT_LEAST and not (
+                isinstance(value, int | float) and _AT_LEAST[name] <= value <= _AT_MOST.get(name, 10**9)
+            ):
+                raise InvalidConfig(
+                    f"{name} must be a number between {_AT_LEAST[name]} and {_AT_MOST.get(name, 10**9):g}", field=name
+                )
+            values[name] = value
+    plain = {k: msgspec.to_builtins(v) for k, v in values.items() if v is not None}
+    return _convert(plain, QueueConfig, None)
+
+
+def _convert(value: Any, kind: Any, field: str | None) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidConfig(str(error), field=field) from None

@@ -1,0 +1,57 @@
+"""How a lease ends, and what came of each item of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease, State
+from tampu.model.times import Duration
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """Carried out. ``result`` is kept for the queue's ``result_ttl``."""
+
+    lease: Lease | str
+    result: Any = None
+
+
+class Nack(msgspec.Struct, frozen=True):
+    """Failed: again later, by the queue's backoff or after ``delay``; dead when the attempts are used up."""
+
+    lease: Lease | str
+    error: str | None = None
+    delay: Duration | None = None
+    traceback: str | None = None
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """Failed for good: dead now, for ``reason``."""
+
+    lease: Lease | str
+    reason: str = "unrecoverable"
+    error: str | None = None
+    traceback: str | None = None
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Given back unworked; the attempt does not count."""
+
+    lease: Lease | str
+
+
+Settlement = Ack | Nack | Reject | Release
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one item of a batch: the state the message is in now, or the error that left it unchanged."""
+
+    id: str | None
+    state: State | None
+    error: TampuError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None

@@ -1,0 +1,18 @@
+"""Every ordering is a rank: the ready index is kept by (rank, position), so claim is one scan whatever the ordering.
+
+Ageing needs no background work: priority that grows by one step each ``ageing`` microseconds of waiting keeps
+any two messages in the order of ``published - priority * ageing``, for ever.
+"""
+
+from __future__ import annotations
+
+NO_DEADLINE = 1 << 62
+
+
+def rank(ordering: str, ageing_us: int, priority: int, deadline_us: int | None, created_us: int) -> int:
+    """Where a message stands in its queue; the lowest goes first, equals in the order they came."""
+    if ordering == "priority":
+        return created_us - priority * ageing_us if ageing_us else -priority
+    if ordering == "deadline":
+        return NO_DEADLINE if deadline_us is None else deadline_us
+    return 0

@@ -1,0 +1,80 @@
+"""Time as tampu keeps it: integer microseconds since 1970, UTC; durations in microseconds.
+
+Users give ``datetime`` with a zone and ``timedelta`` or seconds; this is the only place that converts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from tampu.model.errors import InvalidMessage, TampuError
+
+SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST = 100 * 366 * 86_400 * SECOND
+_LATEST = 7_258_118_400 * SECOND  # the year 2200
+
+Duration = timedelta | int | float
+
+
+class Clock(Protocol):
+    """Where an engine reads the time."""
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+
+def duration(value: Duration, field: str, *, zero: bool = True, error: type[TampuError] = InvalidMessage) -> int:
+    """Microseconds of a ``timedelta`` or a number of seconds; refuses what is negative, endless or no number."""
+    if isinstance(value, timedelta):
+        micros = value // _MICROSECOND
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise error(f"{field} must be a finite number of seconds, not {value}", field=field)
+        micros = round(value * SECOND)
+    else:
+        raise error(
+            f"{field} must be a timedelta or a number of seconds, not {type(value).__name__}",
+            field=field,
+            hint="for example 30, 0.5 or timedelta(minutes=5)",
+        )
+    if micros < 0 or (micros == 0 and not zero):
+        raise error(f"{field} must be {'at least 0' if zero else 'more than 0'}, not {value}", field=field)
+    if micros > _LONGEST:
+        raise error(f"{field} is longer than a hundred years", field=field)
+    return micros
+
+
+def instant(value: datetime, field: str) -> int:
+    """Microseconds since 1970 of a ``datetime`` that has a zone."""
+    if not isinstance(value, datetime):
+        raise InvalidMessage(f"{field} must be a datetime, not {type(value).__name__}", field=field)
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidMessage(
+            f"{field} has no time zone", field=field, hint="use datetime.now(timezone.utc) or give it a tzinfo"
+        )
+    micros = (value - _EPOCH) // _MICROSECOND
+    if not 0 <= micros <= _LATEST:
+        raise InvalidMessage(f"{field} must be between the years 1970 and 2200", field=field)
+    return micros
+
+
+def moment(micros: int) -> datetime:
+    """The ``datetime`` (UTC) of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def moment_or_none(micros: int | None) -> datetime | None:
+    return None if micros is None else moment(micros)

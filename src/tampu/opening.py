@@ -1,0 +1,101 @@
+"""`open` and `open_async`: from a url to a queue, with its keepers running."""
+
+from __future__ import annotations
+
+import os
+import threading
+import urllib.parse
+from typing import Any
+
+from tampu.broker.aio import AsyncQueue
+from tampu.broker.core import Core
+from tampu.broker.queue import Queue
+from tampu.engines.port import Engine
+from tampu.engines.sqlite import SqliteEngine
+from tampu.keepers.supervisor import Supervisor
+from tampu.model.errors import InvalidConfig
+from tampu.model.times import Clock, Duration, duration
+
+DEFAULT_URL = "tampu.db"
+_WEEK = 7 * 86_400
+
+
+def open(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    tenant: str = "default",
+    durability: str | None = None,
+    journal_retention: Duration = _WEEK,
+    adopt: bool = False,
+    keepers: bool = True,
+    clock: Clock | None = None,
+) -> Queue:
+    """Open the queues behind a url: a file name, ``sqlite:///path`` or ``memory://``.
+
+    Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
+    ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
+    SQLite file that has tables of your own. ``keepers=False`` leaves delays, leases and retention to other processes
+    (and to `Queue.claim`, which always looks). ``clock`` is for tests.
+    """
+    journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
+    core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
+    try:
+        supervisor = Supervisor(core, journal_us) if keepers else None
+        return Queue(core, tenant, on_close=_closing(core, supervisor))
+    except BaseException:
+        core.engine.close()
+        raise
+
+
+def open_async(url: str | os.PathLike[str] | None = None, **options: Any) -> AsyncQueue:
+    """`open` for event loops: ``async with tampu.open_async("jobs.db") as q``."""
+    return AsyncQueue(lambda: open(url, **options))
+
+
+def _closing(core: Core, supervisor: Supervisor | None) -> Any:
+    lock = threading.Lock()
+
+    def close() -> None:
+        with lock:
+            if core.closed:
+                return
+            core.closed = True
+        core.waiting.wake_all()
+        if supervisor is not None:
+            supervisor.stop()
+        core.coalescer.close()
+        core.engine.close()
+
+    return close
+
+
+def make_engine(
+    url: str | os.PathLike[str] | None,
+    *,
+    durability: str | None = None,
+    adopt: bool = False,
+    clock: Clock | None = None,
+) -> Engine:
+    """The engine a url names."""
+    text = os.fspath(url) if url is not None else os.environ.get("TAMPU_URL") or DEFAULT_URL
+    if not isinstance(text, str) or not text or "\x00" in text:
+        raise InvalidConfig("the url must be a text", field="url", hint="for example jobs.db")
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return SqliteEngine(text, clock=clock, durability=durability or "full", adopt=adopt)
+    path, _, query = rest.partition("?")
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    durability = options.pop("durability", durability)
+    if options:
+        raise InvalidConfig(f"no such option in the url: {', '.join(options)}", field="url", hint="known: durability")
+    if scheme == "memory":
+        return SqliteEngine(clock=clock)
+    if scheme == "sqlite":
+        # As elsewhere: three slashes are a relative path, four an absolute one.
+        if not path.startswith("/") or len(path) < 2:
+            raise InvalidConfig(f"no path in {text}", field="url", hint="sqlite:///jobs.db, or sqlite:////abs/jobs.db")
+        name = urllib.parse.unquote(path[1:])
+        return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
+    raise InvalidConfig(
+        f"no engine for {scheme}://", field="url", hint="this version opens files, sqlite:///path and memory://"
+    )
