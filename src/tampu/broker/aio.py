@@ -1,4 +1,4 @@
-"""`AsyncQueue`, what `tampu.open_async` answers with: the same verbs, awaitable. The event loop never blocks on a disk."""
+"""`AsyncQueue`, what `tampu.open_async` answers with: the same verbs, awaitable; no loop blocks on a disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concate
     async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._drive(verb(self._verbs, *args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
 
-    return method
+    return method  # type: ignore[return-value]  # wraps() names self; P is what matters
 
 
 class AsyncQueues:

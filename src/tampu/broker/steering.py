@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -101,10 +102,8 @@ class Steering:
         at, inner = _read_cursor(after, states)
         found: list[Message] = []
         while at < len(states):
-            current = states[at]
-            page: port.Page | None = yield Look(
-                lambda engine, c=current, i=inner, n=limit - len(found): engine.list(self.tenant, queue, c, i, n)  # type: ignore[misc]  # bound now
-            )
+            ask = functools.partial(_page, self.tenant, queue, states[at], inner, limit - len(found))
+            page: port.Page | None = yield Look(ask)
             if page is None:
                 raise _no_queue(queue)
             matching = [m for m in page.messages if wanted.matches(m)]
@@ -207,7 +206,7 @@ class Steering:
 
     # -- settings
 
-    def put_config(self, queue: str, **changes: Any) -> Steps[QueueConfig]:
+    def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
         """Change settings of a queue (made if it is new), or with ``*`` the defaults of all; None inherits again.
 
         A new ordering ranks what waits anew, in small steps. Answers with the settings of the queue itself.
@@ -284,6 +283,12 @@ class Steering:
     def _set_status(self, queue: str, status: str) -> Steps[None]:
         yield from self.stats(queue)
         yield from self.put_config(queue, status=status)
+
+
+def _page(
+    tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int, engine: port.Engine
+) -> port.Page | None:
+    return engine.page(tenant, queue, state, after, limit)
 
 
 def _no_queue(queue: str) -> NotFound:

@@ -75,7 +75,7 @@ class Verbs:
         """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
         if isinstance(messages, str | bytes | dict):
             raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
-        news = [m if type(m) is NewMessage else NewMessage(m) for m in messages]
+        news = list(messages)
         if len(news) > incoming.MOST_MESSAGES:
             raise InvalidMessage(
                 f"{len(news)} messages in one batch; {incoming.MOST_MESSAGES} is the most",
@@ -88,13 +88,18 @@ class Verbs:
         call = self._publishing(queue, news)
         return (yield call)  # type: ignore[no-any-return]  # replies are typed by their call
 
-    def _publishing(self, queue: str, news: Sequence[NewMessage]) -> port.Publish:
+    def _publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> port.Publish:
         settings = self._settings(queue)
         if settings.status in ("draining", "closed"):
             raise QueueClosed(
                 f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
             )
-        items = [incoming.item(queue, settings, new) for new in news]
+        items = [
+            incoming.item(queue, settings, new)
+            if type(new) is NewMessage
+            else incoming.plain_item(queue, settings, new)
+            for new in news
+        ]
         depth = {queue: settings.max_depth} if settings.max_depth else {}
         return port.Publish(self.tenant, items, depth)
 
@@ -142,7 +147,7 @@ class Verbs:
             yield Pause([(self.tenant, name) for name in names], left if look is None else min(left, look))
 
     def settle(self, settlements: Iterable[Settlement]) -> Steps[list[Outcome]]:
-        """End many leases in one commit. Each item has its own outcome; one that lost its lease does not stop the rest."""
+        """End many leases in one commit. Each item has its own outcome; a lost lease does not stop the rest."""
         items = [self._ending(settlement) for settlement in settlements]
         if not items:
             return []
@@ -186,10 +191,14 @@ class Verbs:
     def _ending(self, settlement: Settlement) -> port.Ending:
         if not isinstance(settlement, Ack | Nack | Reject | Release):
             raise InvalidMessage("settle takes Ack, Nack, Reject and Release", field="settlements")
-        queue, receipt = self._receipt(settlement.lease)
+        lease = settlement.lease
+        if type(lease) is Lease:
+            queue, receipt, id = lease.message.queue, lease.receipt, lease.message.id
+        else:
+            (queue, receipt), id = self._receipt(lease), None
         if type(settlement) is Ack:
             if settlement.result is None:
-                return port.Ending("ack", queue, receipt)
+                return port.Ending("ack", queue, receipt, id=id)
             settings = self._settings(queue)
             packed = incoming.result(settlement.result, settings.max_payload)
             return port.Ending("ack", queue, receipt, packed, settings.result_ttl_us)

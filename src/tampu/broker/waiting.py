@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -66,12 +67,9 @@ class Waiting:
             return
         with self._lock:
             for queue, count in queues.items():
-                for waiter in self._waiters.get(queue, ()):
-                    if count <= 0:
-                        break
-                    if not waiter.woken:
-                        waiter.wake()
-                        count -= 1
+                asleep = (waiter for waiter in self._waiters.get(queue, ()) if not waiter.woken)
+                for waiter in itertools.islice(asleep, count):
+                    waiter.wake()
 
     def look(self, ready: Callable[[Queue], int]) -> None:
         """Wake by looking, for what no wake-up told of."""

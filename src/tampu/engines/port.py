@@ -88,6 +88,8 @@ class Ending(msgspec.Struct, frozen=True):
     delays: tuple[int, ...] = ()
     """Wait after attempt 1, 2, …, times ``spread``; used when ``delay_us`` is None."""
     spread: float = 1.0
+    id: str | None = None
+    """The message's id, where the caller knows it: saves the engine looking it up for the outcome."""
 
 
 class Settle(msgspec.Struct, frozen=True):
@@ -174,7 +176,10 @@ class Trim(msgspec.Struct, frozen=True):
 
 
 class PutDocument(msgspec.Struct, frozen=True):
-    """Write a document; with ``version`` only if that is still its version (0: it must be new). Reply: int, the new version."""
+    """Write a document; with ``version`` only if that is still its version (0: it must be new).
+
+    Reply: int, the new version.
+    """
 
     kind: str
     tenant: str
@@ -261,7 +266,7 @@ class Engine(Protocol):
         """One message whole, with failures and result."""
         ...
 
-    def list(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:
+    def page(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:
         """A page of one state in the order of its index; None for a queue that does not exist."""
         ...
 

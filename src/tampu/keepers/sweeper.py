@@ -1,4 +1,4 @@
-"""The sweeper: promotes what is due, reaps leases that ran out, expires what is past its time; in one commit, when due."""
+"""The sweeper: promotes what is due, reaps leases that ran out, expires what is past its time."""
 
 from __future__ import annotations
 

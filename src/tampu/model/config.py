@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from tampu.model.times import SECOND, Duration, duration
 Ordering = Literal["fifo", "priority", "deadline"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
+S = TypeVar("S")
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -183,7 +184,7 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
     return _convert(plain, QueueConfig, None)
 
 
-def _convert(value: Any, kind: Any, field: str | None) -> Any:
+def _convert(value: Any, kind: type[S], field: str | None) -> S:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""A message as it is handed in (`NewMessage`), as it is kept (`Body`), as it is seen (`Message`), and as it is worked on (`Lease`)."""
+"""A message as it is handed in (`NewMessage`), kept (`Body`), seen (`Message`) and worked on (`Lease`)."""
 
 from __future__ import annotations
 

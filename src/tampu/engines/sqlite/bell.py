@@ -15,6 +15,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tampu.model.errors import Unavailable
 
@@ -123,9 +124,9 @@ class _Ears:
                 self._stopped.wait(_QUIET_SECONDS)
 
     def _look(self) -> None:
-        seen = os.stat(self._path).st_mtime_ns
+        seen = Path(self._path).stat().st_mtime_ns
         while not self._stopped.wait(_LOOK_SECONDS):
-            now = os.stat(self._path).st_mtime_ns
+            now = Path(self._path).stat().st_mtime_ns
             if now != seen:
                 seen = now
                 self._heard()

@@ -88,11 +88,11 @@ def _leases(
     until: int,
     errors: dict[int, str | None],
 ) -> list[Lease]:
-    tail, tenant, worker = commit.house.tail, call.tenant, call.worker
+    id_of, tenant, worker = commit.house.id, call.tenant, call.worker
     return [
         Lease(
             Message(
-                ids.id_text(own) if own else ids.id_of(seq, tail),
+                ids.id_text(own) if own else id_of(seq),
                 tenant,
                 queue,
                 State.LEASED,

@@ -22,7 +22,7 @@ STATES = (
 READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = range(8)
 CODE = {state: code for code, state in enumerate(STATES)}
 
-_RECEIPT = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{1,16})\Z")
+_RECEIPT = re.compile(r"/([0-9a-f]{1,16})\.([0-9a-f]{1,16})\Z")
 
 
 def pack_seqs(seqs: Sequence[int]) -> bytes:
@@ -44,7 +44,8 @@ def receipt(queue: str, seq: int, lease: int) -> str:
 
 def parse_receipt(text: str) -> tuple[int, int]:
     """(seq, lease) of a receipt."""
-    found = _RECEIPT.match(text.rpartition("/")[2])
+    found = _RECEIPT.search(text)
     if not found:
         raise InvalidMessage("this is not a receipt", field="receipt", hint="pass the receipt that claim gave")
-    return int(found[1], 16), int(found[2], 16)
+    seq, lease = found.groups()
+    return int(seq, 16), int(lease, 16)

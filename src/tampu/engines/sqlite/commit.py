@@ -21,6 +21,7 @@ class House:
 
     def __init__(self, tail: int) -> None:
         self.tail = tail
+        self.id = ids.Ids(tail)
         self.numbers: dict[tuple[str, str], int] = {}
         self.names: dict[int, tuple[str, str]] = {}
 
@@ -62,7 +63,9 @@ class Commit:
         self._new_queues: list[int] = []
         self._tallies: dict[int, list[int]] = {}
         counters = dict(db.execute("SELECT kind, n FROM tampu_counter WHERE q = 0"))
-        self._last, self._offset, self._revision = counters[0], counters[1], counters[2]
+        self._last: int = counters[0]
+        self._offset: int = counters[1]
+        self._revision: int = counters[2]
         self._began = (self._last, self._offset, self._revision)
 
     # -- numbers and queues
@@ -117,7 +120,7 @@ class Commit:
     def id(self, seq: int) -> str:
         if ids.own_id(seq):
             return ids.id_text(self.db.execute("SELECT id FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])
-        return ids.id_of(seq, self.house.tail)
+        return self.house.id(seq)
 
     # -- moves shared by several operations
 

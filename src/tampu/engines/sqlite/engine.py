@@ -49,7 +49,7 @@ _VERBS: tuple[tuple[type[Any], Callable[[Commit, Any], Sequence[Any]]], ...] = (
 )
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
-_GROW_AFTER = 64
+_GROW_AFTER = 32
 _LOG_BYTES = files.CHECKPOINT_PAGES * 4200
 _ZEROS = bytes(1 << 20)
 
@@ -272,7 +272,7 @@ class SqliteEngine:
             place = find(db, self.house, tenant, id)
             return None if place is None else reading.load(db, self.house, place[0], whole=True, now=self.now())
 
-    def list(
+    def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
         with self._snapshot() as db:
@@ -288,7 +288,7 @@ class SqliteEngine:
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         with self._snapshot() as db:
-            return journal.read(db, lambda q: self.house.name(db, q), self.house.tail, after, limit, tenant)
+            return journal.read(db, lambda q: self.house.name(db, q), self.house.id, after, limit, tenant)
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
         with self._snapshot() as db:

@@ -61,6 +61,10 @@ def inspect(path: str, *, adopt: bool) -> None:
         raise Unavailable(f"no permission to write {path}", hint="check the owner and mode")
     if head != b"SQLite format 3\x00":
         raise ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
+    _inspect_tables(path, adopt=adopt)
+
+
+def _inspect_tables(path: str, *, adopt: bool) -> None:
     db = None
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
@@ -144,7 +148,7 @@ def _statements(script: str) -> list[str]:
     return found
 
 
-def translate(error: sqlite3.Error, path: str) -> TampuError:
+def translate(error: sqlite3.Error, path: str) -> TampuError:  # noqa: PLR0911 - one line per meaning
     """What an error of SQLite means for the caller. Nothing of the call took effect."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF

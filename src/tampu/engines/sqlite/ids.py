@@ -9,7 +9,6 @@ sequence numbers mark messages whose id was given by the user and is stored with
 from __future__ import annotations
 
 STEP = 2
-_COUNTER = (1 << 20) - 1
 _TAIL = (1 << 54) - 1
 
 
@@ -23,11 +22,23 @@ def own_id(seq: int) -> bool:
     return bool(seq & 1)
 
 
-def id_of(seq: int, tail: int) -> str:
-    count = seq & _COUNTER
-    value = (seq >> 20) << 80 | 7 << 76 | (count >> 8) << 64 | 2 << 62 | (count & 0xFF) << 54 | tail
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+class Ids:
+    """Makes the ids of one file; messages of a batch share most of it, so the parts are kept."""
+
+    def __init__(self, tail: int) -> None:
+        self.tail = tail
+        self._variant = 0x8000 | tail >> 48
+        self._end = f"{tail & 0xFFFF_FFFF_FFFF:012x}"
+        self._time = (-1, "")
+
+    def __call__(self, seq: int) -> str:
+        millis = seq >> 20
+        known, start = self._time
+        if known != millis:
+            text = f"{millis:012x}"
+            start = f"{text[:8]}-{text[8:]}-7"
+            self._time = (millis, start)
+        return f"{start}{seq >> 8 & 0xFFF:03x}-{self._variant | (seq & 0xFF) << 6:04x}-{self._end}"
 
 
 def seq_of(id: str, tail: int) -> int | None:

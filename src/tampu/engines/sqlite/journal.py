@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.codes import STATES, pack_seqs, unpack_seqs
+from tampu.engines.sqlite.ids import Ids
 from tampu.model.journal import JournalPage, Position, Transition
 
 PARTITION = "0"
@@ -86,7 +86,7 @@ def fingerprint(error: str) -> str:
 
 
 def read(
-    db: sqlite3.Connection, names: Any, tail: int, after: Position | None, limit: int, tenant: str | None
+    db: sqlite3.Connection, names: Any, id_of: Ids, after: Position | None, limit: int, tenant: str | None
 ) -> JournalPage:
     """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
     latest = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1").fetchone()[0]
@@ -104,7 +104,7 @@ def read(
         if tenant is not None and owner != tenant:
             offset = first + n - 1
             continue
-        rows = _unfold(first, n, at, owner, queue, body, tail)[skip : skip + limit - len(found)]
+        rows = _unfold(first, n, at, owner, queue, body, id_of)[skip : skip + limit - len(found)]
         found.extend(rows)
         offset = rows[-1].offset
         if len(found) >= limit:
@@ -112,7 +112,7 @@ def read(
     return JournalPage(transitions=found, position={PARTITION: offset}, latest={PARTITION: latest})
 
 
-def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, tail: int) -> list[Transition]:
+def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, id_of: Ids) -> list[Transition]:
     verb, state, worker, packed, attempts, types, details, own = msgspec.msgpack.decode(body)
     seqs = unpack_seqs(packed)
     return [
@@ -122,7 +122,7 @@ def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, t
             tenant=tenant,
             queue=queue,
             verb=verb,
-            id=(own[i] if own and own[i] else ids.id_of(seqs[i], tail)),
+            id=(own[i] if own and own[i] else id_of(seqs[i])),
             state=None if state is None else STATES[state],
             attempt=attempts[i] if isinstance(attempts, list) else attempts,
             type=types[i] if isinstance(types, list) else types,

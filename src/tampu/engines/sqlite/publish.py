@@ -11,7 +11,6 @@ groups, holds) go one by one, inside a savepoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,11 @@ from tampu.model.errors import IdempotencyConflict, NotFound, QueueFull, TampuEr
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
 
+# One statement instead of a row each: 1.2 times the rate at batches of 100.
+READY_ALL = "INSERT INTO tampu_ready SELECT q, rank, seq, seq, 0, NULL FROM tampu_message m WHERE seq BETWEEN ? AND ?"
+READY_SOME = f"{READY_ALL} AND NOT EXISTS (SELECT 1 FROM tampu_delayed d WHERE d.seq = m.seq)"  # noqa: S608 - constants
+# Columns that are NULL are left out: binding a None costs sqlite3 as much as two numbers.
+_INSERT_PLAIN = "INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body) VALUES (?, ?, ?, ?, ?, ?)"
 _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -80,73 +84,71 @@ class _Plain:
     def __init__(self, commit: Commit) -> None:
         self.commit = commit
         self.pending: dict[int, int] = {}
-        self._messages: list[tuple[Any, ...]] = []
+        self._messages: list[tuple[int, int, int, int, int, bytes]] = []
         self._expiry: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, int, int, None]] = []
+        self._ready: dict[int, int] = {}
 
     def add(self, call: Publish) -> list[Message]:
-        commit, now, tail = self.commit, self.commit.now, self.commit.house.tail
-        tenant = call.tenant
+        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id, call.tenant
         made = []
-        numbers: dict[str, int] = {}
-        grouped: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
+        numbers = {name: commit.queue(tenant, name) for name in {item.queue for item in call.items}}
+        grouped: dict[tuple[int, int], tuple[list[int], list[str]]] = {
+            (q, code): ([], []) for q in numbers.values() for code in (READY, DELAYED)
+        }
+        messages = self._messages
         for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
-            name = item.queue
-            q = numbers.get(name)
-            if q is None:
-                q = numbers[name] = commit.queue(tenant, name)
+            q = numbers[item.queue]
             body = item.body
-            place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-            run_at = item.run_us if item.delay_us is None else now + item.delay_us
+            place = 0
+            if item.ordering != "fifo":
+                place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
             expires = None
             if item.ttl_us:
                 expires = now + item.ttl_us
                 self._expiry.append((expires, seq))
-                commit.falls_due(expires)
+            run_at = item.run_us if item.delay_us is None else now + item.delay_us
             if run_at is not None and run_at > now:
                 self._delayed.append((seq, q, run_at, 0, None))
                 state, code = State.DELAYED, DELAYED
             else:
                 run_at = None
                 state, code = State.READY, READY
-            self._messages.append((seq, q, place, now, item.max_attempts, expires, None, None, None, item.packed))
-            seqs, types = grouped.setdefault((q, code), ([], []))
+            messages.append((seq, q, place, now, item.max_attempts, item.packed))
+            seqs, types = grouped[q, code]
             seqs.append(seq)
             types.append(body.type)
             made.append(
-                Message(ids.id_of(seq, tail), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires)
+                Message(id_of(seq), tenant, item.queue, state, body, 0, item.max_attempts, now, run_at, expires)
             )
         for (q, code), (seqs, types) in grouped.items():
-            commit.record("publish", q, code).extend(seqs, [0] * len(seqs), types)
-            self.pending[q] = self.pending.get(q, 0) + len(seqs)
+            if seqs:
+                commit.record("publish", q, code).extend(seqs, [0] * len(seqs), types)
+                self.pending[q] = self.pending.get(q, 0) + len(seqs)
+                if code == READY:
+                    self._ready[q] = self._ready.get(q, 0) + len(seqs)
         return made
 
     def flush(self) -> None:
         if not self._messages:
             return
         commit, db = self.commit, self.commit.db
-        db.executemany(_INSERT, self._messages)
-        later = {row[0] for row in self._delayed}
-        if later:
+        db.executemany(_INSERT_PLAIN, self._messages)
+        if self._delayed:
             commit.enter_delayed(self._delayed)
-        if len(later) < len(self._messages):
-            # One statement instead of a row each: 1.2 times the rate at batches of 100.
+        if self._ready:
             db.execute(
-                "INSERT INTO tampu_ready SELECT q, rank, seq, seq, 0, NULL FROM tampu_message m WHERE seq BETWEEN ? AND ?"
-                " AND NOT EXISTS (SELECT 1 FROM tampu_delayed d WHERE d.seq = m.seq)"
-                if later
-                else "INSERT INTO tampu_ready SELECT q, rank, seq, seq, 0, NULL FROM tampu_message"
-                " WHERE seq BETWEEN ? AND ?",
+                READY_SOME if self._delayed else READY_ALL,
                 (self._messages[0][0], self._messages[-1][0]),
             )
-            for row in self._messages:
-                if row[0] not in later:
-                    q = row[1]
-                    commit.count(q, READY, 1)
-                    commit.ready[q] = commit.ready.get(q, 0) + 1
+            for q, n in self._ready.items():
+                commit.count(q, READY, n)
+                commit.ready[q] = commit.ready.get(q, 0) + n
         if self._expiry:
+            db.executemany("UPDATE tampu_message SET expires = ? WHERE seq = ?", self._expiry)
             db.executemany("INSERT INTO tampu_expiry VALUES (?, ?)", self._expiry)
-        self._messages, self._expiry, self._delayed = [], [], []
+            commit.falls_due(min(self._expiry)[0])
+        self._messages, self._expiry, self._delayed, self._ready = [], [], [], {}
         self.pending.clear()
 
 
@@ -225,7 +227,7 @@ def _again(message: Message) -> Message:
 
 def _gone(commit: Commit, tenant: str, item: Item, seq: int, own: bytes | None) -> Message:
     """The first message has ended and been removed; its id is still the answer."""
-    id = ids.id_text(own) if own else ids.id_of(seq, commit.house.tail)
+    id = ids.id_text(own) if own else commit.house.id(seq)
     created = (seq >> 20) * 1000
     return Message(id, tenant, item.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
 

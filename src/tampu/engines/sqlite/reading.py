@@ -41,7 +41,8 @@ LISTS: dict[int, tuple[str, str]] = {
         "SELECT seq, rank, pos FROM tampu_ready WHERE q = ? ORDER BY rank, pos LIMIT ?",
     ),
     DELAYED: (
-        "SELECT seq, run_at, seq FROM tampu_delayed WHERE q = ? AND (run_at, seq) > (?, ?) ORDER BY run_at, seq LIMIT ?",
+        "SELECT seq, run_at, seq FROM tampu_delayed WHERE q = ? AND (run_at, seq) > (?, ?)"
+        " ORDER BY run_at, seq LIMIT ?",
         "SELECT seq, run_at, seq FROM tampu_delayed WHERE q = ? ORDER BY run_at, seq LIMIT ?",
     ),
     LEASED: (
@@ -87,7 +88,7 @@ def load(db: sqlite3.Connection, house: House, seq: int, *, whole: bool = False,
         result = found[0] if found else None
     error = failures[-1].error if failures else last_errors(db, [seq]).get(seq)
     return Message(
-        ids.id_text(own) if own else ids.id_of(seq, house.tail),
+        ids.id_text(own) if own else house.id(seq),
         tenant,
         queue,
         STATES[code],

@@ -35,16 +35,58 @@ DONE_ROWS = (
     "INSERT INTO tampu_ended SELECT l.seq, l.q, ?, ?, l.attempts, l.lease FROM json_each(?) j"
     " CROSS JOIN tampu_leased l ON l.seq = j.value"
 )
+SAME = (
+    "SELECT count(*), min(l.attempts), max(l.attempts) FROM json_each(?) j"
+    " CROSS JOIN tampu_leased l ON l.seq = j.value WHERE l.lease = ? AND l.q = ?"
+)
 LEAVE = "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))"
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
+    if len(calls) == 1:
+        whole = _ack_claim(commit, calls[0])
+        if whole is not None:
+            return [whole]
     work = _Settling(commit, calls)
     replies: list[list[Outcome] | TampuError] = [
         [work.take(call.tenant, item) for item in call.items] for call in calls
     ]
     work.apply()
     return replies
+
+
+def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
+    """Acks of one claim, all current and all of the same attempt: checked and moved without a row coming to Python.
+
+    This is what a batch worker sends; 1.2 times the rate of the general way. None: go that way.
+    """
+    queue = call.items[0].queue
+    lease_text = call.items[0].receipt.rpartition(".")[2]
+    seqs = []
+    for item in call.items:
+        start, _, text = item.receipt.rpartition(".")
+        if item.verb != "ack" or item.result is not None or item.queue != queue or text != lease_text:
+            return None
+        seqs.append(start.rpartition("/")[2])
+    try:
+        numbers = [int(text, 16) for text in seqs]
+        lease = int(lease_text, 16)
+    except ValueError:
+        return None
+    q = commit.house.number(commit.db, call.tenant, queue)
+    listed = as_json(numbers)
+    if q is None or not 0 <= lease < 1 << 63:
+        return None
+    count, attempts, most = commit.db.execute(SAME, (listed, lease, q)).fetchone()
+    if count != len(numbers) or attempts != most or len(set(numbers)) != len(numbers):
+        return None
+    commit.db.execute(DONE_ROWS, (DONE, commit.now, listed))
+    commit.db.execute(LEAVE, (listed,))
+    commit.count(q, LEASED, -count)
+    commit.ended(q, DONE, numbers)
+    commit.record("ack", q, DONE).extend(numbers, [attempts] * count)
+    done = STATES[DONE]
+    return [Outcome(item.id or commit.id(seq), done) for item, seq in zip(call.items, numbers, strict=True)]
 
 
 class _Settling:
@@ -75,7 +117,7 @@ class _Settling:
         q = commit.house.number(commit.db, tenant, item.queue)
         seq, lease = place
         row = self._leased.get(seq)
-        if row is None or row[2] != lease or row[1] != q:
+        if row is None or q is None or row[2] != lease or row[1] != q:
             return self._repeated(q, item.verb, seq, lease)
         del self._leased[seq]
         if item.verb == "ack":
@@ -89,7 +131,7 @@ class _Settling:
         else:
             code = self._failing(item, row)
             self._failed.append((item, row))
-        outcome = Outcome(commit.id(seq), STATES[code])
+        outcome = Outcome(item.id or commit.id(seq), STATES[code])
         self._settled[place] = (item.verb, outcome)
         return outcome
 
@@ -113,14 +155,9 @@ class _Settling:
             return earlier[1]
         db = self.commit.db
         if q is not None and earlier is None:
-            for table, codes in _WHERE_IT_LED[verb]:
-                row = db.execute(f"SELECT lease, q FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - a constant
-                if row is not None and row[0] == lease and row[1] == q:
-                    return Outcome(self.commit.id(seq), STATES[codes])
-            if verb in ("release", "nack"):
-                row = db.execute("SELECT lease FROM tampu_ready WHERE q = ? AND seq = ?", (q, seq)).fetchone()
-                if row is not None and row[0] == lease:
-                    return Outcome(self.commit.id(seq), STATES[READY])
+            for sql, code in _WHERE_IT_LED[verb]:
+                if db.execute(sql, (q, seq, trace(verb, lease))).fetchone() is not None:
+                    return Outcome(self.commit.id(seq), STATES[code])
         return Outcome(
             None,
             None,
@@ -162,10 +199,10 @@ class _Settling:
         back = []
         for seq, q, lease, attempts, worker, cancel, _ in rows:
             if cancel:
-                commit.end(q, CANCELLED, [(seq, attempts - 1, lease)])
+                commit.end(q, CANCELLED, [(seq, attempts - 1, trace("release", lease))])
                 commit.note("cancel", q, CANCELLED, seq, attempts - 1)
             else:
-                back.append((seq, q, rank_of(commit, seq), attempts - 1, lease))
+                back.append((seq, q, rank_of(commit, seq), attempts - 1, trace("release", lease)))
                 commit.note("release", q, READY, seq, attempts - 1, worker)
         commit.enter_ready(back)
         commit.restore_marks([row[0] for row in back])
@@ -182,7 +219,7 @@ class _Settling:
             detail = _first_line(item.error)
             if code == DEAD:
                 reason = (item.reason or "unrecoverable") if item.verb == "reject" else "retries_exhausted"
-                bury(commit, seq, q, attempts, lease, reason)
+                bury(commit, seq, q, attempts, trace(item.verb, lease), reason)
                 commit.note(item.verb, q, DEAD, seq, attempts, worker, detail or reason)
                 continue
             if code == CANCELLED:
@@ -197,12 +234,22 @@ class _Settling:
             commit.note(item.verb, q, code, seq, attempts, worker, detail)
 
 
+_READY = ("SELECT 1 FROM tampu_ready WHERE q = ? AND seq = ? AND lease = ?", READY)
+_DELAYED = ("SELECT 1 FROM tampu_delayed WHERE q = ? AND seq = ? AND lease = ?", DELAYED)
+_DEAD = ("SELECT 1 FROM tampu_dead WHERE q = ? AND seq = ? AND lease = ?", DEAD)
+_DONE = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {DONE}", DONE)
+_CANCELLED = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {CANCELLED}", CANCELLED)
 _WHERE_IT_LED: dict[str, tuple[tuple[str, int], ...]] = {
-    "ack": (("tampu_ended", DONE),),
-    "nack": (("tampu_delayed", DELAYED), ("tampu_dead", DEAD)),
-    "reject": (("tampu_dead", DEAD),),
-    "release": (),
+    "ack": (_DONE,),
+    "nack": (_DELAYED, _READY, _DEAD, _CANCELLED),
+    "reject": (_DEAD,),
+    "release": (_READY, _CANCELLED),
 }
+
+
+def trace(verb: str, lease: int) -> int:
+    """What stays of a lease in the index it led to. Two verbs that lead to the same one leave different traces."""
+    return ~lease if verb in ("release", "reject") else lease
 
 
 def _delay(item: Ending, attempts: int) -> int:

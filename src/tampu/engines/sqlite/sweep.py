@@ -77,7 +77,8 @@ def _reap(commit: Commit, limit: int) -> int:
         db.execute("DELETE FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease))
         rows = db.execute(
             "SELECT l.seq, l.q, l.until, l.attempts, l.worker, l.cancel, m.rank, m.max_attempts FROM json_each(?) j"
-            " CROSS JOIN tampu_leased l ON l.seq = j.value CROSS JOIN tampu_message m ON m.seq = l.seq WHERE l.lease = ?",
+            " CROSS JOIN tampu_leased l ON l.seq = j.value CROSS JOIN tampu_message m ON m.seq = l.seq"
+            " WHERE l.lease = ?",
             (as_json(seqs), lease),
         ).fetchall()
         out = [row for row in rows if row[2] <= commit.now]
@@ -89,7 +90,7 @@ def _reap(commit: Commit, limit: int) -> int:
                 (again, lease, pack_seqs([row[0] for row in kept])),
             )
             commit.falls_due(again)
-        _return(commit, lease, out)
+        _return(commit, out)
         moved += len(out)
         seen += len(seqs)
         if seen >= limit:
@@ -97,8 +98,11 @@ def _reap(commit: Commit, limit: int) -> int:
     return moved
 
 
-def _return(commit: Commit, lease: int, rows: list[tuple[int, int, int, int, str | None, int, int, int]]) -> None:
-    """Messages whose worker is gone: back of the queue, or dead when that was the last attempt."""
+def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int, int, int]]) -> None:
+    """Messages whose worker is gone: back of the queue, or dead when that was the last attempt.
+
+    None of it is the lease's own doing, so no trace of it stays: a late settle must not be taken for a repeated one.
+    """
     if not rows:
         return
     commit.db.execute(
@@ -109,13 +113,12 @@ def _return(commit: Commit, lease: int, rows: list[tuple[int, int, int, int, str
         commit.count(q, LEASED, -1)
         write_failure(commit, seq, attempts, "lease_expired", worker, None, None)
         if cancel:
-            commit.end(q, CANCELLED, [(seq, attempts, lease)])
+            commit.end(q, CANCELLED, [(seq, attempts, None)])
             commit.note("cancel", q, CANCELLED, seq, attempts, worker)
         elif attempts >= max_attempts:
-            bury(commit, seq, q, attempts, lease, "lease_expired")
+            bury(commit, seq, q, attempts, None, "lease_expired")
             commit.note("reap", q, DEAD, seq, attempts, worker, "lease_expired")
         else:
-            # Not this lease's doing: a late ack with its receipt must not be taken for a release.
             back.append((seq, q, rank, attempts, None))
             commit.note("reap", q, READY, seq, attempts, worker)
     commit.enter_ready(back)

@@ -1,0 +1,159 @@
+"""The frame of the command: its global options, what each subcommand is given, and where every error ends."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Concatenate, ParamSpec
+
+import typer
+from typer.core import TyperGroup
+
+import tampu
+from tampu.cli import exits
+from tampu.cli.output import leave_quietly
+from tampu.cli.session import DEFAULT_URL, Session
+
+P = ParamSpec("P")
+GLOBAL = "Global options"
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", rich_help_panel=GLOBAL, help=f"The queue's file or url (TAMPU_URL, or {DEFAULT_URL})"),
+]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="NAME", rich_help_panel=GLOBAL, help="The tenant (TAMPU_TENANT, or default)")
+]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=GLOBAL, help="JSON for scripts, one document on one line")]
+
+
+class Group(TyperGroup):
+    """Turns every error into one line and an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        json = "--json" in given[: given.index("--") if "--" in given else None]
+        try:
+            code = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
+        except tampu.TampuError as error:
+            exits.tell(exits.describe_error(error), json=json)
+            code = exits.exit_code(error)
+        except typer.TyperException as error:
+            code = _usage(error, json=json)
+        except typer.Abort:
+            exits.tell(exits.describe("aborted", "nothing was changed"), json=json)
+            code = exits.INTERRUPTED
+        except BrokenPipeError:
+            leave_quietly()
+        except OSError as error:
+            exits.tell(exits.describe("system_error", str(error)), json=json)
+            code = exits.FAILED
+        sys.exit(code if isinstance(code, int) else exits.OK)
+
+
+def _usage(error: typer.TyperException, *, json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return exits.BAD_INPUT  # making the error has printed the help
+    parameter = getattr(error, "param", None)
+    path = "tampu" if context is None else " ".join(context.command_path.split())
+    exits.tell(
+        exits.describe("usage", error.format_message(), getattr(parameter, "name", None), f"see {path} --help"),
+        json=json,
+    )
+    return exits.BAD_INPUT
+
+
+app = typer.Typer(
+    cls=Group,
+    name="tampu",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog=exits.EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import platform
+        import sqlite3
+
+        typer.echo(f"tampu {tampu.__version__} (Python {platform.python_version()}, SQLite {sqlite3.sqlite_version})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    url: Url = None,
+    tenant: Tenant = None,
+    json: Json = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
+    ] = False,
+) -> None:
+    """tampu: a durable work queue in one file.
+
+    The global options may stand before or after the name of a command.
+    """
+    context.obj = Session(url=url, tenant=tenant, json=json)
+
+
+def command(
+    name: str, panel: str, epilog: str | None = None
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
+    """A subcommand. It is given the session as its first argument; the global options are added to its own."""
+
+    def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
+        @functools.wraps(function)
+        def run(context: typer.Context, *args: Any, **options: Any) -> None:
+            common = {name: options.pop(name) for name in ("url", "tenant", "json")}
+            session = context.obj.with_options(**common)
+            function(session, *args, **options)
+
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        added = [
+            inspect.Parameter("url", keyword, default=None, annotation=Url),
+            inspect.Parameter("tenant", keyword, default=None, annotation=Tenant),
+            inspect.Parameter("json", keyword, default=False, annotation=Json),
+        ]
+        first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect is told
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(name, rich_help_panel=panel, epilog=epilog)(run)
+        return function
+
+    return register
+
+
+def queue_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion of a queue's name, from the file that is there."""
+    given = context.find_root().params
+    session = Session(url=given.get("url") or os.environ.get("TAMPU_URL"), tenant=given.get("tenant"), json=False)
+    try:
+        with session.open() as q:
+            return [name for name in q.queues.list() if name.startswith(incomplete)]
+    except tampu.TampuError:
+        return []
+
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue", autocompletion=queue_names)]
+QueueNames = Annotated[list[str], typer.Argument(metavar="QUEUE…", help="One queue or several", autocompletion=queue_names)]
+Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Message ids")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen")]

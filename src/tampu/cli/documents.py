@@ -1,0 +1,109 @@
+"""What `--json` prints: messages, leases and the rest as plain values. Keys are always there; null is nothing."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+import tampu
+from tampu.cli.exits import describe_error
+
+
+def payload(message: tampu.Message) -> dict[str, Any]:
+    """The payload as a value, or in base64 when it is bytes or not what its content type says."""
+    try:
+        value = message.payload
+    except (ValueError, msgspec.MsgspecError):
+        value = message.raw
+    if isinstance(value, bytes):
+        return {"payload": None, "payload_base64": base64.b64encode(value).decode()}
+    return {"payload": value}
+
+
+def message(m: tampu.Message) -> dict[str, Any]:
+    return {
+        "id": m.id,
+        "tenant": m.tenant,
+        "queue": m.queue,
+        "state": m.state,
+        "type": m.type,
+        **payload(m),
+        "content_type": m.content_type,
+        "priority": m.priority,
+        "attempts": m.attempts,
+        "max_attempts": m.max_attempts,
+        "created_at": m.created_at,
+        "run_at": m.run_at,
+        "deadline": m.deadline,
+        "expires_at": m.expires_at,
+        "ended_at": m.ended_at,
+        "key": m.key,
+        "idempotency_key": m.idempotency_key,
+        "group": m.group,
+        "labels": m.labels,
+        "headers": m.headers,
+        "correlation_id": m.correlation_id,
+        "causation_id": m.causation_id,
+        "parent_id": m.parent_id,
+        "source": m.source,
+        "reason": m.reason,
+        "last_error": m.last_error,
+        "cancel_requested": m.cancel_requested,
+        "duplicate": m.duplicate,
+    }
+
+
+def lease(value: tampu.Lease) -> dict[str, Any]:
+    return {
+        "receipt": value.receipt,
+        "until": value.until,
+        "attempt": value.attempt,
+        "worker": value.worker,
+        "message": message(value.message),
+    }
+
+
+def transition(t: tampu.Transition) -> dict[str, Any]:
+    return {
+        "offset": t.offset,
+        "at": t.at,
+        "tenant": t.tenant,
+        "queue": t.queue,
+        "verb": t.verb,
+        "id": t.id,
+        "state": t.state,
+        "attempt": t.attempt,
+        "type": t.type,
+        "worker": t.worker,
+        "detail": t.detail,
+        "fingerprint": t.fingerprint,
+    }
+
+
+def outcome(value: tampu.Outcome) -> dict[str, Any]:
+    return {
+        "id": value.id,
+        "state": value.state,
+        "error": None if value.error is None else describe_error(value.error),
+    }
+
+
+def stats(s: tampu.Stats) -> dict[str, Any]:
+    age = s.oldest_ready_age
+    return {
+        "queue": s.queue,
+        "status": s.status,
+        **{str(state): s.counts.get(state, 0) for state in tampu.State},
+        "depth": s.depth,
+        "oldest_ready_seconds": None if age is None else age.total_seconds(),
+    }
+
+
+def config(value: tampu.QueueConfig) -> dict[str, Any]:
+    """Every setting; durations in seconds."""
+    found = {name: msgspec.to_builtins(getattr(value, name)) for name in tampu.QueueConfig.__struct_fields__}
+    if value.backoff is not None:
+        found["backoff"] = {name: getattr(value.backoff, name) for name in tampu.Backoff.__struct_fields__}
+    return found

@@ -1,0 +1,188 @@
+"""Printing: JSON documents for scripts, tables for people, progress on standard error.
+
+Everything that comes out of a message is cleaned first, so that a payload can not steer the terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tampu.cli import exits
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+STYLES = {
+    "ready": "green", "delayed": "yellow", "leased": "cyan", "held": "magenta",
+    "done": "dim", "dead": "red", "cancelled": "dim", "expired": "dim",
+    "open": "green", "paused": "yellow", "draining": "yellow", "closed": "red",
+    "ok": "green", "warn": "yellow", "bad": "bold red",
+}  # fmt: skip
+_CONTROLS = {n: f"\\x{n:02x}" for n in (*range(0x20), *range(0x7F, 0xA0)) if chr(n) not in "\n\t"}
+_PIPED_WIDTH = 160
+
+
+def clean(text: str) -> str:
+    """Text without control characters or broken Unicode; both are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
+
+
+class Output:
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+
+    def document(self, value: Any) -> None:
+        """One JSON document, on one line."""
+        line = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+        try:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            leave_quietly()
+
+    @functools.cached_property
+    def console(self) -> Console:
+        return _console(stderr=False)
+
+    def show(self, *things: RenderableType) -> None:
+        """For people: tables, panels, texts."""
+        for thing in things:
+            self.console.print(thing)
+
+    def say(self, text: str, style: str = "") -> None:
+        """A line that is never cut or wrapped, so that it can be copied."""
+        self.console.print(clean(text), style=style or None, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """A remark that a script may ignore: only for people, on standard error."""
+        if not self.json:
+            print(clean(text), file=sys.stderr)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    class Pipe(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            leave_quietly()
+
+    console = Pipe(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPED_WIDTH
+    return console
+
+
+def leave_quietly() -> None:
+    """Who read our output has gone; nothing more is to be said, not even at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(exits.BROKEN_PIPE)
+
+
+def table(*columns: str, title: str | None = None, fold: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
+    """A table; columns in ``fold`` give way when there is no room, the others are never cut."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=True,
+            overflow="ellipsis" if name in fold else "fold",
+            ratio=None,
+            min_width=None if name in fold else len(name),
+        )
+    return made
+
+
+def text(value: Any, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(clean(str(value)), style=style)
+
+
+def word(value: str) -> Text:
+    """A state or status in its colour."""
+    return text(value, STYLES.get(value, ""))
+
+
+def count(value: int, style: str = "") -> Text:
+    return text(f"{value:,}", style) if value else text("·", "dim")
+
+
+def pretty(value: Any) -> Text:
+    """A value as coloured JSON on several lines."""
+    from rich.highlighter import JSONHighlighter
+
+    try:
+        raw = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode("utf-8", "replace")
+    except (TypeError, ValueError):
+        raw = repr(value)
+    return JSONHighlighter()(text(raw))
+
+
+def short(value: Any, most: int = 200) -> str:
+    """A value as JSON on one line, cut when it is long."""
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    try:
+        raw = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+    except (TypeError, ValueError):
+        raw = repr(value)
+    return clean(raw if len(raw) <= most else raw[: most - 1] + "…")
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: 0.2s, 45s, 1h30m, 3d."""
+    if seconds < 1:
+        return f"{seconds:.2g}s" if seconds >= 0.001 else "0s"
+    left, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return "".join(parts[:2])
+
+
+def ago(at: datetime | None) -> str:
+    """How far a moment is from now: ``3s ago``, ``in 5m``."""
+    if at is None:
+        return "–"
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def clock(at: datetime) -> str:
+    """A moment in the local zone."""
+    return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+@contextlib.contextmanager
+def progress(doing: str, total: float | None, *, unit: str = "") -> Iterator[Callable[[float], None]]:
+    """A bar on standard error, when that is a terminal; the function moves it on."""
+    if not sys.stderr.isatty():
+        yield lambda _steps: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(),
+        console=_console(stderr=True), transient=True,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda steps: bar.advance(task, steps)

@@ -1,0 +1,139 @@
+"""From what people type to values: durations, times, pairs, JSON. What the library checks is not checked here again."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+import tampu
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_DURATIONS = {"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"}
+_DURATION_HINT = "seconds, or with units: 30s, 500ms, 5m, 1h30m, 2d"
+
+
+def duration(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage) -> float:
+    """Seconds of ``90``, ``1.5``, ``30s``, ``1h30m``."""
+    text = text.strip().lower()
+    if _NUMBER.match(text):
+        return float(text)
+    parts = _PART.findall(text)
+    if not parts or "".join(n + unit for n, unit in parts) != text:
+        raise error(f"{field} {text!r:.60} is not a duration", field=field, hint=_DURATION_HINT)
+    return float(sum(float(n) * _SECONDS[unit] for n, unit in parts))
+
+
+def optional_duration(text: str | None, field: str) -> float | None:
+    return None if text is None else duration(text, field)
+
+
+def moment(text: str | None, field: str) -> datetime | None:
+    """A time in ISO 8601, with its zone."""
+    if text is None:
+        return None
+    hint = "ISO 8601 with a zone, such as 2031-05-01T09:30:00Z or 2031-05-01T09:30:00+02:00"
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise tampu.InvalidMessage(f"{field} {text!r:.60} is not a time", field=field, hint=hint) from None
+    if at.tzinfo is None:
+        raise tampu.InvalidMessage(f"{field} {text!r:.60} has no time zone", field=field, hint=hint)
+    return at
+
+
+def pair(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise error(f"{field} {text!r:.60} has no name and value", field=field, hint="write name=value")
+    return name.strip(), value
+
+
+def pairs(texts: list[str] | None, field: str) -> dict[str, str] | None:
+    return dict(pair(text, field) for text in texts) if texts else None
+
+
+def json_value(text: str | bytes, field: str, hint: str | None = None) -> Any:
+    """A JSON value; what is broken is told with its place."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        raise tampu.InvalidMessage(f"the {field} is nested too deeply", field=field) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        what = str(error).removeprefix("JSON is malformed: ")
+        place = _BYTE.search(what)
+        if place:
+            before = raw[: int(place[1])]
+            line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
+            what = what.replace(place[0], f"at line {line}, column {column}")
+        elif "truncated" in what:
+            what = "it ends too early"
+        raise tampu.InvalidMessage(f"the {field} is not JSON: {what}", field=field, hint=hint) from None
+
+
+def where(texts: list[str] | None) -> dict[str, Any]:
+    """The filter of `list` and `replay`: ``type=a.b``, ``reason=x``, ``label.env=prod`` …"""
+    found: dict[str, Any] = {}
+    for text in texts or []:
+        name, value = pair(text, "where")
+        head, dot, label = name.partition(".")
+        if dot and head in ("label", "labels"):
+            found.setdefault("labels", {})[label] = value
+        elif name.endswith(("_after", "_before")):
+            found[name] = moment(value, name)
+        else:
+            found[name] = value
+    return found
+
+
+def settings(texts: list[str]) -> dict[str, Any]:
+    """The changes of `config`; ``null`` inherits again."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        name, value = pair(text, "setting", tampu.InvalidConfig)
+        changes[name] = _setting(name, value.strip())
+    return changes
+
+
+def _setting(name: str, value: str) -> Any:
+    if value.lower() in ("null", "none", ""):
+        return None
+    if name == "backoff":
+        return backoff(value)
+    if name in _DURATIONS:
+        return duration(value, name, tampu.InvalidConfig)
+    if name == "group_order":
+        if value.lower() not in ("true", "false"):
+            raise tampu.InvalidConfig(f"{name} can not be {value!r:.60}", field=name, hint="true, false or null")
+        return value.lower() == "true"
+    if name in ("status", "ordering"):
+        return value
+    for number in (int, float):
+        try:
+            return number(value)
+        except ValueError:
+            continue
+    return value
+
+
+def backoff(value: str) -> Any:
+    """``exponential:base=1,cap=5m,jitter=full``, a list of delays ``1,5,30``, or one delay."""
+    kind, colon, rest = value.partition(":")
+    if not kind.isalpha():
+        delays = [duration(part, "backoff", tampu.InvalidConfig) for part in value.split(",")]
+        return delays if len(delays) > 1 else delays[0]
+    made: dict[str, Any] = {"kind": kind}
+    for part in rest.split(",") if colon else []:
+        name, text = pair(part, "backoff", tampu.InvalidConfig)
+        if name not in ("base", "cap", "jitter"):
+            raise tampu.InvalidConfig(
+                f"backoff has no {name!r:.40}", field="backoff", hint="exponential:base=1s,cap=5m,jitter=full"
+            )
+        made[name] = text if name == "jitter" else duration(text, "backoff", tampu.InvalidConfig)
+    return made

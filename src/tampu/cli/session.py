@@ -1,0 +1,95 @@
+"""What a subcommand is given: the store that was named, how to answer, and the way to open the queue."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tampu
+from tampu.cli.output import Output
+
+DEFAULT_URL = "tampu.db"
+
+
+@dataclass(frozen=True)
+class Session:
+    url: str | None
+    """As given on the command line."""
+    tenant: str | None
+    json: bool
+
+    def with_options(self, *, url: str | None, tenant: str | None, json: bool) -> Session:
+        """With the options that came after the subcommand's name."""
+        return replace(self, url=url or self.url, tenant=tenant or self.tenant, json=json or self.json)
+
+    @cached_property
+    def out(self) -> Output:
+        return Output(json=self.json)
+
+    @property
+    def store(self) -> str:
+        """The url that holds."""
+        return self.url or os.environ.get("TAMPU_URL") or DEFAULT_URL
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the store; None when it has none."""
+        scheme, separator, rest = self.store.partition("://")
+        if not separator:
+            return Path(self.store)
+        if scheme != "sqlite":
+            return None
+        return Path(urllib.parse.unquote(rest.partition("?")[0].removeprefix("/")))
+
+    def is_new(self) -> bool:
+        """There is nothing at the path yet: opening would make the file."""
+        try:
+            return self.path is not None and (not self.path.exists() or self._is_empty(self.path))
+        except (OSError, ValueError):
+            return False  # opening it tells what is wrong
+
+    @staticmethod
+    def _is_empty(path: Path) -> bool:
+        return path.is_file() and path.stat().st_size == 0
+
+    def open(self, *, keepers: bool = False) -> tampu.Queue:
+        """Open the store, which must be there."""
+        if self.is_new():
+            raise tampu.Unavailable(
+                f"there is no queue in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
+                field="url",
+                hint=f"make it with: {self.call('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url or TAMPU_URL",
+            )
+        return self._open(self.store, keepers=keepers)
+
+    def _exists(self) -> bool:
+        return self.path is not None and self.path.exists()
+
+    def make(self, first: Callable[[tampu.Queue], Any] | None = None, *, keepers: bool = False) -> tampu.Queue:
+        """Open the store, and make the file if it is not there.
+
+        ``first`` is what will be done with it: for a new file it is tried in memory before, so that bad input does not
+        leave an empty file behind.
+        """
+        if first is not None and self.is_new():
+            with self._open("memory://", keepers=False) as rehearsal:
+                first(rehearsal)
+        return self._open(self.store, keepers=keepers)
+
+    def _open(self, url: str, *, keepers: bool) -> tampu.Queue:
+        return tampu.open(url, tenant=self.tenant or os.environ.get("TAMPU_TENANT") or "default", keepers=keepers)
+
+    def call(self, *words: str) -> str:
+        """A command on the same store, to copy and paste."""
+        start = ["tampu"]
+        if self.url:
+            start += ["--url", self.url]
+        if self.tenant:
+            start += ["--tenant", self.tenant]
+        return shlex.join([*start, *words])
