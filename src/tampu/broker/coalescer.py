@@ -22,13 +22,14 @@ class Runs(Protocol):
 
 
 class _Ticket:
-    __slots__ = ("call", "future", "gate", "lead", "reply")
+    __slots__ = ("abandoned", "call", "future", "gate", "lead", "reply")
 
     def __init__(self, call: Call, gate: Any = None, future: asyncio.Future[Any] | None = None) -> None:
         self.call = call
         self.gate = gate
         self.future = future
         self.lead = False
+        self.abandoned = False
         self.reply: Any = None
 
 
@@ -59,7 +60,11 @@ class Coalescer:
                 ticket.lead = True
                 self._pending.append(ticket)
         if ticket.gate is not None:
-            ticket.gate.acquire()
+            try:
+                ticket.gate.acquire()
+            except BaseException:
+                self._abandon(ticket)
+                raise
         if ticket.lead:
             self._lead()
         if isinstance(ticket.reply, BaseException):
@@ -70,16 +75,29 @@ class Coalescer:
         """Carry out a call from a task."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
+        ticket = _Ticket(call, future=future)
         with self._mutex:
-            self._pending.append(_Ticket(call, future=future))
+            self._pending.append(ticket)
             kick = not self._busy and not self._kicked
             self._kicked = self._kicked or kick
         if kick:
             loop.call_soon(self._kick)
-        reply = await future
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            ticket.abandoned = True
+            raise
         if isinstance(reply, BaseException):
             raise reply
         return reply
+
+    def _abandon(self, ticket: _Ticket) -> None:
+        """The caller was interrupted: its call is dropped if nobody took it up; a lead it was given is carried on."""
+        with self._mutex:
+            ticket.abandoned = True
+            given = ticket.lead
+        if given:
+            self._lead()
 
     def _kick(self) -> None:
         with self._mutex:
@@ -98,14 +116,12 @@ class Coalescer:
         """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
         while True:
             with self._mutex:
-                batch, self._pending = self._pending[:MOST], self._pending[MOST:]
+                batch = [ticket for ticket in self._pending[:MOST] if not ticket.abandoned]
+                del self._pending[:MOST]
             replies = self._run(batch)
             with self._mutex:
-                heir = self._pending[0] if self._pending else None
-                if heir is None:
-                    self._busy = False
+                heir = self._heir()
             if heir is not None and heir.gate is not None:
-                heir.lead = True
                 heir.gate.release()
             self._deliver(batch, replies, except_for=heir)
             if heir is None or heir.gate is not None:
@@ -114,7 +130,20 @@ class Coalescer:
                 self._start_helper()
                 return
 
+    def _heir(self) -> _Ticket | None:
+        """Who leads next; those who walked away are left out. Called with the mutex held."""
+        while self._pending and self._pending[0].abandoned:
+            del self._pending[0]
+        if not self._pending:
+            self._busy = False
+            return None
+        heir = self._pending[0]
+        heir.lead = heir.gate is not None
+        return heir
+
     def _run(self, batch: list[_Ticket]) -> Sequence[Any]:
+        if not batch:
+            return []
         try:
             return self._engine.run([ticket.call for ticket in batch])
         except Exception as error:  # every caller of the batch gets it

@@ -22,12 +22,17 @@ GLOBAL = "Global options"
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", rich_help_panel=GLOBAL, help=f"The queue's file or url (TAMPU_URL, or {DEFAULT_URL})"),
+    typer.Option(
+        "--url", metavar="URL", rich_help_panel=GLOBAL, help=f"The queue's file or url (TAMPU_URL, or {DEFAULT_URL})"
+    ),
 ]
 Tenant = Annotated[
-    str | None, typer.Option("--tenant", metavar="NAME", rich_help_panel=GLOBAL, help="The tenant (TAMPU_TENANT, or default)")
+    str | None,
+    typer.Option("--tenant", metavar="NAME", rich_help_panel=GLOBAL, help="The tenant (TAMPU_TENANT, or default)"),
 ]
-Json = Annotated[bool, typer.Option("--json", rich_help_panel=GLOBAL, help="JSON for scripts, one document on one line")]
+Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=GLOBAL, help="JSON for scripts, one document on one line")
+]
 
 
 class Group(TyperGroup):
@@ -38,7 +43,7 @@ class Group(TyperGroup):
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
-        standalone_mode: bool = True,
+        standalone_mode: bool = True,  # noqa: ARG002 - errors are always told here
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
@@ -102,7 +107,7 @@ def options(
     url: Url = None,
     tenant: Tenant = None,
     json: Json = False,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
 ) -> None:
@@ -154,6 +159,8 @@ def queue_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue", autocompletion=queue_names)]
-QueueNames = Annotated[list[str], typer.Argument(metavar="QUEUE…", help="One queue or several", autocompletion=queue_names)]
+QueueNames = Annotated[
+    list[str], typer.Argument(metavar="QUEUE…", help="One queue or several", autocompletion=queue_names)
+]
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Message ids")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen")]

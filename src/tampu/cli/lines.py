@@ -29,6 +29,7 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
 
     stored = duplicates = 0
     opened: tampu.Queue | None = None
+    batch: list[Line] = []
     size = None if source == "-" else _check(source, read)
     try:
         with output.progress(f"publishing to {queue}", size, unit="bytes" if size else "") as advance:

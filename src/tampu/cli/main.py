@@ -1,14 +1,27 @@
-"""`tampu`, the command. Importing the modules below registers their subcommands, in the order of the help."""
+"""`tampu`, the command. Importing a module of subcommands registers them; the order here is the order of the help."""
 
 from __future__ import annotations
 
-from tampu.cli import publishing, working  # isort: skip
-from tampu.cli import looking, showing, journal  # isort: skip
-from tampu.cli import states, config, moving  # isort: skip
-from tampu.cli import doctor, bench, demo  # isort: skip
+import importlib
+
 from tampu.cli.app import app
 
 __all__ = ["app", "main"]
+
+for _name in (
+    "publishing",
+    "working",
+    "looking",
+    "showing",
+    "journal",
+    "states",
+    "config",
+    "moving",
+    "doctor",
+    "bench",
+    "demo",
+):
+    importlib.import_module(f"tampu.cli.{_name}")
 
 
 def main() -> None:

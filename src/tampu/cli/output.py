@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -83,7 +83,7 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def leave_quietly() -> None:
+def leave_quietly() -> NoReturn:
     """Who read our output has gone; nothing more is to be said, not even at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -160,7 +160,7 @@ def span(seconds: float) -> str:
 def ago(at: datetime | None) -> str:
     """How far a moment is from now: ``3s ago``, ``in 5m``."""
     if at is None:
-        return "–"
+        return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import datetime
 from typing import Any
@@ -112,13 +113,13 @@ def _setting(name: str, value: str) -> Any:
         if value.lower() not in ("true", "false"):
             raise tampu.InvalidConfig(f"{name} can not be {value!r:.60}", field=name, hint="true, false or null")
         return value.lower() == "true"
-    if name in ("status", "ordering"):
-        return value
-    for number in (int, float):
-        try:
-            return number(value)
-        except ValueError:
-            continue
+    return value if name in ("status", "ordering") else _number(value)
+
+
+def _number(value: str) -> int | float | str:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(value)
     return value
 
 

@@ -106,7 +106,9 @@ def publish(
     causation_id: Annotated[
         str | None, typer.Option("--causation-id", help="The message that caused it", rich_help_panel=_WHO)
     ] = None,
-    parent_id: Annotated[str | None, typer.Option("--parent-id", help="The message above it", rich_help_panel=_WHO)] = None,
+    parent_id: Annotated[
+        str | None, typer.Option("--parent-id", help="The message above it", rich_help_panel=_WHO)
+    ] = None,
     source: Annotated[str | None, typer.Option("--source", help="Who sends it", rich_help_panel=_WHO)] = None,
     id: Annotated[str | None, typer.Option("--id", help="An id of your own, a UUID", rich_help_panel=_WHO)] = None,
 ) -> None:

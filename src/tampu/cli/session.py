@@ -64,7 +64,7 @@ class Session:
             raise tampu.Unavailable(
                 f"there is no queue in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
                 field="url",
-                hint=f"make it with: {self.call('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url or TAMPU_URL",
+                hint=f"make it with: {self.call('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url",
             )
         return self._open(self.store, keepers=keepers)
 

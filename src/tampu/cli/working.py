@@ -85,7 +85,9 @@ def _settle(session: Session, settlements: list[Any]) -> None:
 def ack(
     session: Session,
     receipts: Receipts,
-    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="Kept for the queue's result_ttl")] = None,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="Kept for the queue's result_ttl")
+    ] = None,
 ) -> None:
     """The work is done."""
     value = None if result is None else parsing.json_value(result, "result", "quote a text: '\"done\"'")

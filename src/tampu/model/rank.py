@@ -12,7 +12,10 @@ NO_DEADLINE = 1 << 62
 def rank(ordering: str, ageing_us: int, priority: int, deadline_us: int | None, created_us: int) -> int:
     """Where a message stands in its queue; the lowest goes first, equals in the order they came."""
     if ordering == "priority":
-        return created_us - priority * ageing_us if ageing_us else -priority
+        if not ageing_us:
+            return -priority
+        # A rank is a 64-bit number in every engine; priorities worth more than that many years are equal.
+        return max(-NO_DEADLINE, min(NO_DEADLINE, created_us - priority * ageing_us))
     if ordering == "deadline":
         return NO_DEADLINE if deadline_us is None else deadline_us
     return 0

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tampu.engines.sqlite import ids
-from tampu.engines.sqlite.codes import DELAYED, HELD, LEASED, READY, as_json, pack_seqs
+from tampu.engines.sqlite.codes import DELAYED, HELD, LEASED, READY, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.journal import Record, pack_record
 from tampu.model.errors import TampuError
 
@@ -143,6 +143,16 @@ class Commit:
         for _, q, run_at, _, _ in rows:
             self.count(q, DELAYED, 1)
             self.falls_due(run_at)
+
+    def watch(self, until: int, lease: int, seqs: Sequence[int]) -> None:
+        """Have the reaper look at these messages of a claim at that time."""
+        row = self.db.execute("SELECT seqs FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease)).fetchone()
+        known = unpack_seqs(row[0]) if row else ()
+        self.db.execute(
+            "INSERT OR REPLACE INTO tampu_claim VALUES (?, ?, ?)",
+            (until, lease, pack_seqs([*known, *(seq for seq in seqs if seq not in known)])),
+        )
+        self.falls_due(until)
 
     def falls_due(self, at: int) -> None:
         if self.due is None or at < self.due:
@@ -314,13 +324,10 @@ class Commit:
 def find(db: sqlite3.Connection, house: House, tenant: str, id: str) -> tuple[int, int] | None:
     """(seq, q) of the message with this id, if it is one of the tenant's."""
     seq = ids.seq_of(id, house.tail)
-    if seq is not None:
-        row = db.execute("SELECT seq, q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
-    else:
-        row = db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),)).fetchone()
-    if row is None or house.name(db, row[1])[0] != tenant:
-        return None
-    return int(row[0]), int(row[1])
+    rows = [] if seq is None else db.execute("SELECT seq, q FROM tampu_message WHERE seq = ?", (seq,)).fetchall()
+    if not any(house.name(db, q)[0] == tenant for _, q in rows):
+        rows = db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),)).fetchall()
+    return next(((seq, q) for seq, q in rows if house.name(db, q)[0] == tenant), None)
 
 
 LIVE_KINDS = (READY, DELAYED, LEASED, HELD)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import urllib.parse
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -52,22 +53,18 @@ def inspect(path: str, *, adopt: bool) -> None:
         if not os.access(place.parent, os.W_OK):
             raise Unavailable(f"no permission to write in {place.parent}")
         return
-    try:
-        with place.open("rb") as file:
-            head = file.read(16)
-    except OSError as error:
-        raise Unavailable(f"{path} can not be read: {error.strerror}", hint="check the owner and mode") from None
-    if not os.access(path, os.W_OK):
-        raise Unavailable(f"no permission to write {path}", hint="check the owner and mode")
-    if head != b"SQLite format 3\x00":
-        raise ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise Unavailable(f"no permission to read and write {path}", hint="check the owner and mode")
     _inspect_tables(path, adopt=adopt)
 
 
 def _inspect_tables(path: str, *, adopt: bool) -> None:
+    """Through SQLite, read only: opening and closing the file in any other way would drop the locks that another
+    connection of this process has on it."""
     db = None
     try:
-        db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        name = urllib.parse.quote(str(Path(path).absolute()))
+        db = sqlite3.connect(f"file:{name}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_SECONDS)
         names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "tampu_meta" not in names and names and not adopt:
             raise ForeignFile(

@@ -17,6 +17,8 @@ from tampu.engines.sqlite.ids import Ids
 from tampu.model.journal import JournalPage, Position, Transition
 
 PARTITION = "0"
+MOST_RECORDS = 10_000
+"""Looked at for one page, so that a page costs the same however much of the journal is other tenants'."""
 _pack = msgspec.msgpack.Encoder().encode
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+|'[^']*'|\"[^\"]*\"")
 
@@ -95,7 +97,8 @@ def read(
     start = db.execute("SELECT max(first) FROM tampu_journal WHERE first <= ?", (offset + 1,)).fetchone()[0]
     found: list[Transition] = []
     for first, n, at, q, body in db.execute(
-        "SELECT first, n, at, q, body FROM tampu_journal WHERE first >= ? ORDER BY first", (start or 0,)
+        "SELECT first, n, at, q, body FROM tampu_journal WHERE first >= ? ORDER BY first LIMIT ?",
+        (start or 0, MOST_RECORDS),
     ):
         if first + n - 1 <= offset:
             continue

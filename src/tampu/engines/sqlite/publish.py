@@ -19,8 +19,8 @@ from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.codes import CODE, DELAYED, HELD, READY, STATES
 from tampu.engines.sqlite.commit import LIVE_KINDS, Commit
 from tampu.engines.sqlite.reading import load
-from tampu.model.errors import IdempotencyConflict, NotFound, QueueFull, TampuError
-from tampu.model.message import Message, State
+from tampu.model.errors import IdempotencyConflict, QueueFull, TampuError
+from tampu.model.message import Message, State, pack_body
 from tampu.model.rank import rank
 
 # One statement instead of a row each: 1.2 times the rate at batches of 100.
@@ -42,7 +42,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
                     depth = _room(commit, call)
                     replies.append([_one(commit, call.tenant, item, depth) for item in call.items])
             else:
-                _room(commit, call, plain.pending)
+                _room(commit, call, plain)
                 replies.append(plain.add(call))
         except TampuError as error:
             replies.append(error)
@@ -55,18 +55,18 @@ def _special(item: Item) -> bool:
     return bool(body.key or body.idempotency_key or body.hold or item.lane is not None or item.id)
 
 
-def _room(commit: Commit, call: Publish, pending: dict[int, int] | None = None) -> dict[str, int]:
-    """Refuse a batch of plain messages that would overfill a queue; how much room each limited queue has."""
+def _room(commit: Commit, call: Publish, plain: _Plain | None = None) -> dict[str, int]:
+    """How much room each limited queue has; refuses a batch of plain messages that would overfill one."""
     room = {}
     for name, limit in call.max_depth.items():
         q = commit.house.number(commit.db, call.tenant, name)
-        counts = commit.tally(q) if q is not None else [0] * 8
-        depth = sum(counts[kind] for kind in LIVE_KINDS) + ((pending or {}).get(q, 0) if q is not None else 0)
+        depth = 0
+        if q is not None:
+            counts = commit.tally(q)
+            depth = sum(counts[kind] for kind in LIVE_KINDS) + (plain.pending(q) if plain else 0)
         room[name] = limit - depth
-        if pending is not None:
-            wanted = sum(1 for item in call.items if item.queue == name)
-            if wanted > room[name]:
-                raise _full(name, limit)
+        if plain is not None and sum(1 for item in call.items if item.queue == name) > room[name]:
+            raise _full(name, limit)
     return room
 
 
@@ -83,22 +83,25 @@ class _Plain:
 
     def __init__(self, commit: Commit) -> None:
         self.commit = commit
-        self.pending: dict[int, int] = {}
         self._messages: list[tuple[int, int, int, int, int, bytes]] = []
         self._expiry: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, int, int, None]] = []
-        self._ready: dict[int, int] = {}
+        self._queues: dict[tuple[str, str], int] = {}
+        self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
+
+    def pending(self, q: int) -> int:
+        """How many messages of a queue are gathered and not written yet."""
+        return sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
 
     def add(self, call: Publish) -> list[Message]:
         commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id, call.tenant
         made = []
-        numbers = {name: commit.queue(tenant, name) for name in {item.queue for item in call.items}}
-        grouped: dict[tuple[int, int], tuple[list[int], list[str]]] = {
-            (q, code): ([], []) for q in numbers.values() for code in (READY, DELAYED)
-        }
-        messages = self._messages
+        messages, noted = self._messages, self._noted
+        name, q = "", 0
         for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
-            q = numbers[item.queue]
+            if item.queue != name:
+                name = item.queue
+                q = self._queue(tenant, name)
             body = item.body
             place = 0
             if item.ordering != "fifo":
@@ -115,19 +118,18 @@ class _Plain:
                 run_at = None
                 state, code = State.READY, READY
             messages.append((seq, q, place, now, item.max_attempts, item.packed))
-            seqs, types = grouped[q, code]
+            seqs, types = noted[q, code]
             seqs.append(seq)
             types.append(body.type)
-            made.append(
-                Message(id_of(seq), tenant, item.queue, state, body, 0, item.max_attempts, now, run_at, expires)
-            )
-        for (q, code), (seqs, types) in grouped.items():
-            if seqs:
-                commit.record("publish", q, code).extend(seqs, [0] * len(seqs), types)
-                self.pending[q] = self.pending.get(q, 0) + len(seqs)
-                if code == READY:
-                    self._ready[q] = self._ready.get(q, 0) + len(seqs)
+            made.append(Message(id_of(seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
+
+    def _queue(self, tenant: str, name: str) -> int:
+        q = self._queues.get((tenant, name))
+        if q is None:
+            q = self._queues[tenant, name] = self.commit.queue(tenant, name)
+            self._noted.update({(q, READY): ([], []), (q, DELAYED): ([], [])})
+        return q
 
     def flush(self) -> None:
         if not self._messages:
@@ -136,20 +138,22 @@ class _Plain:
         db.executemany(_INSERT_PLAIN, self._messages)
         if self._delayed:
             commit.enter_delayed(self._delayed)
-        if self._ready:
+        if len(self._delayed) < len(self._messages):
             db.execute(
                 READY_SOME if self._delayed else READY_ALL,
                 (self._messages[0][0], self._messages[-1][0]),
             )
-            for q, n in self._ready.items():
-                commit.count(q, READY, n)
-                commit.ready[q] = commit.ready.get(q, 0) + n
+        for (q, code), (seqs, types) in self._noted.items():
+            if seqs:
+                commit.record("publish", q, code).extend(seqs, [0] * len(seqs), types)
+                if code == READY:
+                    commit.count(q, READY, len(seqs))
+                    commit.ready[q] = commit.ready.get(q, 0) + len(seqs)
         if self._expiry:
             db.executemany("UPDATE tampu_message SET expires = ? WHERE seq = ?", self._expiry)
             db.executemany("INSERT INTO tampu_expiry VALUES (?, ?)", self._expiry)
             commit.falls_due(min(self._expiry)[0])
-        self._messages, self._expiry, self._delayed, self._ready = [], [], [], {}
-        self.pending.clear()
+        self._messages, self._expiry, self._delayed, self._queues, self._noted = [], [], [], {}, {}
 
 
 def _one(commit: Commit, tenant: str, item: Item, room: dict[str, int]) -> Message:
@@ -215,9 +219,6 @@ def _known(commit: Commit, tenant: str, item: Item) -> Message | None:
             found = load(commit.db, commit.house, place[0])
             assert found is not None
             return _again(found)
-        taken = commit.db.execute("SELECT 1 FROM tampu_message WHERE id = ?", (ids.id_bytes(item.id),)).fetchone()
-        if taken or ids.seq_of(item.id, commit.house.tail) is not None:
-            raise NotFound("this id can not be used here", field="id", hint="use another UUID")
     return None
 
 
@@ -249,8 +250,11 @@ def _remember(commit: Commit, tenant: str, seq: int, item: Item) -> None:
 
 def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
     """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
-    commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (item.packed, seq))
-    found = load(commit.db, commit.house, seq)
-    assert found is not None
+    old = load(commit.db, commit.house, seq)
+    assert old is not None
+    kept = {name: getattr(old.body, name) for name in ("priority", "deadline", "group", "hold")}
+    body = msgspec.structs.replace(item.body, **kept)
+    commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (pack_body(body), seq))
+    found = msgspec.structs.replace(old, body=body)
     commit.record("replace", q, CODE[found.state]).extend([seq], [found.attempts], [item.body.type])
     return _again(found)

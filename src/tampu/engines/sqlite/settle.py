@@ -237,8 +237,8 @@ class _Settling:
 _READY = ("SELECT 1 FROM tampu_ready WHERE q = ? AND seq = ? AND lease = ?", READY)
 _DELAYED = ("SELECT 1 FROM tampu_delayed WHERE q = ? AND seq = ? AND lease = ?", DELAYED)
 _DEAD = ("SELECT 1 FROM tampu_dead WHERE q = ? AND seq = ? AND lease = ?", DEAD)
-_DONE = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {DONE}", DONE)
-_CANCELLED = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {CANCELLED}", CANCELLED)
+_DONE = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {DONE}", DONE)  # noqa: S608 - a constant
+_CANCELLED = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {CANCELLED}", CANCELLED)  # noqa: S608 - a constant
 _WHERE_IT_LED: dict[str, tuple[tuple[str, int], ...]] = {
     "ack": (_DONE,),
     "nack": (_DELAYED, _READY, _DEAD, _CANCELLED),

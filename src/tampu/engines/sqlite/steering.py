@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tampu.engines.port import Cancel, Extend, Extended, Free, Replay, Rerank
-from tampu.engines.sqlite.codes import CANCELLED, DEAD, HELD, LEASED, STATES, pack_seqs, parse_receipt
+from tampu.engines.sqlite.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import state_of
 from tampu.engines.sqlite.sweep import withdraw
@@ -39,8 +39,7 @@ def _extend(commit: Commit, tenant: str, queue: str, receipt: str, lease_us: int
     commit.db.execute("UPDATE tampu_leased SET until = ? WHERE seq = ?", (until, seq))
     if until < row[2]:
         # The claim's own row only says when it is too early to look.
-        commit.db.execute("INSERT OR IGNORE INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs([seq])))
-        commit.falls_due(until)
+        commit.watch(until, lease, [seq])
     return Extended(until, bool(row[3]))
 
 

@@ -18,7 +18,6 @@ from tampu.engines.sqlite.codes import (
     LEASED,
     READY,
     as_json,
-    pack_seqs,
     unpack_seqs,
 )
 from tampu.engines.sqlite.commit import Commit
@@ -84,12 +83,7 @@ def _reap(commit: Commit, limit: int) -> int:
         out = [row for row in rows if row[2] <= commit.now]
         kept = [row for row in rows if row[2] > commit.now]
         if kept:
-            again = min(row[2] for row in kept)
-            db.execute(
-                "INSERT OR REPLACE INTO tampu_claim VALUES (?, ?, ?)",
-                (again, lease, pack_seqs([row[0] for row in kept])),
-            )
-            commit.falls_due(again)
+            commit.watch(min(row[2] for row in kept), lease, [row[0] for row in kept])
         _return(commit, out)
         moved += len(out)
         seen += len(seqs)

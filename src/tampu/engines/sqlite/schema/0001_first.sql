@@ -33,7 +33,8 @@ CREATE TABLE tampu_message (
   id BLOB,
   body BLOB NOT NULL
 );
-CREATE UNIQUE INDEX tampu_message_id ON tampu_message (id) WHERE id IS NOT NULL;
+-- Not unique: tenants do not know of each other's ids; publish keeps them unique within one.
+CREATE INDEX tampu_message_id ON tampu_message (id) WHERE id IS NOT NULL;
 
 -- The order of the index is the order of delivery.
 CREATE TABLE tampu_ready (

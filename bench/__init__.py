@@ -1,0 +1,1 @@
+"""Measurements of tampu beside ceilings and peers, all in one run. `make bench` prints a table and writes JSON."""

@@ -1,0 +1,75 @@
+"""Claim with millions of messages around it: 1 M ready, 1 M delayed and 1 M ended, against an empty queue."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from pathlib import Path
+
+import tampu
+from bench.measure import PAYLOAD, Row, folder
+
+BATCH = 100
+BULK = 10_000
+
+
+def _claim_seconds(q: tampu.Queue, queue: str, rounds: int) -> float:
+    """Median time of a claim of 100, each with 100 messages published before and acked after."""
+    times = []
+    for _ in range(rounds):
+        q.publish_many(queue, [PAYLOAD] * BATCH)
+        began = time.perf_counter()
+        leases = q.claim(queue, limit=BATCH)
+        times.append(time.perf_counter() - began)
+        q.settle([tampu.Ack(lease) for lease in leases])
+    return statistics.median(times)
+
+
+def _fill(place: Path, million: int) -> None:
+    with tampu.open(f"sqlite:///{place}/big.db?durability=process") as q:
+        for _ in range(0, million, BULK):
+            q.publish_many("ended", [PAYLOAD] * BULK)
+            q.settle([tampu.Ack(lease) for lease in q.claim("ended", limit=BULK)])
+        for _ in range(0, million, BULK):
+            q.publish_many("bench", [tampu.NewMessage(PAYLOAD, delay=86_400)] * BULK)
+        for _ in range(0, million, BULK):
+            q.publish_many("bench", [PAYLOAD] * BULK)
+
+
+def run(quick: bool) -> list[Row]:
+    million = 50_000 if quick else 1_000_000
+    rounds = 100 if quick else 400
+    with folder() as place:
+        _fill(place, million)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        began = time.perf_counter()
+        full = tampu.open(place / "big.db")
+        opening = time.perf_counter() - began
+        empty = tampu.open(place / "empty.db")
+        pairs = []
+        for turn in range(6):
+            first, second = (full, empty) if turn % 2 else (empty, full)
+            one = _claim_seconds(first, "bench", rounds // 6)
+            two = _claim_seconds(second, "bench", rounds // 6)
+            pairs.append(one / two if first is full else two / one)
+        began = time.perf_counter()
+        counts = full.stats("bench").counts
+        stats_seconds = time.perf_counter() - began
+        size = (place / "big.db").stat().st_size
+        full.close()
+        empty.close()
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return [
+        Row(
+            "claim with 3 M around / empty",
+            statistics.median(pairs),
+            "ratio",
+            "≤ 1.10",
+            f"{min(pairs):.2f} to {max(pairs):.2f}",
+        ),
+        Row("opening that file", opening, "s", "< 1"),
+        Row("stats of that queue", stats_seconds * 1000, "ms", "", f"{counts[tampu.State.READY]:,} ready"),
+        Row("memory added while claiming", (after - before) / 1024, "MiB", "flat"),
+        Row("file", size / 3 / million, "bytes/message"),
+    ]

@@ -1,0 +1,100 @@
+"""`journal`: what happened, in order; the last of it, all after a position, or as it happens."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import tampu
+from tampu.cli import documents, output
+from tampu.cli.app import command, queue_names
+from tampu.cli.output import text, word
+from tampu.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+_LOOK_SECONDS = 0.2
+_COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "worker", "detail")
+
+
+@command("journal", "Look")
+def journal(
+    session: Session,
+    after: Annotated[
+        int | None, typer.Option("--after", min=0, help="Start after this offset; 0 is the beginning (the last ones)")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens, until Ctrl-C")] = False,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue", autocompletion=queue_names)
+    ] = None,
+) -> None:
+    """Every transition, in order. With --json --follow, one JSON document per entry and line."""
+    with session.open() as q:
+        page = _last(q, limit) if after is None else q.journal(after=after, limit=limit)
+        if follow:
+            _follow(session, q, page, limit, queue)
+            return
+    chosen = [t for t in page.transitions if queue in (None, t.queue)]
+    if session.json:
+        session.out.document(
+            {
+                "transitions": [documents.transition(t) for t in chosen],
+                "position": page.position.get("0", 0),
+                "latest": page.latest.get("0", 0),
+            }
+        )
+        return
+    if chosen:
+        session.out.show(_table(chosen))
+    else:
+        session.out.note("nothing in the journal there")
+    if after is not None and page.position.get("0", 0) < page.latest.get("0", 0):
+        session.out.note(f"more: {session.call('journal', '--after', str(page.position['0']), '--limit', str(limit))}")
+
+
+def _last(q: tampu.Queue, limit: int) -> tampu.JournalPage:
+    """The last entries. Other tenants' are passed over, so it may have to start further back."""
+    latest = q.journal(limit=1).latest.get("0", 0)
+    back = limit
+    while True:
+        page = q.journal(after=max(0, latest - back), limit=100_000)
+        if len(page.transitions) >= limit or back >= latest:
+            return tampu.JournalPage(page.transitions[-limit:], page.position, page.latest)
+        back *= 4
+
+
+def _follow(session: Session, q: tampu.Queue, page: tampu.JournalPage, limit: int, queue: str | None) -> None:
+    while True:
+        for t in page.transitions:
+            if queue in (None, t.queue):
+                if session.json:
+                    session.out.document(documents.transition(t))
+                else:
+                    session.out.show(line(t))
+        if not page.transitions:
+            time.sleep(_LOOK_SECONDS)
+        page = q.journal(after=page.position, limit=limit)
+
+
+def line(t: tampu.Transition) -> Text:
+    """A transition in one line, for what scrolls by."""
+    made = text(f"{t.at.astimezone():%H:%M:%S} ", "dim") + text(f"{t.queue:<12} {t.verb:<10} ")
+    made += word(f"{t.state or 'removed'}") + text(" " * max(1, 10 - len(t.state or "removed")))
+    made += text(f"{t.id} ", "dim") + text(" ".join(part for part in (t.type, t.worker, t.detail) if part))
+    return made
+
+
+def _table(transitions: list[tampu.Transition]) -> Table:
+    made = output.table(*_COLUMNS, fold=("type", "worker", "detail"), right=("offset", "attempt"))
+    for t in transitions:
+        made.add_row(
+            text(t.offset), text(f"{t.at.astimezone():%m-%d %H:%M:%S}"), text(t.queue, "bold"), text(t.verb),
+            word(t.state or "removed"), text(t.id), text(t.attempt), text(t.type or ""), text(t.worker or ""),
+            text(t.detail or ""),
+        )  # fmt: skip
+    return made

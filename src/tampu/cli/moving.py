@@ -1,0 +1,181 @@
+"""What moves or removes messages: `cancel free replay purge`, with --dry-run to try first."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, exits, output, parsing
+from tampu.cli.app import DryRun, Ids, QueueName, command
+from tampu.cli.looking import Where, message_table
+from tampu.cli.session import Session
+
+_STEP = 500
+_LIVE = (tampu.State.READY, tampu.State.DELAYED, tampu.State.HELD)
+
+
+def _tell(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
+    """What became of each id; leaves with the code that says it."""
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    if session.json:
+        session.out.document({**more, "outcomes": [documents.outcome(o) for o in outcomes]})
+    else:
+        for o in outcomes:
+            if o.error is None:
+                session.out.say(f"{o.id}  {o.state}", output.STYLES.get(str(o.state), ""))
+            else:
+                session.out.say(f"{o.id}  {o.error.code}: {o.error.message}", "red")
+    raise typer.Exit(exits.of_outcomes(outcomes))
+
+
+@command("cancel", "Steer")
+def cancel(session: Session, ids: Ids, dry_run: DryRun = False) -> None:
+    """End messages that wait. A leased one stays leased: its worker is asked to stop."""
+    with session.open() as q:
+        outcomes = [_would_cancel(q, id) for id in ids] if dry_run else q.cancel(*ids)
+    if dry_run:
+        session.out.note("dry run: nothing was changed; this would be their state")
+    _tell(session, outcomes, dry_run=dry_run)
+
+
+def _would_cancel(q: tampu.Queue, id: str) -> tampu.Outcome:
+    try:
+        state = q.get(id).state
+    except tampu.NotFound as error:
+        return tampu.Outcome(id, None, error)
+    if state in (*_LIVE, tampu.State.CANCELLED):
+        return tampu.Outcome(id, tampu.State.CANCELLED)
+    if state is tampu.State.LEASED:
+        return tampu.Outcome(id, state)
+    return tampu.Outcome(id, None, tampu.InvalidState(f"the message is {state}: nothing to cancel"))
+
+
+@command("free", "Steer")
+def free(session: Session, ids: Ids) -> None:
+    """Let held messages go on."""
+    with session.open() as q:
+        outcomes = q.free(*ids)
+    _tell(session, outcomes)
+
+
+@command("replay", "Steer")
+def replay(
+    session: Session,
+    queue: QueueName,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These dead messages")] = None,
+    where: Where = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead messages of the queue")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Messages at most")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Dead messages run again, from attempt 0. By id, by --where, or --all."""
+    if sum(map(bool, (ids, where, everything))) != 1:
+        raise tampu.InvalidMessage(
+            "say which dead messages",
+            field="ids",
+            hint="give ids, or --where FIELD=VALUE, or --all; try it with --dry-run",
+        )
+    with session.open() as q:
+        chosen = (
+            q.replay(queue, ids=ids, limit=limit, dry_run=True)
+            if ids
+            else q.replay(queue, where=parsing.where(where), limit=limit, dry_run=True)
+        )
+        outcomes = list(chosen.outcomes)
+        if not dry_run:
+            found = [m.id for m in chosen.messages]
+            with output.progress(f"replaying {queue}", len(found)) as advance:
+                for start in range(0, len(found), _STEP):
+                    outcomes += q.replay(queue, ids=found[start : start + _STEP]).outcomes
+                    advance(min(_STEP, len(found) - start))
+    if len(ids or ()) == 1 and outcomes and outcomes[0].error is not None:
+        raise outcomes[0].error
+    _tell_replay(session, queue, chosen.messages, outcomes, dry_run=dry_run)
+
+
+def _tell_replay(
+    session: Session, queue: str, messages: list[tampu.Message], outcomes: list[tampu.Outcome], *, dry_run: bool
+) -> None:
+    failed = [o for o in outcomes if not o.ok]
+    done = len(messages) if dry_run else len(outcomes) - len(failed)
+    if session.json:
+        session.out.document(
+            {
+                "queue": queue,
+                "dry_run": dry_run,
+                "replayed": 0 if dry_run else done,
+                "would_replay": done if dry_run else 0,
+                "ids": [m.id for m in messages],
+                "failed": [documents.outcome(o) for o in failed],
+            }
+        )
+    else:
+        if dry_run and messages:
+            session.out.show(message_table(messages[:50], states=False))
+        session.out.say(f"{done:,} messages {'would be replayed' if dry_run else f'of {queue} replayed'}")
+        for o in failed:
+            session.out.say(f"{o.id}  {o.error.code}: {o.error.message}" if o.error else "", "red")
+    if failed:
+        raise typer.Exit(exits.FAILED if done else exits.of_outcomes(failed))
+
+
+@command("purge", "Steer")
+def purge(
+    session: Session,
+    queue: QueueName,
+    state: Annotated[list[tampu.State], typer.Option("--state", help="Messages of this state; repeatable")],
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+) -> None:
+    """Remove all messages of a state for good. Asks before it removes messages that still wait."""
+    states = list(dict.fromkeys(state))
+    with session.open() as q:
+        total = q.purge(queue, state=states, dry_run=True)
+        waiting = sum(q.stats(queue).counts.get(s, 0) for s in states if s in _LIVE)
+        if not dry_run:
+            if waiting and not yes:
+                _confirm(f"remove {waiting:,} messages of {queue} that still wait, for good?")
+            total = _purge(q, queue, states, total)
+    if session.json:
+        session.out.document({"queue": queue, "states": states, "dry_run": dry_run, "removed": 0 if dry_run else total,
+                              "would_remove": total if dry_run else 0})  # fmt: skip
+    else:
+        session.out.say(f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}")
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise tampu.InvalidMessage(
+            "this removes messages that still wait", field="yes", hint="add --yes, or see first with --dry-run"
+        )
+    if not typer.confirm(question, err=True):
+        raise typer.Abort
+
+
+def _purge(q: tampu.Queue, queue: str, states: list[tampu.State], total: int) -> int:
+    """The library purges in small commits; a second thread runs it, while this one moves the bar."""
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(q.purge(queue, state=states))
+        except tampu.TampuError as error:
+            answer.append(error)
+
+    worker = threading.Thread(target=run, name="tampu-purge", daemon=True)
+    worker.start()
+    left = total
+    with output.progress(f"purging {queue}", total) as advance:
+        while worker.is_alive():
+            worker.join(0.1)
+            now = sum(q.stats(queue).counts.get(s, 0) for s in states)
+            advance(max(0, left - now))
+            left = min(left, now)
+    if isinstance(answer[0], tampu.TampuError):
+        raise answer[0]
+    return int(answer[0])

@@ -1,0 +1,144 @@
+"""Exact attempts: max_attempts = N is at most N deliveries, and the history of each."""
+
+import itertools
+
+import pytest
+
+from tampu import State
+from tampu.broker.queue import Queue
+from tests.conformance.house import House
+
+
+@pytest.mark.parametrize("ways", list(itertools.product(["nack", "nack now", "run out"], repeat=3)), ids="-".join)
+def test_max_attempts_gives_exactly_that_many_deliveries_whichever_way_each_ended(
+    q: Queue, house: House, ways: tuple[str, ...]
+) -> None:
+    message = q.publish("emails", 1, max_attempts=3)
+    for number, way in enumerate(ways, start=1):
+        (lease,) = q.claim("emails", lease=30)
+        assert lease.attempt == number
+        if way == "nack":
+            q.nack(lease, error="x", delay=1)
+        elif way == "nack now":
+            q.nack(lease, error="x", delay=0)
+        house.clock.advance(3600)
+    assert q.claim("emails") == []
+    house.sweep()
+    seen = q.get(message.id)
+    assert (seen.state, seen.attempts) == (State.DEAD, 3)
+    assert seen.reason == ("lease_expired" if ways[-1] == "run out" else "retries_exhausted")
+    assert [f.attempt for f in seen.failures] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 10])
+def test_a_message_that_always_fails_is_delivered_max_attempts_times(q: Queue, house: House, most: int) -> None:
+    q.queues.put("emails", max_attempts=most, backoff=1)
+    q.publish("emails", 1)
+    deliveries = 0
+    for _ in range(most + 3):
+        for lease in q.claim("emails"):
+            deliveries += 1
+            q.nack(lease)
+        house.clock.advance(60)
+    assert deliveries == most
+    assert q.stats("emails").dead == 1
+
+
+def test_nack_before_the_last_attempt_is_retried_and_at_the_last_is_dead(q: Queue) -> None:
+    message = q.publish("emails", 1, max_attempts=2)
+    assert q.nack(q.claim("emails")[0], delay=0).state is State.READY
+    assert q.nack(q.claim("emails")[0], delay=0).state is State.DEAD
+    assert q.get(message.id).reason == "retries_exhausted"
+
+
+def test_release_never_uses_an_attempt_up(q: Queue) -> None:
+    message = q.publish("emails", 1, max_attempts=1)
+    for _ in range(10):
+        lease = q.claim("emails")[0]
+        assert lease.attempt == 1
+        q.release(lease)
+    assert q.get(message.id).state is State.READY
+
+
+def test_max_attempts_of_the_message_beats_the_queues(q: Queue) -> None:
+    q.queues.put("emails", max_attempts=1)
+    message = q.publish("emails", 1, max_attempts=2)
+    q.nack(q.claim("emails")[0], delay=0)
+    assert q.get(message.id).state is State.READY
+
+
+def test_max_attempts_is_fixed_when_the_message_is_published(q: Queue) -> None:
+    q.queues.put("emails", max_attempts=2)
+    message = q.publish("emails", 1)
+    q.queues.put("emails", max_attempts=1)
+    assert q.get(message.id).max_attempts == 2
+    assert q.nack(q.claim("emails")[0], delay=0).state is State.READY
+
+
+def test_history_keeps_every_failed_attempt_with_its_error(q: Queue, house: House) -> None:
+    message = q.publish("emails", 1)
+    first = q.claim("emails", worker="w1")[0]
+    try:
+        raise ValueError("no such mailbox")
+    except ValueError as error:
+        q.nack(first, error=error, delay=0)
+    at_first = house.clock.time
+    house.clock.advance(5)
+    q.nack(q.claim("emails", worker="w2")[0], error="second", traceback="line 1\nline 2", delay=0)
+    q.reject(q.claim("emails", worker="w3")[0], reason="decode_failed", error="third")
+    one, two, three = q.get(message.id).failures
+    assert (one.attempt, one.outcome, one.worker, one.at) == (1, "nack", "w1", at_first)
+    assert one.error == "ValueError: no such mailbox"
+    assert one.traceback is not None
+    assert "raise ValueError" in one.traceback
+    assert (two.attempt, two.error, two.traceback) == (2, "second", "line 1\nline 2")
+    assert (three.attempt, three.outcome, three.error) == (3, "reject", "third")
+    assert q.get(message.id).last_error == "third"
+
+
+def test_very_long_errors_are_cut_not_refused(q: Queue) -> None:
+    message = q.publish("emails", 1)
+    q.nack(q.claim("emails")[0], error="e" * 1_000_000, traceback="t" * 1_000_000 + "the end")
+    (failure,) = q.get(message.id).failures
+    assert failure.error is not None
+    assert failure.traceback is not None
+    assert 1000 < len(failure.error) < 100_000
+    assert 1000 < len(failure.traceback) < 100_000
+    assert failure.traceback.endswith("the end")
+
+
+@pytest.mark.parametrize(
+    ("backoff", "waits"),
+    [
+        (7, [7, 7, 7]),
+        ([1, 5], [1, 5, 5]),
+        ({"kind": "fixed", "base": 3, "jitter": "none"}, [3, 3, 3]),
+        ({"kind": "linear", "base": 3, "jitter": "none"}, [3, 6, 9]),
+        ({"kind": "exponential", "base": 3, "jitter": "none"}, [3, 6, 12]),
+        ({"kind": "exponential", "base": 100, "cap": 150, "jitter": "none"}, [100, 150, 150]),
+    ],
+    ids=str,
+)
+def test_backoff_waits_as_the_queue_says(q: Queue, house: House, backoff: object, waits: list[int]) -> None:
+    q.queues.put("emails", backoff=backoff)
+    message = q.publish("emails", 1)
+    for wait in waits:
+        q.nack(q.claim("emails")[0])
+        run_at = q.get(message.id).run_at
+        assert run_at is not None
+        assert (run_at - house.clock.time).total_seconds() == wait
+        house.clock.advance(wait)
+
+
+@pytest.mark.parametrize(("jitter", "least"), [("full", 0), ("equal", 50)])
+def test_jitter_stays_within_its_bounds_and_spreads(q: Queue, house: House, jitter: str, least: int) -> None:
+    q.queues.put("emails", backoff={"kind": "fixed", "base": 100, "cap": 100, "jitter": jitter})
+    q.publish_many("emails", range(50))
+    for lease in q.claim("emails", limit=50):
+        q.nack(lease)
+    waits = set()
+    for message in q.messages("emails"):
+        assert message.run_at is not None or least == 0
+        waits.add(0 if message.run_at is None else (message.run_at - house.clock.time).total_seconds())
+    assert least <= min(waits) < max(waits) <= 100
+    assert len(waits) > 25

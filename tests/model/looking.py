@@ -1,0 +1,120 @@
+"""What must be true after every step: the engine's answers and tables against the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tampu
+from tests.model.reference import ENDED, Model
+
+INDEXES = ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead", "tampu_ended")
+
+
+def same_messages(tenants: dict[str, tampu.Queue], model: Model) -> None:
+    """Every queue lists what the model has, state by state, in the same order; its counts say the same."""
+    for tenant, name in model.rules:
+        q = tenants[tenant]
+        listed: dict[str, list[tampu.Message]] = {state: [] for state in tampu.State}
+        for message in q.messages(name, limit=10_000):
+            listed[message.state].append(message)
+        counts = q.stats(name).counts
+        for state, messages in listed.items():
+            where = f"{state} of {tenant}/{name}"
+            expected = model.of(tenant, name, state)
+            assert counts[tampu.State(state)] == len(expected), f"the count of {where}"
+            ids = [m.id for m in messages]
+            assert len(set(ids)) == len(ids), f"twice in {where}"
+            assert set(ids) == {e.id for e in expected}, where
+            if state == "ready":
+                choose_among_equals(model, ids, where)
+            elif state not in ENDED:
+                assert ids == [e.id for e in expected], f"order of {where}"
+            for message in messages:
+                same_message(message, model)
+
+
+def choose_among_equals(model: Model, ids: list[str], where: str) -> None:
+    """The order of the index is the order of the model; where the model leaves it open, it takes over the engine's."""
+    entries = [model.entries[id] for id in ids]
+    keys = [(e.rank, e.place) for e in entries]
+    assert keys == sorted(keys), f"order of {where}"
+    for i, entry in enumerate(entries):
+        entry.place = (entry.place[0], i)
+
+
+def same_message(message: tampu.Message, model: Model) -> None:
+    entry = model.entries[message.id]
+    seen = (
+        message.tenant, message.queue, message.state, message.attempts, message.max_attempts, message.payload,
+        message.expires_us, message.run_us, message.cancel_requested, message.reason,
+    )  # fmt: skip
+    run_us = entry.run_at if entry.state in ("delayed", "held") else None
+    expected = (
+        entry.tenant, entry.queue, entry.state, entry.attempts, entry.max_attempts, entry.payload,
+        entry.expires, run_us, entry.asked, entry.reason,
+    )  # fmt: skip
+    assert seen == expected
+    assert message.attempts <= message.max_attempts
+
+
+def same_when_asked_for(tenants: dict[str, tampu.Queue], model: Model) -> None:
+    """`get` of every id, with failures and result; what was removed, or is another tenant's, is not found."""
+    for id, entry in model.entries.items():
+        for tenant, q in tenants.items():
+            if tenant == entry.tenant:
+                message = q.get(id)
+                same_message(message, model)
+                assert len(message.failures) == entry.failures
+                assert message.result == (entry.result if entry.result_until > model.now else None)
+            else:
+                assert not_found(q, id)
+    for id in model.removed - model.entries.keys():
+        assert all(not_found(q, id) for q in tenants.values())
+
+
+def not_found(q: tampu.Queue, id: str) -> bool:
+    try:
+        q.get(id)
+    except tampu.NotFound:
+        return True
+    return False
+
+
+def tables_agree(db: Any, model: Model) -> None:
+    """Of the SQLite engine's tables: each message in exactly one index, marks only where they belong."""
+    places = " UNION ALL ".join(f"SELECT seq FROM {table}" for table in INDEXES)
+    several = db.execute(f"SELECT seq FROM ({places}) GROUP BY seq HAVING count(*) > 1").fetchall()
+    assert several == [], "in more than one index"
+    lost = db.execute(f"SELECT seq FROM tampu_message EXCEPT SELECT seq FROM ({places})").fetchall()
+    assert lost == [], "in no index"
+    total = db.execute(f"SELECT count(*) FROM ({places})").fetchone()[0]
+    assert total == len(model.entries), "rows without a message"
+    holders = {(e.tenant, e.queue, e.key) for e in model.entries.values() if e.has_key}
+    keys = db.execute("SELECT q.tenant, q.name, k.key FROM tampu_key k JOIN tampu_queue q USING (q)").fetchall()
+    assert set(keys) == holders, "who has the key"
+    turns = {(e.tenant, e.queue, e.group) for e in model.entries.values() if e.has_turn}
+    lanes = db.execute("SELECT q.tenant, q.name, l.lane FROM tampu_lane l JOIN tampu_queue q USING (q)").fetchall()
+    assert set(lanes) == turns, "whose turn it is"
+    waiting = sum(e.state in ("ready", "delayed", "held") and e.expires is not None for e in model.entries.values())
+    assert db.execute("SELECT count(*) FROM tampu_expiry").fetchone()[0] == waiting, "what may expire"
+
+
+def journal_tells_the_same(tenants: dict[str, tampu.Queue], model: Model) -> None:
+    """The journal from its beginning, folded by id, ends in the states that are."""
+    for tenant, q in tenants.items():
+        last: dict[str, tampu.Transition] = {}
+        position: dict[str, int] | None = None
+        while True:
+            page = q.journal(after=position, limit=37)
+            for transition in page.transitions:
+                assert position is None or transition.offset > position["0"]
+                assert transition.tenant == tenant
+                last[transition.id] = transition
+            position = page.position
+            if not page.transitions:
+                break
+        for id, entry in model.entries.items():
+            if entry.tenant == tenant:
+                told = last.pop(id)
+                assert (told.state, told.attempt, told.queue) == (entry.state, entry.attempts, entry.queue), told
+        assert all(told.state is None or told.state in ENDED for told in last.values())

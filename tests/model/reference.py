@@ -1,0 +1,440 @@
+"""The reference model: what a house of queues must do, in plain lists and sorts, with no thought of speed.
+
+It knows nothing of SQL or of any engine. Where the promises leave the order open (which of two leases that ran out
+together comes back first), messages share a place, and the test lets the engine choose among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+SECOND = 1_000_000
+WAITING = ("ready", "delayed", "held")
+LIVE = (*WAITING, "leased")
+ENDED = ("done", "cancelled", "expired")
+
+
+class Refused(Exception):
+    """The call must be refused with this code, and change nothing."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings of a queue, in microseconds."""
+
+    ordering: str = "fifo"
+    ageing: int = 0
+    group_order: bool = False
+    max_in_flight: int = 0
+    max_depth: int = 0
+    ttl: int = 0
+    max_attempts: int = 3
+    lease: int = 10 * SECOND
+    delays: tuple[int, ...] = (2 * SECOND, 5 * SECOND)
+    idempotency: int = 30 * SECOND
+    result_ttl: int = 20 * SECOND
+    retention: int = 60 * SECOND
+
+
+@dataclass(frozen=True)
+class New:
+    """A message to publish, as the test draws it; times in microseconds."""
+
+    payload: int = 0
+    priority: int = 0
+    delay: int | None = None
+    ttl: int | None = None
+    deadline: int | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
+    max_attempts: int | None = None
+    group: str | None = None
+    hold: str | None = None
+    id: str | None = None
+
+    def body(self, queue: str) -> tuple[Any, ...]:
+        """What an idempotency key stands for: all that was said, except when it is to run."""
+        return (
+            queue, self.payload, self.priority, self.deadline, self.key, self.idempotency_key, self.group, self.hold,
+        )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Entry:
+    """One message and all that is known of it."""
+
+    id: str
+    tenant: str
+    queue: str
+    n: int
+    """Publish order."""
+    payload: int
+    rank: float
+    max_attempts: int
+    expires: int | None
+    key: str | None
+    group: str | None
+    state: str = ""
+    place: tuple[int, int] = (0, 0)
+    """Among the ready of its rank: (when it came, order within that moment)."""
+    attempts: int = 0
+    run_at: int | None = None
+    reason: str | None = None
+    has_key: bool = False
+    has_turn: bool = False
+    waits_turn: bool = False
+    receipt: str | None = None
+    until: int = 0
+    asked: bool = False
+    settled: tuple[str, str] | None = None
+    """The receipt and verb that brought it where it is."""
+    at: int = 0
+    """When it ended or died."""
+    failures: int = 0
+    result: Any = None
+    result_until: int = 0
+
+
+@dataclass
+class Model:
+    rules: dict[tuple[str, str], Rules]
+    now: int
+    entries: dict[str, Entry] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    status: dict[tuple[str, str], str] = field(default_factory=dict)
+    remembered: dict[tuple[str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
+    """Idempotency keys: (tenant, key) → (id, body, until)."""
+    _ticks: int = 0
+    _counter: int = 0
+    _tied: bool = False
+
+    # -- looking
+
+    def of(self, tenant: str, queue: str, *states: str) -> list[Entry]:
+        """Messages of a queue, in the order of their index."""
+        found = [e for e in self.entries.values() if (e.tenant, e.queue) == (tenant, queue) and e.state in states]
+        return sorted(found, key=self._order)
+
+    @staticmethod
+    def _order(entry: Entry) -> tuple[Any, ...]:
+        if entry.state == "ready":
+            return (entry.rank, entry.place)
+        if entry.state == "delayed":
+            return (entry.run_at, entry.n)
+        return (entry.at, entry.n) if entry.state == "dead" else (entry.n,)
+
+    def find(self, tenant: str, id: str) -> Entry | None:
+        entry = self.entries.get(id)
+        return entry if entry is not None and entry.tenant == tenant else None
+
+    # -- moves
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """What becomes ready inside comes at one moment: its order is not promised."""
+        self._ticks += 1
+        self._tied = True
+        yield
+        self._tied = False
+
+    def _back(self) -> tuple[int, int]:
+        if not self._tied:
+            self._ticks += 1
+        return (self._ticks, 0)
+
+    def _start(self, entry: Entry) -> None:
+        if entry.run_at is not None and entry.run_at > self.now:
+            entry.state = "delayed"
+        else:
+            entry.state, entry.run_at, entry.place = "ready", None, self._back()
+
+    def _admit(self, entry: Entry) -> None:
+        """In a queue with group order, only one message of a group goes on."""
+        if entry.group is not None:
+            if any(e.has_turn and self._same_group(e, entry) for e in self.entries.values()):
+                entry.state, entry.reason, entry.waits_turn = "held", "group", True
+                return
+            entry.has_turn = True
+        self._start(entry)
+
+    @staticmethod
+    def _same_group(a: Entry, b: Entry) -> bool:
+        return (a.tenant, a.queue, a.group) == (b.tenant, b.queue, b.group)
+
+    def _pass_turn(self, entry: Entry) -> None:
+        if not entry.has_turn:
+            return
+        entry.has_turn = False
+        waiting = [e for e in self.entries.values() if e.waits_turn and self._same_group(e, entry)]
+        if waiting:
+            heir = min(waiting, key=lambda e: e.n)
+            heir.waits_turn, heir.has_turn, heir.reason = False, True, None
+            self._start(heir)
+
+    def _take_marks(self, entry: Entry) -> None:
+        """It waits (again): the key is its own unless a newer message has it."""
+        if entry.key is not None and self._key_holder(entry.tenant, entry.queue, entry.key) is None:
+            entry.has_key = True
+
+    def _key_holder(self, tenant: str, queue: str, key: str) -> Entry | None:
+        holders = [e for e in self.of(tenant, queue, *WAITING) if e.has_key and e.key == key]
+        assert len(holders) <= 1, "a key has one holder"
+        return holders[0] if holders else None
+
+    def _end(self, entry: Entry, state: str, reason: str | None = None) -> None:
+        entry.state, entry.at, entry.reason, entry.run_at = state, self.now, reason, None
+        entry.has_key = entry.waits_turn = entry.asked = False
+        self._pass_turn(entry)
+
+    # -- publish
+
+    def publish(self, tenant: str, queue: str, news: Sequence[New], ids: Sequence[str] | None) -> list[Entry | str]:
+        """All or none. ``ids`` are what the engine answered; None when it refused. Known ids answer as text."""
+        if self.status.get((tenant, queue)) in ("draining", "closed"):
+            raise Refused("queue_closed")
+        before = (dict(self.entries), {e: dict(vars(e)) for e in self.entries.values()}, dict(self.remembered))
+        try:
+            answered = ids if ids is not None else [new.id or f"refused-{i}" for i, new in enumerate(news)]
+            return [self._publish(tenant, queue, new, id) for new, id in zip(news, answered, strict=True)]
+        except Refused:
+            self.entries, saved, self.remembered = before
+            for entry, values in saved.items():
+                vars(entry).update(values)
+            raise
+
+    def _publish(self, tenant: str, queue: str, new: New, id: str) -> Entry | str:
+        rules = self.rules[tenant, queue]
+        known = self._known(tenant, queue, new)
+        if known is not None:
+            return known
+        if new.key is not None:
+            waiting = self._key_holder(tenant, queue, new.key)
+            if waiting is not None:
+                waiting.payload = new.payload
+                self._remember(tenant, queue, new, waiting.id, rules)
+                return waiting
+        if rules.max_depth and len(self.of(tenant, queue, *LIVE)) >= rules.max_depth:
+            raise Refused("queue_full")
+        assert id not in self.entries, "a new message has a new id"
+        assert new.id in (None, id)
+        self._counter += 1
+        ttl = rules.ttl if new.ttl is None else new.ttl
+        entry = Entry(
+            id, tenant, queue, self._counter, new.payload,
+            rank=self._rank(rules, new),
+            max_attempts=new.max_attempts or rules.max_attempts,
+            expires=self.now + ttl if ttl else None,
+            key=new.key,
+            group=new.group if rules.group_order else None,
+            run_at=self.now + new.delay if new.delay else None,
+        )  # fmt: skip
+        self.entries[id] = entry
+        self._take_marks(entry)
+        self._remember(tenant, queue, new, id, rules)
+        if new.hold:
+            entry.state, entry.reason = "held", new.hold
+        else:
+            self._admit(entry)
+        return entry
+
+    def _known(self, tenant: str, queue: str, new: New) -> Entry | str | None:
+        if new.idempotency_key is not None:
+            first = self.remembered.get((tenant, new.idempotency_key))
+            if first is not None and first[2] > self.now:
+                if first[1] != new.body(queue):
+                    raise Refused("idempotency_conflict")
+                return first[0]
+        if new.id is not None and new.id in self.entries:
+            if self.entries[new.id].tenant != tenant:
+                raise Refused("not_found")
+            return self.entries[new.id]
+        return None
+
+    def _remember(self, tenant: str, queue: str, new: New, id: str, rules: Rules) -> None:
+        if new.idempotency_key is not None:
+            self.remembered[tenant, new.idempotency_key] = (id, new.body(queue), self.now + rules.idempotency)
+
+    def _rank(self, rules: Rules, new: New) -> float:
+        if rules.ordering == "priority":
+            return self.now - new.priority * rules.ageing if rules.ageing else -new.priority
+        if rules.ordering == "deadline":
+            return float("inf") if new.deadline is None else new.deadline
+        return 0
+
+    # -- time
+
+    def sweep(self) -> None:
+        """Expire, reap, promote, over all tenants."""
+        with self._together():
+            for entry in self._all(lambda e: e.state in WAITING and e.expires is not None and e.expires <= self.now):
+                entry.settled = None
+                self._end(entry, "expired")
+        with self._together():
+            for entry in self._all(lambda e: e.state == "leased" and e.until <= self.now):
+                self._reap(entry)
+        due = self._all(lambda e: e.state == "delayed" and e.run_at <= self.now)
+        for entry in sorted(due, key=lambda e: (e.run_at, e.n)):
+            self._start(entry)
+
+    def _all(self, wanted: Any) -> list[Entry]:
+        return [e for e in self.entries.values() if wanted(e)]
+
+    def _reap(self, entry: Entry) -> None:
+        entry.failures += 1
+        entry.settled = entry.receipt = None
+        if entry.asked:
+            self._end(entry, "cancelled")
+        elif entry.attempts >= entry.max_attempts:
+            self._end(entry, "dead", "lease_expired")
+        else:
+            self._return(entry)
+
+    def _return(self, entry: Entry) -> None:
+        entry.receipt = None
+        entry.state = ""
+        self._take_marks(entry)
+        self._start(entry)
+
+    def late(self, tenant: str, queues: Iterable[str]) -> list[Entry]:
+        """Ready, and past their expiry: came back from a lease that ran out in the very sweep that would expire them."""
+        ready = [e for queue in queues for e in self.of(tenant, queue, "ready")]
+        return [e for e in ready if e.expires is not None and e.expires <= self.now]
+
+    def expire(self, entries: Iterable[Entry]) -> None:
+        with self._together():
+            for entry in entries:
+                entry.settled = None
+                self._end(entry, "expired")
+
+    # -- claim
+
+    def claimable(self, tenant: str, queue: str, limit: int) -> list[Entry]:
+        """What a claim may take from a queue, first in line first."""
+        rules = self.rules.get((tenant, queue))
+        if rules is None or self.status.get((tenant, queue)) in ("paused", "closed"):
+            return []
+        if rules.max_in_flight:
+            limit = min(limit, rules.max_in_flight - len(self.of(tenant, queue, "leased")))
+        ready = [e for e in self.of(tenant, queue, "ready") if e.expires is None or e.expires > self.now]
+        return ready[: max(limit, 0)]
+
+    def lease(self, entry: Entry, receipt: str, lease: int | None) -> None:
+        assert entry.state == "ready", "only ready messages are delivered"
+        assert entry.expires is None or entry.expires > self.now, "nothing past its expiry is delivered"
+        entry.state, entry.receipt, entry.settled = "leased", receipt, None
+        entry.attempts += 1
+        assert entry.attempts <= entry.max_attempts, "at most max_attempts deliveries"
+        entry.until = self.now + (lease or self.rules[entry.tenant, entry.queue].lease)
+        entry.has_key = entry.asked = False
+
+    # -- settle and extend
+
+    def settle(self, tenant: str, items: Sequence[tuple[str, str, str, Any]]) -> list[str]:
+        """Items are (verb, id, receipt, delay or result); the state each is in then, or ``lease_lost``."""
+        with self._together():
+            return [self._settle(tenant, *item) for item in items]
+
+    def _settle(self, tenant: str, verb: str, id: str, receipt: str, extra: Any) -> str:
+        entry = self.find(tenant, id)
+        if entry is None:
+            return "lease_lost"
+        if entry.state != "leased" or entry.receipt != receipt:
+            return entry.state if entry.settled == (receipt, verb) else "lease_lost"
+        entry.receipt = None
+        entry.settled = (receipt, verb)
+        if verb == "ack":
+            if extra is not None:
+                entry.result = extra
+                entry.result_until = self.now + self.rules[tenant, entry.queue].result_ttl
+            self._end(entry, "done")
+        elif verb == "release":
+            entry.attempts -= 1
+            if entry.asked:
+                self._end(entry, "cancelled")
+            else:
+                self._return(entry)
+        else:
+            self._fail(entry, verb, extra)
+        return entry.state
+
+    def _fail(self, entry: Entry, verb: str, delay: int | None) -> None:
+        entry.failures += 1
+        if verb == "reject":
+            self._end(entry, "dead", "bad")
+        elif entry.asked:
+            self._end(entry, "cancelled")
+        elif entry.attempts >= entry.max_attempts:
+            self._end(entry, "dead", "retries_exhausted")
+        else:
+            delays = self.rules[entry.tenant, entry.queue].delays
+            wait = delays[min(entry.attempts, len(delays)) - 1] if delay is None else delay
+            entry.run_at = self.now + wait if wait else None
+            self._return(entry)
+
+    def extend(self, tenant: str, id: str, receipt: str, by: int | None) -> Entry:
+        entry = self.find(tenant, id)
+        if entry is None or entry.state != "leased" or entry.receipt != receipt:
+            raise Refused("lease_lost")
+        entry.until = self.now + (by or self.rules[tenant, entry.queue].lease)
+        return entry
+
+    # -- people
+
+    def cancel(self, tenant: str, id: str) -> str:
+        entry = self.find(tenant, id)
+        if entry is None:
+            return "not_found"
+        if entry.state in WAITING:
+            entry.settled = None
+            self._end(entry, "cancelled")
+        elif entry.state == "leased":
+            entry.asked = True
+        elif entry.state != "cancelled":
+            return "invalid_state"
+        return entry.state
+
+    def free(self, tenant: str, id: str) -> str:
+        entry = self.find(tenant, id)
+        if entry is None:
+            return "not_found"
+        if entry.state != "held" or entry.waits_turn:
+            return "invalid_state"
+        entry.reason = None
+        self._admit(entry)
+        return entry.state
+
+    def replay(self, entry: Entry) -> None:
+        assert entry.state == "dead"
+        entry.attempts, entry.settled, entry.reason, entry.state = 0, None, None, ""
+        if entry.expires is not None and entry.expires <= self.now:
+            entry.expires = None
+        self._take_marks(entry)
+        self._admit(entry)
+
+    def purge(self, tenant: str, queue: str, state: str) -> int:
+        gone = self.of(tenant, queue, state)
+        self._remove(gone)
+        with self._together():
+            for entry in gone:
+                self._pass_turn(entry)
+        return len(gone)
+
+    def trim(self) -> None:
+        self._remove(
+            e
+            for e in list(self.entries.values())
+            if e.state in ENDED and e.at <= self.now - self.rules[e.tenant, e.queue].retention
+        )
+        self.remembered = {k: v for k, v in self.remembered.items() if v[2] > self.now}
+
+    def _remove(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            del self.entries[entry.id]
+            self.removed.add(entry.id)
