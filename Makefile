@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
 check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests $(wildcard bench)
+	$(BIN)/mypy src tests bench examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/docs
 

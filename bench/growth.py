@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
 import statistics
 import time
@@ -41,7 +42,9 @@ def run(quick: bool) -> list[Row]:
     million = 50_000 if quick else 1_000_000
     rounds = 100 if quick else 400
     with folder() as place:
-        _fill(place, million)
+        filling = multiprocessing.get_context("spawn").Process(target=_fill, args=(place, million))
+        filling.start()
+        filling.join()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         began = time.perf_counter()
         full = tampu.open(place / "big.db")

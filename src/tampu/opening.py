@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import urllib.parse
@@ -16,6 +17,7 @@ from tampu.keepers.supervisor import Supervisor
 from tampu.model.errors import InvalidConfig
 from tampu.model.times import Clock, Duration, duration
 
+log = logging.getLogger("tampu")
 DEFAULT_URL = "tampu.db"
 _WEEK = 7 * 86_400
 
@@ -39,6 +41,8 @@ def open(
     """
     journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
     core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
+    if core.engine.durability == "process":
+        log.warning("durability is process: the last moments before a loss of power may be lost")
     try:
         supervisor = Supervisor(core, journal_us) if keepers else None
         return Queue(core, tenant, on_close=_closing(core, supervisor))
@@ -77,7 +81,9 @@ def make_engine(
     clock: Clock | None = None,
 ) -> Engine:
     """The engine a url names."""
-    text = os.fspath(url) if url is not None else os.environ.get("TAMPU_URL") or DEFAULT_URL
+    text = os.environ.get("TAMPU_URL") or DEFAULT_URL if url is None else url
+    if isinstance(text, os.PathLike):
+        text = os.fspath(text)
     if not isinstance(text, str) or not text or "\x00" in text:
         raise InvalidConfig("the url must be a text", field="url", hint="for example jobs.db")
     scheme, separator, rest = text.partition("://")

@@ -9,9 +9,10 @@ from tampu.broker.queue import Queue
 from tests.conformance.house import House, Kit
 
 KITS = (
-    Kit(name="memory", url=lambda _: "memory://", private=True),
-    Kit(name="file", url=lambda folder: str(folder / "jobs.db")),
+    Kit(name="memory", url=lambda _: "memory://", private=True, transactions=True),
+    Kit(name="file", url=lambda folder: str(folder / "jobs.db"), transactions=True),
 )
+TRANSACTIONAL = tuple(kit for kit in KITS if kit.transactions)
 SHARED = tuple(kit for kit in KITS if not kit.private)
 
 
@@ -29,6 +30,14 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture(params=SHARED, ids=_name)
 def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """Only engines whose store several processes may have open at once."""
+    built = House(request.param, tmp_path)
+    yield built
+    built.close()
+
+
+@pytest.fixture(params=TRANSACTIONAL, ids=_name)
+def transactional_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    """Only engines that can share a transaction with the user."""
     built = House(request.param, tmp_path)
     yield built
     built.close()

@@ -6,6 +6,8 @@ Nothing here or in the tests knows which engine it is. To run the suite on anoth
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +50,8 @@ class Kit(msgspec.Struct, frozen=True):
     url: Callable[[Path], str]
     private: bool = False
     """The store lives inside what opened it: it can not be opened twice, nor again."""
+    transactions: bool = False
+    """Users' own writes and ours can be one transaction."""
 
 
 class House:
@@ -127,6 +131,19 @@ class House:
             queue.close()
         self._opened.clear()
         self._cores.clear()
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Wait for something that another thread or process brings about."""
+    pause, give_up = threading.Event(), time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "waited too long"
+        pause.wait(0.002)
+
+
+def waits(q: Queue, callers: int = 1) -> bool:
+    """Are so many callers asleep in claim?"""
+    return len({id(waiter) for line in list(q._core.waiting._waiters.values()) for waiter in list(line)}) >= callers
 
 
 def verbs(q: Queue, *ids: str) -> list[str]:

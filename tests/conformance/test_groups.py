@@ -84,9 +84,7 @@ def test_a_failing_message_keeps_its_turn(g: Queue, house: House, way: str) -> N
 
 
 @pytest.mark.parametrize("way", ["ack", "reject", "last nack", "run out", "cancel", "expire", "purge"])
-def test_the_next_of_a_group_is_ready_in_the_commit_that_ended_the_one_before(
-    g: Queue, house: House, way: str
-) -> None:
+def test_the_next_of_a_group_is_ready_in_the_commit_that_ended_the_one_before(g: Queue, house: House, way: str) -> None:
     first = g.publish("jobs", "first", group="a", max_attempts=1, ttl=60)
     second = g.publish("jobs", "second", group="a")
     if way == "cancel":
@@ -102,7 +100,7 @@ def test_the_next_of_a_group_is_ready_in_the_commit_that_ended_the_one_before(
             house.clock.advance(30)
             house.sweep()
         else:
-            getattr(g, way.split()[-1])(lease)
+            getattr(g, way.rsplit(maxsplit=1)[-1])(lease)
     assert g.get(second.id).state is State.READY
     assert verbs(g, second.id) == ["publish", "free"]
     assert payloads(g.claim("jobs", limit=10)) == ["second"]

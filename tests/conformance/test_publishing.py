@@ -95,7 +95,21 @@ def test_fields_that_were_not_given_have_plain_defaults(q: Queue) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [None, True, 0, -(2**63), 2**63, 1.5, "", "größe \U0001f600 \x00", [], {}, [1, [2, {"a": None}]], {"k": "v" * 1000}],
+    [
+        None,
+        True,
+        0,
+        -(2**63),
+        2**63,
+        10**40,
+        1.5,
+        "",
+        "größe \U0001f600 \x00",
+        [],
+        {},
+        [1, [2, {"a": None}]],
+        {"k": "v" * 1000},
+    ],
 )
 def test_json_payloads_come_back_equal(q: Queue, payload: object) -> None:
     q.publish("emails", payload)

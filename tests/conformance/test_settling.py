@@ -1,6 +1,7 @@
 """settle: ack, nack, reject, release; where each leads, once, however often it is said."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -91,10 +92,11 @@ def test_settling_works_with_the_receipt_alone(q: Queue) -> None:
 @pytest.mark.parametrize("delay", [None, 0])
 def test_repeating_a_successful_settle_answers_the_same(q: Queue, house: House, verb: str, delay: int | None) -> None:
     lease = _leased(q)
-    settlement = {
+    ways: dict[str, Any] = {
         "ack": Ack(lease, result=1), "nack": Nack(lease, error="x", delay=delay),
         "reject": Reject(lease, error="x"), "release": Release(lease),
-    }[verb]  # fmt: skip
+    }  # fmt: skip
+    settlement = ways[verb]
     (first,) = q.settle([settlement])
     with house.unchanged(q):
         assert q.settle([settlement, settlement]) == [first, first]
@@ -131,7 +133,7 @@ VERBS = ("ack", "nack", "nack now", "reject", "release")
 @pytest.mark.parametrize("first", VERBS)
 @pytest.mark.parametrize("second", VERBS)
 def test_a_settled_lease_can_not_be_settled_in_another_way(q: Queue, house: House, first: str, second: str) -> None:
-    if first.split()[0] == second.split()[0]:
+    if first.split(maxsplit=1)[0] == second.split(maxsplit=1)[0]:
         return
     lease = _leased(q)
     _settle(q, first, lease)
@@ -145,7 +147,7 @@ def test_a_settled_lease_can_not_be_settled_in_another_way(q: Queue, house: Hous
 @pytest.mark.parametrize("first", ["nack", "release"])
 @pytest.mark.parametrize("second", VERBS)
 def test_a_cancelled_lease_can_not_be_settled_in_another_way(q: Queue, house: House, first: str, second: str) -> None:
-    if first == second.split()[0]:
+    if first == second.split(maxsplit=1)[0]:
         return
     lease = _leased(q)
     q.cancel(lease.id)

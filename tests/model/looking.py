@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tampu
+from tests.model.entries import Entry
 from tests.model.reference import ENDED, Model
 
 INDEXES = ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead", "tampu_ended")
@@ -26,16 +27,15 @@ def same_messages(tenants: dict[str, tampu.Queue], model: Model) -> None:
             assert len(set(ids)) == len(ids), f"twice in {where}"
             assert set(ids) == {e.id for e in expected}, where
             if state == "ready":
-                choose_among_equals(model, ids, where)
+                choose_among_equals([model.entries[tenant, id] for id in ids], where)
             elif state not in ENDED:
                 assert ids == [e.id for e in expected], f"order of {where}"
             for message in messages:
                 same_message(message, model)
 
 
-def choose_among_equals(model: Model, ids: list[str], where: str) -> None:
+def choose_among_equals(entries: list[Entry], where: str) -> None:
     """The order of the index is the order of the model; where the model leaves it open, it takes over the engine's."""
-    entries = [model.entries[id] for id in ids]
     keys = [(e.rank, e.place) for e in entries]
     assert keys == sorted(keys), f"order of {where}"
     for i, entry in enumerate(entries):
@@ -43,7 +43,7 @@ def choose_among_equals(model: Model, ids: list[str], where: str) -> None:
 
 
 def same_message(message: tampu.Message, model: Model) -> None:
-    entry = model.entries[message.id]
+    entry = model.entries[message.tenant, message.id]
     seen = (
         message.tenant, message.queue, message.state, message.attempts, message.max_attempts, message.payload,
         message.expires_us, message.run_us, message.cancel_requested, message.reason,
@@ -59,17 +59,15 @@ def same_message(message: tampu.Message, model: Model) -> None:
 
 def same_when_asked_for(tenants: dict[str, tampu.Queue], model: Model) -> None:
     """`get` of every id, with failures and result; what was removed, or is another tenant's, is not found."""
-    for id, entry in model.entries.items():
-        for tenant, q in tenants.items():
-            if tenant == entry.tenant:
-                message = q.get(id)
-                same_message(message, model)
-                assert len(message.failures) == entry.failures
-                assert message.result == (entry.result if entry.result_until > model.now else None)
-            else:
-                assert not_found(q, id)
-    for id in model.removed - model.entries.keys():
-        assert all(not_found(q, id) for q in tenants.values())
+    for (owner, id), entry in model.entries.items():
+        message = tenants[owner].get(id)
+        same_message(message, model)
+        assert len(message.failures) == entry.failures
+        assert message.result == (entry.result if entry.result_until > model.now else None)
+    known = model.entries.keys() | model.removed
+    for tenant, q in tenants.items():
+        for _, id in known:
+            assert (tenant, id) in model.entries or not_found(q, id)
 
 
 def not_found(q: tampu.Queue, id: str) -> bool:
@@ -113,8 +111,8 @@ def journal_tells_the_same(tenants: dict[str, tampu.Queue], model: Model) -> Non
             position = page.position
             if not page.transitions:
                 break
-        for id, entry in model.entries.items():
-            if entry.tenant == tenant:
+        for (owner, id), entry in model.entries.items():
+            if owner == tenant:
                 told = last.pop(id)
                 assert (told.state, told.attempt, told.queue) == (entry.state, entry.attempts, entry.queue), told
         assert all(told.state is None or told.state in ENDED for told in last.values())

@@ -4,66 +4,38 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import uuid
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import tampu
 from tampu.engines.port import Sweep, Trim
 from tests.model import looking
-from tests.model.reference import LIVE, SECOND, Entry, Model, New, Refused, Rules
-
-START = 1_750_000_000 * SECOND
-TENANTS = ("north", "south")
-QUEUES = {
-    "fifo": Rules(),
-    "urgent": Rules(ordering="priority"),
-    "aged": Rules(ordering="priority", ageing=5 * SECOND),
-    "due": Rules(ordering="deadline", max_attempts=2),
-    "lanes": Rules(group_order=True),
-    "narrow": Rules(max_in_flight=2, retention=15 * SECOND),
-    "small": Rules(max_depth=4, ttl=30 * SECOND),
-}
-HERE = {("north", name): rules for name, rules in QUEUES.items()} | {
-    ("south", name): QUEUES[name] for name in ("fifo", "lanes", "small")
-}
-OWN_IDS = [str(uuid.UUID(int=n)) for n in (1, 2)]
-VERBS = {"ack": tampu.Ack, "nack": tampu.Nack, "reject": tampu.Reject, "release": tampu.Release}
-
-places = st.sampled_from(sorted(HERE))
-seconds = st.sampled_from([0.001, 0.5, 1, 2, 3, 5, 8, 10, 11, 20, 35, 70]).map(lambda s: round(s * SECOND))
-some = st.integers(0, 30)
-rarely = st.integers(0, 9).map(lambda n: n == 9)
-
-
-def often_none(*values: Any) -> st.SearchStrategy[Any]:
-    return st.sampled_from([None, None, *values])
-
-
-def times(*values: float) -> st.SearchStrategy[Any]:
-    return often_none(*(round(v * SECOND) for v in values))
-
-
-new_messages = st.builds(
-    New,
-    payload=st.integers(0, 2),
-    priority=st.integers(-2, 2),
-    delay=times(0, 1, 3, 20),
-    ttl=times(1, 4, 15, 60),
-    deadline=times(1, 5, 30),
-    key=often_none("a", "b"),
-    idempotency_key=st.sampled_from([None, None, None, "x", "y"]),
-    max_attempts=often_none(1, 2),
-    group=st.sampled_from(["g", "g", "h", None]),
-    hold=st.sampled_from([None] * 6 + ["wait"]),
-    id=st.sampled_from([None] * 6 + OWN_IDS),
+from tests.model.drawing import (
+    HERE,
+    START,
+    TENANTS,
+    VERBS,
+    changes,
+    mostly_none,
+    new_messages,
+    now_and_then,
+    places,
+    plain_messages,
+    rarely,
+    said,
+    seconds,
+    settlement,
+    some,
+    times,
+    written,
 )
-plain_messages = st.builds(New, payload=st.integers(0, 2), priority=st.integers(-2, 2), delay=times(1, 3))
+from tests.model.entries import SECOND, Entry, New
+from tests.model.reference import WAITING, Model, Refused
 
 
 class FakeClock:
@@ -85,6 +57,8 @@ class SideBySide(RuleBasedStateMachine):
         self.model = Model(dict(HERE), self.clock.at)
         self.folder = Path(tempfile.mkdtemp(prefix="tampu-model-")) if self.on_disk else None
         self.path = str(self.folder / "jobs.db") if self.folder else "memory://"
+        self.life = 0
+        self.favourites: list[tuple[str, str]] = []
         self.receipts: list[tuple[str, str, str]] = []
         """(tenant, id, receipt) of every claim there ever was."""
         self.open()
@@ -96,8 +70,10 @@ class SideBySide(RuleBasedStateMachine):
         second = tampu.Queue(first._core, TENANTS[1], on_close=lambda: None)
         self.q = dict(zip(TENANTS, (first, second), strict=True))
 
-    @initialize()
-    def configure(self) -> None:
+    @initialize(favourites=st.lists(places, min_size=1, max_size=3, unique=True))
+    def configure(self, favourites: list[tuple[str, str]]) -> None:
+        """A run keeps mostly to a few queues, so that much happens in each."""
+        self.favourites = favourites
         for q in self.q.values():
             q.queues.put(
                 "*", max_attempts=3, lease=10, backoff=[2, 5], idempotency_window=30, result_ttl=20, retention=60
@@ -125,17 +101,24 @@ class SideBySide(RuleBasedStateMachine):
 
     # -- publish
 
+    @rule(pick=some, new=new_messages)
+    def publish(self, pick: int, new: New) -> None:
+        self._publish(self._favourite(pick), [new])
+
+    @rule(pick=some, news=st.lists(new_messages, min_size=1, max_size=4))
+    def publish_many(self, pick: int, news: list[New]) -> None:
+        self._publish(self._favourite(pick), news)
+
+    @rule(pick=some, news=st.lists(plain_messages, min_size=1, max_size=5))
+    def publish_plain(self, pick: int, news: list[New]) -> None:
+        self._publish(self._favourite(pick), news)
+
     @rule(place=places, new=new_messages)
-    def publish(self, place: tuple[str, str], new: New) -> None:
+    def publish_anywhere(self, place: tuple[str, str], new: New) -> None:
         self._publish(place, [new])
 
-    @rule(place=places, news=st.lists(new_messages, min_size=1, max_size=4))
-    def publish_many(self, place: tuple[str, str], news: list[New]) -> None:
-        self._publish(place, news)
-
-    @rule(place=places, news=st.lists(plain_messages, min_size=1, max_size=5))
-    def publish_plain(self, place: tuple[str, str], news: list[New]) -> None:
-        self._publish(place, news)
+    def _favourite(self, pick: int) -> tuple[str, str]:
+        return self.favourites[pick % len(self.favourites)]
 
     def _publish(self, place: tuple[str, str], news: list[New]) -> None:
         news = [replace(n, deadline=None if n.deadline is None else self.clock.at + n.deadline) for n in news]
@@ -143,13 +126,10 @@ class SideBySide(RuleBasedStateMachine):
         try:
             made = self.q[tenant].publish_many(queue, [written(new) for new in news])
         except tampu.TampuError as error:
-            try:
+            with pytest.raises(Refused, match=f"^{error.code}$"):
                 self.model.publish(tenant, queue, news, None)
-            except Refused as refused:
-                assert error.code == refused.code
-                return
-            raise AssertionError(f"refused without a reason: {error}") from error
-        known = set(self.model.entries)
+            return
+        known = {id for owner, id in self.model.entries if owner == tenant}
         expected = self.model.publish(tenant, queue, news, [m.id for m in made])
         for message, entry in zip(made, expected, strict=True):
             id = entry.id if isinstance(entry, Entry) else entry
@@ -159,10 +139,23 @@ class SideBySide(RuleBasedStateMachine):
 
     # -- claim
 
-    @rule(place=places, limit=st.integers(1, 5), lease=often_none(1, 4, 25), more=st.lists(places, max_size=2))
-    def claim(self, place: tuple[str, str], limit: int, lease: int | None, more: list[tuple[str, str]]) -> None:
-        tenant = place[0]
-        queues = list(dict.fromkeys([place[1], *(name for owner, name in more if owner == tenant), "nowhere"]))
+    @rule(pick=some, limit=st.integers(1, 2), lease=mostly_none(1, 4, 25))
+    def claim(self, pick: int, limit: int, lease: int | None) -> None:
+        tenant, queue = self._favourite(pick)
+        self._claim(tenant, [queue], limit, lease)
+
+    @rule(pick=some, limit=st.integers(1, 6), lease=mostly_none(1, 4, 25))
+    def claim_where_something_waits(self, pick: int, limit: int, lease: int | None) -> None:
+        waiting = [e for e in self.model.entries.values() if e.state == "ready"]
+        entry = waiting[-1 - pick % len(waiting)] if waiting else None
+        self._claim(*((entry.tenant, [entry.queue]) if entry else ("north", ["fifo"])), limit, lease)
+
+    @rule(tenant=st.sampled_from(TENANTS), several=st.lists(places, min_size=1, max_size=4), limit=st.integers(1, 8))
+    def claim_from_several(self, tenant: str, several: list[tuple[str, str]], limit: int) -> None:
+        queues = [name for owner, name in [*several, *self.favourites] if owner == tenant]
+        self._claim(tenant, list(dict.fromkeys([*queues, "nowhere"])), limit, None)
+
+    def _claim(self, tenant: str, queues: list[str], limit: int, lease: int | None) -> None:
         lease_us = None if lease is None else lease * SECOND
         leases = self.q[tenant].claim(queues, limit=limit, lease=lease, worker="w")
         if all(self.model.status.get((tenant, queue)) in ("paused", "closed") for queue in queues):
@@ -173,7 +166,7 @@ class SideBySide(RuleBasedStateMachine):
         left = list(leases)
         for queue in queues:
             expected = self.model.claimable(tenant, queue, limit - (len(leases) - len(left)))
-            got = [self.model.entries[lease.id] for lease in left[: len(expected)]]
+            got = [self.model.entries[tenant, lease.id] for lease in left[: len(expected)]]
             assert [(e.queue, e.rank, e.place) for e in got] == [(e.queue, e.rank, e.place) for e in expected]
             for lease_, entry in zip(left, got, strict=False):
                 self.model.lease(entry, lease_.receipt, lease_us)
@@ -190,11 +183,9 @@ class SideBySide(RuleBasedStateMachine):
 
     # -- settle
 
-    @precondition(lambda self: self.receipts)
+    @precondition(lambda self: any(e.state == "leased" for e in self.model.entries.values()))
     @rule(
-        picks=st.lists(
-            st.tuples(st.sampled_from(sorted(VERBS)), some, rarely, times(0, 3)), min_size=1, max_size=4
-        ),
+        picks=st.lists(st.tuples(st.sampled_from(VERBS), some, now_and_then, times(0, 3)), min_size=1, max_size=4),
         foreign=rarely,
     )
     def settle(self, picks: list[tuple[str, int, bool, int | None]], foreign: bool) -> None:
@@ -206,7 +197,7 @@ class SideBySide(RuleBasedStateMachine):
         assert [said(outcome) for outcome in outcomes] == self.model.settle(tenant, items)
 
     @precondition(lambda self: self.receipts)
-    @rule(verb=st.sampled_from(sorted(VERBS)), pick=some, stale=rarely, twice=st.booleans())
+    @rule(verb=st.sampled_from(VERBS), pick=some, stale=now_and_then, twice=st.booleans())
     def settle_one(self, verb: str, pick: int, stale: bool, twice: bool) -> None:
         tenant, id, receipt = self._receipt(pick, stale)
         for _ in range(1 + twice):
@@ -218,13 +209,17 @@ class SideBySide(RuleBasedStateMachine):
                 assert expected == ["lease_lost"]
 
     def _receipt(self, pick: int, stale: bool) -> tuple[str, str, str]:
-        """A current lease; now and then, or when there is none, any receipt there ever was."""
-        current = [r for r in self.receipts if r[1] in self.model.entries and self.model.entries[r[1]].receipt == r[2]]
-        choices = self.receipts if stale or not current else current
+        """A current lease, or an old receipt, best of a message that somebody else has now."""
+        leased = {(e.tenant, e.id): e.receipt for e in self.model.entries.values() if e.state == "leased"}
+        current = [r for r in self.receipts if leased.get(r[:2]) == r[2]]
+        if stale or not current:
+            choices = [r for r in self.receipts if r[:2] in leased and r not in current] or self.receipts
+        else:
+            choices = current
         return choices[-1 - pick % len(choices)]
 
     @precondition(lambda self: self.receipts)
-    @rule(pick=some, stale=rarely, by=often_none(0.5, 2, 6, 15, 40))
+    @rule(pick=some, stale=now_and_then, by=mostly_none(0.5, 2, 6, 15, 40))
     def extend(self, pick: int, stale: bool, by: float | None) -> None:
         tenant, id, receipt = self._receipt(pick, stale)
         try:
@@ -241,6 +236,19 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(step=seconds)
     def wait(self, step: int) -> None:
+        self._pass(step)
+
+    @rule(pick=st.integers(0, 3))
+    def wait_for_what_is_due(self, pick: int) -> None:
+        """To the moment when a lease, a delay or an expiry is over."""
+        entries = self.model.entries.values()
+        due = {e.until for e in entries if e.state == "leased"} | {e.run_at for e in entries if e.state == "delayed"}
+        due |= {e.expires for e in entries if e.state in WAITING}
+        ahead = sorted(at for at in due if at is not None and at > self.clock.at)
+        if ahead:
+            self._pass(ahead[min(pick, len(ahead) - 1)] - self.clock.at)
+
+    def _pass(self, step: int) -> None:
         self.clock.at += step
         self.model.now = self.clock.at
 
@@ -252,12 +260,6 @@ class SideBySide(RuleBasedStateMachine):
 
     def _came_back_late(self) -> bool:
         return any(self.model.late(tenant, [queue]) for tenant, queue in HERE)
-
-    @rule()
-    def trim(self) -> None:
-        retention = {place: rules.retention for place, rules in HERE.items()}
-        self.q[TENANTS[0]]._core.coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
-        self.model.trim()
 
     # -- people
 
@@ -294,14 +296,29 @@ class SideBySide(RuleBasedStateMachine):
         entries = [e for e in self.model.entries.values() if not states or e.state in states]
         return entries[-1 - pick % len(entries)]
 
-    @rule(place=places, state=st.sampled_from(["done", "dead", "cancelled", "expired", "ready", "delayed", "held"]))
-    def purge(self, place: tuple[str, str], state: str) -> None:
+    # -- keeping house: one rule, so that most steps move messages
+
+    @rule(what=st.sampled_from(["purge", "purge", "trim", "steer", "steer"]), place=places, pick=some)
+    def keep_house(self, what: str, place: tuple[str, str], pick: int) -> None:
+        getattr(self, f"_{what}")(self._favourite(pick) if pick % 2 else place, pick)
+
+    def _purge(self, place: tuple[str, str], pick: int) -> None:
+        state = ("done", "dead", "cancelled", "expired", "ready", "delayed", "held")[pick % 7]
         assert self.q[place[0]].purge(place[1], state=state) == self.model.purge(*place, state)
 
-    @rule(place=places, status=st.sampled_from(["pause", "drain", "close_queue", "resume", "resume", "resume"]))
-    def steer(self, place: tuple[str, str], status: str) -> None:
-        getattr(self.q[place[0]], status)(place[1])
-        self.model.status[place] = {"pause": "paused", "drain": "draining", "close_queue": "closed"}.get(status, "open")
+    def _trim(self, _place: tuple[str, str], _pick: int) -> None:
+        retention = {place: rules.retention for place, rules in HERE.items()}
+        self.q[TENANTS[0]]._core.coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
+        self.model.trim()
+
+    def _steer(self, place: tuple[str, str], pick: int) -> None:
+        """Pause, drain or close a queue; if any is not open, that one is opened again."""
+        shut = [place for place, status in self.model.status.items() if status != "open"]
+        place = shut[0] if shut else place
+        verb, status = (("pause", "paused"), ("drain", "draining"), ("close_queue", "closed"))[pick % 3]
+        verb, status = ("resume", "open") if shut else (verb, status)
+        getattr(self.q[place[0]], verb)(place[1])
+        self.model.status[place] = status
 
     # -- reopen
 
@@ -313,55 +330,10 @@ class SideBySide(RuleBasedStateMachine):
         old = self.q[TENANTS[0]]
         if abruptly:
             path = Path(self.path)
-            self.path = str(path.with_name(f"again-{path.name}"[-100:]))
+            self.life += 1
+            self.path = str(path.with_name(f"jobs{self.life}.db"))
             for end in ("", "-wal"):
                 if Path(f"{path}{end}").exists():
                     shutil.copyfile(f"{path}{end}", f"{self.path}{end}")
         old.close()
         self.open()
-
-
-def changes(rules: Rules) -> dict[str, Any]:
-    """What differs from the defaults, as `queues.put` takes it."""
-    standard = Rules()
-    wanted: dict[str, Any] = {}
-    for name in ("ordering", "group_order", "max_in_flight", "max_depth", "max_attempts"):
-        if getattr(rules, name) != getattr(standard, name):
-            wanted[name] = getattr(rules, name)
-    for name in ("ageing", "ttl", "retention"):
-        if getattr(rules, name) != getattr(standard, name):
-            wanted[name] = getattr(rules, name) / SECOND
-    return wanted
-
-
-def written(new: New) -> tampu.NewMessage:
-    return tampu.NewMessage(
-        new.payload,
-        priority=new.priority,
-        delay=None if new.delay is None else timedelta(microseconds=new.delay),
-        ttl=None if new.ttl is None else timedelta(microseconds=new.ttl),
-        deadline=None if new.deadline is None else datetime.fromtimestamp(new.deadline // SECOND, UTC),
-        key=new.key,
-        idempotency_key=new.idempotency_key,
-        max_attempts=new.max_attempts,
-        group=new.group,
-        hold=new.hold,
-        id=new.id,
-    )
-
-
-def settlement(verb: str, _id: str, receipt: str, extra: int | None) -> Any:
-    """``extra`` is the delay of a nack (in microseconds) or the result of an ack."""
-    if verb == "ack":
-        return tampu.Ack(receipt, result=extra)
-    if verb == "nack":
-        return tampu.Nack(receipt, error="boom", delay=None if extra is None else extra / SECOND)
-    return tampu.Reject(receipt, reason="bad") if verb == "reject" else tampu.Release(receipt)
-
-
-def said(outcome: tampu.Outcome) -> str:
-    """The state of an outcome, or the code of its error."""
-    return str(outcome.state) if outcome.error is None else outcome.error.code
-
-
-__all__ = ["LIVE", "SideBySide"]

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-SECOND = 1_000_000
+from tests.model.entries import Entry, New, Rules
+
 WAITING = ("ready", "delayed", "held")
 LIVE = (*WAITING, "leased")
 ENDED = ("done", "cancelled", "expired")
@@ -25,89 +26,13 @@ class Refused(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The settings of a queue, in microseconds."""
-
-    ordering: str = "fifo"
-    ageing: int = 0
-    group_order: bool = False
-    max_in_flight: int = 0
-    max_depth: int = 0
-    ttl: int = 0
-    max_attempts: int = 3
-    lease: int = 10 * SECOND
-    delays: tuple[int, ...] = (2 * SECOND, 5 * SECOND)
-    idempotency: int = 30 * SECOND
-    result_ttl: int = 20 * SECOND
-    retention: int = 60 * SECOND
-
-
-@dataclass(frozen=True)
-class New:
-    """A message to publish, as the test draws it; times in microseconds."""
-
-    payload: int = 0
-    priority: int = 0
-    delay: int | None = None
-    ttl: int | None = None
-    deadline: int | None = None
-    key: str | None = None
-    idempotency_key: str | None = None
-    max_attempts: int | None = None
-    group: str | None = None
-    hold: str | None = None
-    id: str | None = None
-
-    def body(self, queue: str) -> tuple[Any, ...]:
-        """What an idempotency key stands for: all that was said, except when it is to run."""
-        return (
-            queue, self.payload, self.priority, self.deadline, self.key, self.idempotency_key, self.group, self.hold,
-        )  # fmt: skip
-
-
-@dataclass(eq=False)
-class Entry:
-    """One message and all that is known of it."""
-
-    id: str
-    tenant: str
-    queue: str
-    n: int
-    """Publish order."""
-    payload: int
-    rank: float
-    max_attempts: int
-    expires: int | None
-    key: str | None
-    group: str | None
-    state: str = ""
-    place: tuple[int, int] = (0, 0)
-    """Among the ready of its rank: (when it came, order within that moment)."""
-    attempts: int = 0
-    run_at: int | None = None
-    reason: str | None = None
-    has_key: bool = False
-    has_turn: bool = False
-    waits_turn: bool = False
-    receipt: str | None = None
-    until: int = 0
-    asked: bool = False
-    settled: tuple[str, str] | None = None
-    """The receipt and verb that brought it where it is."""
-    at: int = 0
-    """When it ended or died."""
-    failures: int = 0
-    result: Any = None
-    result_until: int = 0
-
-
 @dataclass
 class Model:
     rules: dict[tuple[str, str], Rules]
     now: int
-    entries: dict[str, Entry] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    """By (tenant, id)."""
+    removed: set[tuple[str, str]] = field(default_factory=set)
     status: dict[tuple[str, str], str] = field(default_factory=dict)
     remembered: dict[tuple[str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
     """Idempotency keys: (tenant, key) → (id, body, until)."""
@@ -118,9 +43,9 @@ class Model:
     # -- looking
 
     def of(self, tenant: str, queue: str, *states: str) -> list[Entry]:
-        """Messages of a queue, in the order of their index."""
+        """Messages of a queue in these states; of one state, in the order of its index."""
         found = [e for e in self.entries.values() if (e.tenant, e.queue) == (tenant, queue) and e.state in states]
-        return sorted(found, key=self._order)
+        return sorted(found, key=self._order) if len(states) == 1 else found
 
     @staticmethod
     def _order(entry: Entry) -> tuple[Any, ...]:
@@ -131,8 +56,7 @@ class Model:
         return (entry.at, entry.n) if entry.state == "dead" else (entry.n,)
 
     def find(self, tenant: str, id: str) -> Entry | None:
-        entry = self.entries.get(id)
-        return entry if entry is not None and entry.tenant == tenant else None
+        return self.entries.get((tenant, id))
 
     # -- moves
 
@@ -222,7 +146,7 @@ class Model:
                 return waiting
         if rules.max_depth and len(self.of(tenant, queue, *LIVE)) >= rules.max_depth:
             raise Refused("queue_full")
-        assert id not in self.entries, "a new message has a new id"
+        assert (tenant, id) not in self.entries, "a new message has a new id"
         assert new.id in (None, id)
         self._counter += 1
         ttl = rules.ttl if new.ttl is None else new.ttl
@@ -235,7 +159,7 @@ class Model:
             group=new.group if rules.group_order else None,
             run_at=self.now + new.delay if new.delay else None,
         )  # fmt: skip
-        self.entries[id] = entry
+        self.entries[tenant, id] = entry
         self._take_marks(entry)
         self._remember(tenant, queue, new, id, rules)
         if new.hold:
@@ -251,11 +175,7 @@ class Model:
                 if first[1] != new.body(queue):
                     raise Refused("idempotency_conflict")
                 return first[0]
-        if new.id is not None and new.id in self.entries:
-            if self.entries[new.id].tenant != tenant:
-                raise Refused("not_found")
-            return self.entries[new.id]
-        return None
+        return None if new.id is None else self.find(tenant, new.id)
 
     def _remember(self, tenant: str, queue: str, new: New, id: str, rules: Rules) -> None:
         if new.idempotency_key is not None:
@@ -303,7 +223,7 @@ class Model:
         self._start(entry)
 
     def late(self, tenant: str, queues: Iterable[str]) -> list[Entry]:
-        """Ready, and past their expiry: came back from a lease that ran out in the very sweep that would expire them."""
+        """Ready, and past their expiry: their leases ran out, and no sweep has come by since."""
         ready = [e for queue in queues for e in self.of(tenant, queue, "ready")]
         return [e for e in ready if e.expires is not None and e.expires <= self.now]
 
@@ -436,5 +356,5 @@ class Model:
 
     def _remove(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            del self.entries[entry.id]
-            self.removed.add(entry.id)
+            del self.entries[entry.tenant, entry.id]
+            self.removed.add((entry.tenant, entry.id))

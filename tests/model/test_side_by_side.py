@@ -5,7 +5,6 @@ TAMPU_MODEL_EXAMPLES=2000 looks longer. A failure prints the steps and a blob th
 
 import os
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.model.machine import SideBySide

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """The verb as a coroutine."""
 
     @functools.wraps(verb)

@@ -48,23 +48,23 @@ class Coalescer:
 
     def submit(self, call: Call) -> Any:
         """Carry out a call from a thread; its reply, or its error raised."""
-        with self._mutex:
-            if self._busy:
-                gate = threading.Lock()
-                gate.acquire()
-                ticket = _Ticket(call, gate)
-                self._pending.append(ticket)
-            else:
-                self._busy = True
-                ticket = _Ticket(call)
-                ticket.lead = True
-                self._pending.append(ticket)
-        if ticket.gate is not None:
-            try:
+        ticket = _Ticket(call)
+        try:
+            with self._mutex:
+                if self._busy:
+                    ticket.gate = threading.Lock()
+                    ticket.gate.acquire()
+                    self._pending.append(ticket)
+                else:
+                    ticket.lead = True
+                    # In front, so that a leader always runs its own call, however many tasks wait.
+                    self._pending.insert(0, ticket)
+                    self._busy = True
+            if ticket.gate is not None:
                 ticket.gate.acquire()
-            except BaseException:
-                self._abandon(ticket)
-                raise
+        except BaseException:
+            self._abandon(ticket)
+            raise
         if ticket.lead:
             self._lead()
         if isinstance(ticket.reply, BaseException):
@@ -108,9 +108,10 @@ class Coalescer:
         self._start_helper()
 
     def _start_helper(self) -> None:
-        if self._helper is None:
-            self._helper = ThreadPoolExecutor(1, thread_name_prefix="tampu-commits")
-        self._helper.submit(self._lead)
+        with self._mutex:
+            if self._helper is None:
+                self._helper = ThreadPoolExecutor(1, thread_name_prefix="tampu-commits")
+            self._helper.submit(self._lead)
 
     def _lead(self) -> None:
         """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
@@ -171,8 +172,11 @@ class Coalescer:
                 loop.call_soon_threadsafe(_answer, answers)
 
     def close(self) -> None:
-        if self._helper is not None:
-            self._helper.shutdown(wait=True)
+        with self._mutex:
+            # A task that calls after this gets a new helper, and through it the engine's answer that it is closed.
+            helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.shutdown(wait=True)
 
 
 def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from tampu.broker.settings import Settings
 from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
-from tampu.model.message import BYTES, JSON, Body, NewMessage, pack_body
+from tampu.model.message import BYTES, JSON, Body, NewMessage, pack_body, pack_plain
 from tampu.model.times import duration, instant
 
 MOST_MESSAGES = 10_000
@@ -89,7 +89,6 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     if new.delay is not None and new.run_at is not None:
         raise InvalidMessage("give delay or run_at, not both", field="delay")
     return Item(
-        queue,
         body,
         pack_body(body),
         settings.max_attempts if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
@@ -105,14 +104,13 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     )
 
 
-def plain_item(queue: str, settings: Settings, value: Any) -> Item:
+def plain_item(settings: Settings, value: Any) -> Item:
     """`item` for a bare payload: half of the work, for the most common batch."""
     payload, content_type = _payload(value, None, settings.max_payload)
     body = Body("message", payload, content_type)
     return Item(
-        queue,
         body,
-        pack_body(body),
+        pack_plain("message", payload, content_type),
         settings.max_attempts,
         settings.ordering,
         settings.ageing_us,
@@ -183,7 +181,7 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
 
 def _digest(queue: str, body: Body) -> bytes:
     """The same for the same request: everything the user said, except when it is to run."""
-    return hashlib.blake2b(pack_body((queue, body)), digest_size=16).digest()
+    return hashlib.blake2b(queue.encode() + b"\0" + pack_body(body), digest_size=16).digest()
 
 
 def result(value: Any, most: int) -> bytes | None:

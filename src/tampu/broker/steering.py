@@ -149,7 +149,7 @@ class Steering:
     ) -> Steps[Replayed]:
         """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``."""
         incoming.name(queue, "queue")
-        if (ids is None) == (where is None):
+        if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
             raise InvalidMessage("replay by ids or by where", field="ids", hint="where={} is all dead letters")
         if limit is not None:
             incoming.whole(limit, "limit", 1, 10**9)
@@ -189,7 +189,8 @@ class Steering:
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         """Remove all messages of a state (or several) for good; how many. Leased ones can not be purged."""
         incoming.name(queue, "queue")
-        states = [_state(state)] if isinstance(state, str) else [_state(s) for s in state]
+        several = isinstance(state, Iterable) and not isinstance(state, str)
+        states = [_state(s) for s in (state if several else [state])]
         if State.LEASED in states:
             raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
         stats = yield from self.stats(queue)
@@ -258,6 +259,8 @@ class Steering:
 
     def reset_config(self, queue: str) -> Steps[bool]:
         """Forget what is set for a queue: everything inherits. The messages stay."""
+        if queue != DEFAULTS:
+            incoming.name(queue, "queue")
         gone: bool = yield port.DeleteDocument(KIND, self.tenant, queue)
         self.core.settings.forget()
         if gone:
@@ -307,7 +310,9 @@ def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any,
         return 0, None
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        name, inner = msgspec.msgpack.decode(raw, type=tuple[str, tuple[int, ...]])
+        name, inner = msgspec.msgpack.decode(raw, type=tuple[str, tuple[int | str, ...]])
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
+            raise ValueError
         return states.index(State(name)), inner or None
     except (TypeError, ValueError, binascii.Error, msgspec.MsgspecError):
         raise InvalidMessage("after is not a cursor of these messages", field="after") from None

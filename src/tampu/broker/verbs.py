@@ -73,7 +73,7 @@ class Verbs:
 
     def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
         """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
-        if isinstance(messages, str | bytes | dict):
+        if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
             raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
         news = list(messages)
         if len(news) > incoming.MOST_MESSAGES:
@@ -94,14 +94,15 @@ class Verbs:
             raise QueueClosed(
                 f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
             )
-        items = [
-            incoming.item(queue, settings, new)
-            if type(new) is NewMessage
-            else incoming.plain_item(queue, settings, new)
-            for new in news
-        ]
-        depth = {queue: settings.max_depth} if settings.max_depth else {}
-        return port.Publish(self.tenant, items, depth)
+        bare = not any(type(new) is NewMessage for new in news)
+        if bare:
+            items = [incoming.plain_item(settings, new) for new in news]
+            bare = settings.ordering == "fifo" and not settings.ttl_us
+        else:
+            items = [
+                incoming.item(queue, settings, new if type(new) is NewMessage else NewMessage(new)) for new in news
+            ]
+        return port.Publish(self.tenant, queue, items, settings.max_depth, bare)
 
     def _settings(self, queue: str) -> Settings:
         return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
@@ -122,7 +123,7 @@ class Verbs:
         With ``wait`` it waits up to that long for the first message, without polling. An empty list means there was
         nothing. ``lease`` is how long the messages are yours; settle or extend before it runs out.
         """
-        names = [queues] if isinstance(queues, str) else list(queues)
+        names = [queues] if isinstance(queues, str) else list(queues) if isinstance(queues, Iterable) else []
         if not 0 < len(names) <= 1000:
             raise InvalidMessage("name 1 to 1000 queues", field="queues")
         for queue in names:
@@ -145,9 +146,13 @@ class Verbs:
             limited = len(wants) < len(names) or any(w.rate or w.max_in_flight for w in wants)
             look = _LIMITED_LOOK if limited else None if self.core.watched else _UNWATCHED_LOOK
             yield Pause([(self.tenant, name) for name in names], left if look is None else min(left, look))
+            if self.core.closed:
+                return []
 
     def settle(self, settlements: Iterable[Settlement]) -> Steps[list[Outcome]]:
         """End many leases in one commit. Each item has its own outcome; a lost lease does not stop the rest."""
+        if not isinstance(settlements, Iterable):
+            raise InvalidMessage("settlements must be a list", field="settlements", hint="use ack for one lease")
         items = [self._ending(settlement) for settlement in settlements]
         if not items:
             return []
@@ -269,7 +274,7 @@ class Verbs:
         position = {"0": after} if isinstance(after, int) and not isinstance(after, bool) else after
         if position is not None and not (
             isinstance(position, dict)
-            and all(isinstance(k, str) and isinstance(v, int) and v >= 0 for k, v in position.items())
+            and all(isinstance(k, str) and isinstance(v, int) and 0 <= v < 1 << 62 for k, v in position.items())
         ):
             raise InvalidMessage("after must be a position that journal gave", field="after")
         return (  # type: ignore[no-any-return]  # typed by the read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Concatenate, ParamSpec
@@ -149,8 +148,8 @@ def command(
 
 def queue_names(context: typer.Context, incomplete: str) -> list[str]:
     """Completion of a queue's name, from the file that is there."""
-    given = context.find_root().params
-    session = Session(url=given.get("url") or os.environ.get("TAMPU_URL"), tenant=given.get("tenant"), json=False)
+    given = context.find_root().params | {name: value for name, value in context.params.items() if value}
+    session = Session(url=given.get("url"), tenant=given.get("tenant"), json=False)
     try:
         with session.open() as q:
             return [name for name in q.queues.list() if name.startswith(incomplete)]

@@ -62,7 +62,7 @@ def config(
     if session.json:
         session.out.document({"queue": queue, "effective": effective, "own": own})
         return
-    made = output.table("setting", "value", "from", title=f"settings of {'all queues' if queue == DEFAULTS else queue}")
+    rows = []
     for name, value in effective.items():
         if own[name] is not None:
             source, style = ("the defaults" if queue == DEFAULTS else "this queue"), "bold"
@@ -70,8 +70,9 @@ def config(
             source, style = "the defaults (*)", ""
         else:
             source, style = "built in", "dim"
-        made.add_row(text(name, style), text(_value(name, value), style), text(source, style))
-    session.out.show(made)
+        rows.append([text(name, style), text(_value(name, value), style), text(source, style)])
+    title = f"settings of {'all queues' if queue == DEFAULTS else queue}"
+    session.out.show(output.table(("setting", "value", "from"), rows, fold=("value",), title=title))
 
 
 def _value(name: str, value: Any) -> str:

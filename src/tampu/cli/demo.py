@@ -188,9 +188,9 @@ def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message) ->
         (("list", "emails", "--state", "dead"), "what has failed for good"),
         (("show", dead.id), "why, with traceback and history"),
         (("replay", "emails", "--all", "--dry-run"), "let it run again (without --dry-run)"),
-        (("claim", "for-you"), "take the one that is ready; then ack its receipt"),
+        (("claim", "for-you"), "take the ready one, then ack its receipt"),
         (("list", "reports", "--state", "delayed"), "what is due later"),
         (("journal",), "everything that happened"),
         (("doctor",), "is the file sound?"),
     ):
-        say(f"  {session.call(*words):<74}  # {why}")
+        say(f"  {session.call(*words):<52}  # {why}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _LOOK_SECONDS = 0.2
+_WIDE = 115
 _COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "worker", "detail")
 
 
@@ -90,11 +91,20 @@ def line(t: tampu.Transition) -> Text:
 
 
 def _table(transitions: list[tampu.Transition]) -> Table:
-    made = output.table(*_COLUMNS, fold=("type", "worker", "detail"), right=("offset", "attempt"))
+    columns = [name for name in _COLUMNS if output.width() >= _WIDE or name not in ("offset", "attempt", "worker")]
+    rows = []
     for t in transitions:
-        made.add_row(
-            text(t.offset), text(f"{t.at.astimezone():%m-%d %H:%M:%S}"), text(t.queue, "bold"), text(t.verb),
-            word(t.state or "removed"), text(t.id), text(t.attempt), text(t.type or ""), text(t.worker or ""),
-            text(t.detail or ""),
-        )  # fmt: skip
-    return made
+        cells = {
+            "offset": text(t.offset),
+            "at": text(f"{t.at.astimezone():%m-%d %H:%M:%S}"),
+            "queue": text(t.queue, "bold"),
+            "verb": text(t.verb),
+            "state": word(t.state or "removed"),
+            "id": text(t.id),
+            "attempt": text(t.attempt),
+            "type": text(t.type or ""),
+            "worker": text(t.worker or ""),
+            "detail": text(t.detail or ""),
+        }
+        rows.append([cells[name] for name in columns])
+    return output.table(columns, rows, fold=("type", "worker", "detail"), right=("offset", "attempt"))

@@ -28,18 +28,30 @@ Where = Annotated[
 ]
 
 
+_WIDE = 100
+_RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
+
+
 def message_table(messages: list[tampu.Message], *, states: bool = True) -> Table:
     """Messages, one per line."""
-    columns = ["id", *(["state"] if states else []), "type", "attempts", "prio", "when", "payload"]
-    made = output.table(*columns, fold=("type", "payload", "when"), right=("prio",))
+    ranked = any(m.priority for m in messages)
+    columns = [
+        "id",
+        *(["state"] if states else []),
+        "type",
+        "attempts",
+        *(["prio"] if ranked else []),
+        "when",
+        "payload",
+    ]
+    rows = []
     for m in messages:
         found = documents.payload(m)
         value = m.raw if "payload_base64" in found else found["payload"]
-        row = [text(m.id), text(m.type), text(f"{m.attempts}/{m.max_attempts}"), count(m.priority)]
-        if states:
-            row.insert(1, word(m.state))
-        made.add_row(*row, text(_when(m)), text(output.short(value)))
-    return made
+        cells = [text(m.id), *([word(m.state)] if states else []), text(m.type), text(f"{m.attempts}/{m.max_attempts}")]
+        cells += [*([count(m.priority)] if ranked else []), text(_when(m)), text(output.short(value))]
+        rows.append(cells)
+    return output.table(columns, rows, fold=("type", "when", "payload"), right=("prio",))
 
 
 def _when(m: tampu.Message) -> str:
@@ -108,13 +120,14 @@ def list_(
 
 
 def stats_table(found: list[tampu.Stats]) -> Table:
-    states = [str(s) for s in tampu.State]
-    made = output.table("queue", "status", *states, "oldest", right=(*states, "oldest"))
+    roomy = output.width() >= _WIDE
+    states = [s for s in tampu.State if roomy or s not in _RARE or any(row.counts.get(s) for row in found)]
+    rows = []
     for s in found:
-        counts = [count(s.counts.get(state, 0), output.STYLES[state]) for state in tampu.State]
+        counts = [count(s.counts.get(state, 0), output.STYLES[state]) for state in states]
         age = "-" if s.oldest_ready_age is None else output.span(s.oldest_ready_age.total_seconds())
-        made.add_row(text(s.queue, "bold"), word(s.status), *counts, text(age))
-    return made
+        rows.append([text(s.queue, "bold"), word(s.status), *counts, text(age)])
+    return output.table(["queue", "status", *states, "oldest"], rows, right=(*states, "oldest"))
 
 
 @command("stats", "Look")
@@ -180,14 +193,12 @@ def queues(session: Session) -> None:
     if not rows:
         session.out.note("there are no queues yet")
         return
-    made = output.table(
-        "queue", "status", "waiting", "dead", "ordering", "attempts", "lease", "limits", fold=("limits",)
-    )
+    columns = ("queue", "status", "waiting", "dead", "ordering", "attempts", "lease", "limits")
+    lines = []
     for s, config in rows:
-        limits = [f"{name} {getattr(config, name):g}" for name in ("max_depth", "max_in_flight", "rate")
-                  if getattr(config, name)]  # fmt: skip
-        made.add_row(
+        limits = [f"{n} {getattr(config, n):g}" for n in ("max_depth", "max_in_flight", "rate") if getattr(config, n)]
+        lines.append([
             text(s.queue, "bold"), word(s.status), count(s.depth), count(s.dead, "red"), text(config.ordering),
             text(config.max_attempts), text(output.span(config.lease or 0)), text(", ".join(limits) or "-"),
-        )  # fmt: skip
-    session.out.show(made)
+        ])  # fmt: skip
+    session.out.show(output.table(columns, lines, fold=("limits",), right=("waiting", "dead", "attempts", "lease")))

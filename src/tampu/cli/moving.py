@@ -148,8 +148,12 @@ def purge(
         session.out.say(f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}")
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
+    if not _is_terminal():
         raise tampu.InvalidMessage(
             "this removes messages that still wait", field="yes", hint="add --yes, or see first with --dry-run"
         )

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -30,6 +31,7 @@ STYLES = {
 }  # fmt: skip
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(0x20), *range(0x7F, 0xA0)) if chr(n) not in "\n\t"}
 _PIPED_WIDTH = 160
+_NARROWEST = 4
 
 
 def clean(text: str) -> str:
@@ -43,10 +45,12 @@ class Output:
 
     def document(self, value: Any) -> None:
         """One JSON document, on one line."""
-        line = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+        line = memoryview(msgspec.json.encode(value, enc_hook=str) + b"\n")
         try:
-            sys.stdout.write(line + "\n")
             sys.stdout.flush()
+            while line:  # an unbuffered stream may take only a part
+                line = line[sys.stdout.buffer.write(line) :]
+            sys.stdout.buffer.flush()
         except BrokenPipeError:
             leave_quietly()
 
@@ -57,7 +61,7 @@ class Output:
     def show(self, *things: RenderableType) -> None:
         """For people: tables, panels, texts."""
         for thing in things:
-            self.console.print(thing)
+            self.console.print(thing, crop=False)
 
     def say(self, text: str, style: str = "") -> None:
         """A line that is never cut or wrapped, so that it can be copied."""
@@ -69,6 +73,13 @@ class Output:
             print(clean(text), file=sys.stderr)
 
 
+def width() -> int:
+    """Characters in a line of standard output; plenty when nobody's terminal limits it."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return _PIPED_WIDTH
+
+
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
@@ -77,10 +88,7 @@ def _console(*, stderr: bool) -> Console:
             self.quiet = True
             leave_quietly()
 
-    console = Pipe(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPED_WIDTH
-    return console
+    return Pipe(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if stderr else width())
 
 
 def leave_quietly() -> NoReturn:
@@ -90,21 +98,33 @@ def leave_quietly() -> NoReturn:
     raise SystemExit(exits.BROKEN_PIPE)
 
 
-def table(*columns: str, title: str | None = None, fold: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
-    """A table; columns in ``fold`` give way when there is no room, the others are never cut."""
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    *,
+    fold: Sequence[str] = (),
+    right: Sequence[str] = (),
+    title: str | None = None,
+) -> Table:
+    """A table. Columns in ``fold`` give way when there is little room or nothing in them; others are never cut."""
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold")
-    for name in columns:
-        made.add_column(
-            name,
-            justify="right" if name in right else "left",
-            no_wrap=True,
-            overflow="ellipsis" if name in fold else "fold",
-            ratio=None,
-            min_width=None if name in fold else len(name),
-        )
+    kept = [at for at, name in enumerate(columns) if name not in fold or any(row[at].plain for row in rows)]
+    columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    widths = [max([len(name), *(row[at].cell_len for row in rows)]) for at, name in enumerate(columns)]
+    left = width() - sum(w for w, name in zip(widths, columns, strict=True) if name not in fold) - 2 * len(columns)
+    giving = sorted((w, at) for at, w in enumerate(widths) if columns[at] in fold)
+    for given, (wanted, at) in enumerate(giving):
+        widths[at] = min(wanted, max(_NARROWEST, left // (len(giving) - given)))
+        left -= widths[at]
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, collapse_padding=True,
+                 header_style="bold", width=sum(widths) + 2 * len(columns))  # fmt: skip
+    for name, size in zip(columns, widths, strict=True):
+        side: Literal["left", "right"] = "right" if name in right else "left"
+        made.add_column(name, justify=side, no_wrap=True, overflow="ellipsis", width=size)
+    for row in rows:
+        made.add_row(*row)
     return made
 
 
@@ -167,7 +187,7 @@ def ago(at: datetime | None) -> str:
 
 def clock(at: datetime) -> str:
     """A moment in the local zone."""
-    return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
 @contextlib.contextmanager

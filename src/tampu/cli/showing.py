@@ -130,12 +130,12 @@ def _show_payload(session: Session, message: tampu.Message) -> None:
 
 
 def _history(transitions: list[tampu.Transition]) -> Table:
-    made = output.table(
-        "at", "verb", "state", "attempt", "worker", "detail", fold=("worker", "detail"), right=("attempt",)
-    )
-    for t in transitions:
-        made.add_row(
+    rows = [
+        [
             text(output.clock(t.at)), text(t.verb), word(t.state or "removed"), text(t.attempt),
             text(t.worker or ""), text(t.detail or ""),
-        )  # fmt: skip
-    return made
+        ]
+        for t in transitions
+    ]  # fmt: skip
+    columns = ("at", "verb", "state", "attempt", "worker", "detail")
+    return output.table(columns, rows, fold=("worker", "detail"), right=("attempt",))

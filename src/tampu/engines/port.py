@@ -1,9 +1,9 @@
 """The engine port: what a store must be able to do to carry tampu.
 
-Writing is one method, `Engine.run`: it takes the calls that came together and carries all of them out in one
-commit. Each call is all or nothing by itself (or answers per item, where its reply says so) and never spoils its
-neighbours: its slot in the answer holds the reply, or the `TampuError` that refused it. Calls of one `run` come from
-different callers and may be carried out in any order.
+Writing is one method, `Engine.run`: it takes the calls that came together and carries them out in one commit where
+the store can do that (a cluster may need several). Only a call is a unit: it is all or nothing by itself, or answers
+per item where its reply says so, and never spoils its neighbours: its slot in the answer holds the reply, or the
+`TampuError` that refused it. Calls of one `run` come from different callers and may be carried out in any order.
 
 Times are microseconds since 1970 by the engine's own clock, durations are microseconds; limits and delays come
 resolved in the call, so an engine knows no policy. How each verb looks on SQLite, PostgreSQL and Redis:
@@ -22,10 +22,9 @@ from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Message, State
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One message to publish, checked and packed."""
 
-    queue: str
     body: Body
     packed: bytes
     max_attempts: int
@@ -43,11 +42,18 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Store the items, all or none. Refuses with `QueueFull`, `IdempotencyConflict`. Reply: list[Message]."""
+    """Store the items in a queue, all or none. Refuses with `QueueFull`, `IdempotencyConflict`.
+
+    Reply: list[Message].
+    """
 
     tenant: str
+    queue: str
     items: Sequence[Item]
-    max_depth: Mapping[str, int]
+    max_depth: int = 0
+    """Most messages of the queue that have not ended; 0 is no limit."""
+    bare: bool = False
+    """Every item is ready at once at rank 0, with nothing to look up or to expire: the common batch."""
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -72,7 +78,7 @@ class Claim(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """One lease to settle."""
 
     verb: str

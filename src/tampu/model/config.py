@@ -180,7 +180,10 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
                     f"{name} must be a number between {_AT_LEAST[name]} and {_AT_MOST.get(name, 10**9):g}", field=name
                 )
             values[name] = value
-    plain = {k: msgspec.to_builtins(v) for k, v in values.items() if v is not None}
+    try:
+        plain = {k: msgspec.to_builtins(v) for k, v in values.items() if v is not None}
+    except TypeError as error:
+        raise InvalidConfig(str(error)) from None
     return _convert(plain, QueueConfig, None)
 
 

@@ -29,6 +29,8 @@ class Transition(msgspec.Struct, frozen=True):
     """The reason, or the first line of the error."""
     fingerprint: str | None = None
     """Groups errors that differ only in numbers and ids."""
+    partition: str = "0"
+    """The part of the journal that ``offset`` counts in."""
 
     @property
     def at(self) -> datetime:

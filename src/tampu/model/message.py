@@ -60,7 +60,7 @@ class NewMessage(msgspec.Struct, frozen=True):
     """An id of your own (a UUID); a message with this id that is already there is answered, not stored again."""
 
 
-class Body(msgspec.Struct, frozen=True, array_like=True):
+class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What never changes, packed once at publish. New fields go to the end, with a default: old rows stay readable."""
 
     type: str
@@ -80,8 +80,23 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     hold: str | None = None
 
 
-pack_body = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder().encode
+_DEFAULTS = (None, None, *Body.__struct_defaults__)
 unpack_body = msgspec.msgpack.Decoder(Body).decode
+
+
+def pack_body(body: Body) -> bytes:
+    """The fields in their order; defaults at the end are left out, which most messages are full of."""
+    values = msgspec.structs.astuple(body)
+    used = len(values)
+    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
+        used -= 1
+    return _encode(values[:used])
+
+
+def pack_plain(type: str, payload: bytes, content_type: str) -> bytes:
+    """`pack_body` of a body that has only these."""
+    return _encode((type, payload) if content_type == JSON else (type, payload, content_type))
 
 
 def decode(raw: bytes, content_type: str) -> Any:
@@ -107,7 +122,7 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as it stood when it was read."""
 
     id: str
@@ -215,7 +230,7 @@ class Message(msgspec.Struct, frozen=True):
         return None if self.result_raw is None else msgspec.msgpack.decode(self.result_raw)
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """A claim on one message. Settle it before ``until``, or extend it."""
 
     message: Message

@@ -41,7 +41,7 @@ def duration(value: Duration, field: str, *, zero: bool = True, error: type[Tamp
     if isinstance(value, timedelta):
         micros = value // _MICROSECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise error(f"{field} must be a finite number of seconds, not {value}", field=field)
         micros = round(value * SECOND)
     else:

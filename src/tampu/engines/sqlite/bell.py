@@ -69,7 +69,9 @@ class Companions:
                 return
 
     def ring(self) -> None:
-        os.pwrite(self._gate, b"\n", 0)
+        """Wake the others. It may fail (on a full disk): they also look by themselves, once a second."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._gate, b"\n", 0)
 
     def listen(self, heard: Callable[[], None]) -> None:
         self._ears = _Ears(f"{self._path}-gate", heard)

@@ -26,7 +26,8 @@ def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[
         if damage == ["ok"]
         else ("file", "bad", f"damaged: {'; '.join(damage)}; stop writing to it and restore a backup")
     )
-    found.extend(_indexes(db))
+    if damage == ["ok"]:
+        found.extend(_indexes(db))
     last = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 0").fetchone()[0]
     ahead = (last >> 20) / 1000 - now / 1_000_000
     found.append(

@@ -14,9 +14,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tampu.engines.port import Claim, Want
 from tampu.engines.sqlite import ids
-from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs, receipt
+from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import last_errors
 from tampu.engines.sqlite.sweep import sweep_due
@@ -88,28 +90,34 @@ def _leases(
     until: int,
     errors: dict[int, str | None],
 ) -> list[Lease]:
-    id_of, tenant, worker = commit.house.id, call.tenant, call.worker
-    return [
+    id_of, tenant, worker, leased = commit.house.id.of, call.tenant, call.worker, State.LEASED
+    start, end = f"{queue}/", f".{lease:x}"
+    leases = [
         Lease(
             Message(
-                ids.id_text(own) if own else id_of(seq),
+                id_of(seq) if own is None else ids.id_text(own),
                 tenant,
                 queue,
-                State.LEASED,
+                leased,
                 unpack_body(body),
                 attempts + 1,
                 max_attempts,
                 created,
                 None,
                 expires,
-                last_error=errors.get(seq) if errors else None,
             ),
-            receipt(queue, seq, lease),
+            f"{start}{seq:x}{end}",
             until,
             worker,
         )
         for seq, _, _, attempts, created, max_attempts, expires, _, own, body in rows
     ]
+    if errors:
+        for i, row in enumerate(rows):
+            if row[0] in errors:
+                message = msgspec.structs.replace(leases[i].message, last_error=errors[row[0]])
+                leases[i] = msgspec.structs.replace(leases[i], message=message)
+    return leases
 
 
 def _first(commit: Commit, q: int, limit: int) -> list[Any]:

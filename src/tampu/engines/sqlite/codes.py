@@ -22,7 +22,7 @@ STATES = (
 READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = range(8)
 CODE = {state: code for code, state in enumerate(STATES)}
 
-_RECEIPT = re.compile(r"/([0-9a-f]{1,16})\.([0-9a-f]{1,16})\Z")
+_RECEIPT = re.compile(r"/([0-7]?[0-9a-f]{1,15})\.([0-7]?[0-9a-f]{1,15})\Z")  # two numbers of 63 bits
 
 
 def pack_seqs(seqs: Sequence[int]) -> bytes:
@@ -38,12 +38,8 @@ def as_json(seqs: Iterable[int]) -> str:
     return f"[{','.join(map(str, seqs))}]"
 
 
-def receipt(queue: str, seq: int, lease: int) -> str:
-    return f"{queue}/{seq:x}.{lease:x}"
-
-
 def parse_receipt(text: str) -> tuple[int, int]:
-    """(seq, lease) of a receipt."""
+    """(seq, lease) of a receipt, which is ``queue/seq.lease`` in hexadecimal."""
     found = _RECEIPT.search(text)
     if not found:
         raise InvalidMessage("this is not a receipt", field="receipt", hint="pass the receipt that claim gave")

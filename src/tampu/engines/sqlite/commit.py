@@ -59,6 +59,8 @@ class Commit:
         """The earliest time at which something this commit wrote is due."""
         self._deltas: dict[tuple[int, int], int] = {}
         self._records: dict[tuple[Any, ...], Record] = {}
+        self._noted: set[int] = set()
+        self._told: list[tuple[tuple[Any, ...], Record]] = []
         self._endings: dict[tuple[int, int], list[int]] = {}
         self._new_queues: list[int] = []
         self._tallies: dict[int, list[int]] = {}
@@ -120,7 +122,7 @@ class Commit:
     def id(self, seq: int) -> str:
         if ids.own_id(seq):
             return ids.id_text(self.db.execute("SELECT id FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])
-        return self.house.id(seq)
+        return self.house.id.of(seq)
 
     # -- moves shared by several operations
 
@@ -265,7 +267,15 @@ class Commit:
         worker: str | None = None,
         detail: str | None = None,
     ) -> None:
+        if seq in self._noted:
+            self.turn_page()
+        self._noted.add(seq)
         self.record(verb, q, state, worker).add(seq, attempt, detail)
+
+    def turn_page(self) -> None:
+        """What follows is journaled after what was so far: a message that moves twice ends where it moved last."""
+        self._told.extend(self._records.items())
+        self._records, self._noted = {}, set()
 
     # -- trying and finishing
 
@@ -275,6 +285,8 @@ class Commit:
         saved = (
             dict(self._deltas),
             {key: record.copy() for key, record in self._records.items()},
+            set(self._noted),
+            list(self._told),
             {key: list(seqs) for key, seqs in self._endings.items()},
             dict(self.ready),
             self.due,
@@ -286,13 +298,15 @@ class Commit:
             yield
         except TampuError:
             self.db.execute("ROLLBACK TO tampu_attempt")
-            self._deltas, self._records, self._endings, self.ready, self.due, self._last = saved
+            self._deltas, self._records, self._noted, self._told = saved[:4]
+            self._endings, self.ready, self.due, self._last = saved[4:]
             for q in self._new_queues[made:]:
                 self.house.numbers.pop(self.house.names.pop(q), None)
             del self._new_queues[made:]
             raise
         finally:
-            self.db.execute("RELEASE tampu_attempt")
+            if self.db.in_transaction:  # a full disk ends it
+                self.db.execute("RELEASE tampu_attempt")
 
     def finish(self) -> None:
         db = self.db
@@ -301,7 +315,7 @@ class Commit:
                 "INSERT INTO tampu_ending VALUES (?, ?, ?, ?, ?)",
                 (q, state, self.numbers(1)[0], self.now, pack_seqs(seqs)),
             )
-        for (verb, q, state, worker), record in self._records.items():
+        for (verb, q, state, worker), record in (*self._told, *self._records.items()):
             if record.seqs:
                 own = None
                 if record.has_own_id():

@@ -126,7 +126,9 @@ class SqliteEngine:
                 return [self._alone(call) for call in calls]
             self._commits += 1
             if self._commits == _GROW_AFTER:
-                self._grow_log()
+                # Only a matter of speed: the commit stands, whatever comes of it.
+                with contextlib.suppress(OSError, sqlite3.Error, TampuError):
+                    self._grow_log()
         self._announce(commit)
         return replies
 
@@ -188,8 +190,10 @@ class SqliteEngine:
 
     def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
         """In the user's transaction: theirs to commit if they began it, ours if not."""
-        own = {str(Path(row[2]).absolute()) for row in db.execute("PRAGMA database_list") if row[2]}
-        if self.path not in own:
+        mine = isinstance(db, sqlite3.Connection) and self.path in {
+            str(Path(row[2]).absolute()) for row in db.execute("PRAGMA database_list") if row[2]
+        }
+        if not mine:
             raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
         begun = db.in_transaction
         if not begun:
@@ -200,6 +204,7 @@ class SqliteEngine:
             if not begun:
                 db.commit()
         except BaseException:
+            work.forget()  # before others may write again
             if not begun and db.in_transaction:
                 db.rollback()
             raise
@@ -229,12 +234,18 @@ class SqliteEngine:
         instead of extending the file (an fsync that must not write file size is a third cheaper)."""
         if self.path == files.MEMORY:
             return
-        with self._gate(), contextlib.suppress(OSError), Path(f"{self.path}-wal").open("r+b") as log:
-            missing = _LOG_BYTES - log.seek(0, os.SEEK_END)
-            while missing > 0:
-                missing -= log.write(_ZEROS[: min(missing, len(_ZEROS))])
-            log.flush()
-            os.fsync(log.fileno())
+        with self._gate():
+            # Nobody may extend the log meanwhile: the gate keeps our own processes out, the write lock everybody else.
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                with Path(f"{self.path}-wal").open("r+b") as log:
+                    missing = _LOG_BYTES - log.seek(0, os.SEEK_END)
+                    while missing > 0:
+                        missing -= log.write(_ZEROS[: min(missing, len(_ZEROS))])
+                    log.flush()
+                    os.fsync(log.fileno())
+            finally:
+                self._db.execute("ROLLBACK")
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -344,10 +355,27 @@ class Transaction:
         self._engine = engine
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
-        commit = Commit(self.connection, self._engine.house, self._engine.now())
+        db = self.connection
+        if not db.in_transaction:
+            raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
+        commit = None
+        db.execute("SAVEPOINT tampu_call")
+        try:
+            commit = Commit(db, self._engine.house, self._engine.now())
+            replies = carry_out(commit, calls)
+            commit.finish()
+        except BaseException as error:
+            # Who catches this and goes on must not commit half of the call.
+            if commit is not None:
+                commit.forget_new_queues()
+            if db.in_transaction:
+                db.execute("ROLLBACK TO tampu_call")
+                db.execute("RELEASE tampu_call")
+            if isinstance(error, sqlite3.Error):
+                raise files.translate(error, self._engine.path) from error
+            raise
+        db.execute("RELEASE tampu_call")
         self.commits.append(commit)
-        replies = carry_out(commit, calls)
-        commit.finish()
         return replies
 
     def forget(self) -> None:
@@ -363,4 +391,5 @@ def carry_out(commit: Commit, calls: Sequence[port.Call]) -> list[Any | TampuErr
         if places:
             for i, reply in zip(places, verb(commit, [calls[i] for i in places]), strict=True):
                 replies[i] = reply
+            commit.turn_page()
     return replies

@@ -55,16 +55,18 @@ def inspect(path: str, *, adopt: bool) -> None:
         return
     if not os.access(path, os.R_OK | os.W_OK):
         raise Unavailable(f"no permission to read and write {path}", hint="check the owner and mode")
+    if place.stat().st_size == 1:  # SQLite takes a file of one byte for an empty one, and would write over it
+        raise ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
     _inspect_tables(path, adopt=adopt)
 
 
-def _inspect_tables(path: str, *, adopt: bool) -> None:
+def _inspect_tables(path: str, *, adopt: bool, mode: str = "ro") -> None:
     """Through SQLite, read only: opening and closing the file in any other way would drop the locks that another
     connection of this process has on it."""
     db = None
     try:
         name = urllib.parse.quote(str(Path(path).absolute()))
-        db = sqlite3.connect(f"file:{name}?mode=ro", uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+        db = sqlite3.connect(f"file:{name}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_SECONDS)
         names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "tampu_meta" not in names and names and not adopt:
             raise ForeignFile(
@@ -74,6 +76,9 @@ def _inspect_tables(path: str, *, adopt: bool) -> None:
         if "tampu_meta" in names:
             check_version(db, path)
     except sqlite3.Error as error:
+        if mode == "ro" and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK:
+            # A crash, perhaps while the file was made, left a transaction half written; to read is to undo it first.
+            return _inspect_tables(path, adopt=adopt, mode="rw")
         raise translate(error, path) from error
     finally:
         if db is not None:

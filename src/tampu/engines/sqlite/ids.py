@@ -31,7 +31,7 @@ class Ids:
         self._end = f"{tail & 0xFFFF_FFFF_FFFF:012x}"
         self._time = (-1, "")
 
-    def __call__(self, seq: int) -> str:
+    def of(self, seq: int) -> str:
         millis = seq >> 20
         known, start = self._time
         if known != millis:
@@ -47,7 +47,7 @@ def seq_of(id: str, tail: int) -> int | None:
     if value & _TAIL != tail or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
         return None
     seq = (value >> 80) << 20 | (value >> 64 & 0xFFF) << 8 | (value >> 54 & 0xFF)
-    return None if own_id(seq) else seq
+    return None if own_id(seq) or seq >> 63 else seq
 
 
 def id_bytes(id: str) -> bytes:

@@ -88,7 +88,7 @@ def fingerprint(error: str) -> str:
 
 
 def read(
-    db: sqlite3.Connection, names: Any, id_of: Ids, after: Position | None, limit: int, tenant: str | None
+    db: sqlite3.Connection, names: Any, ids: Ids, after: Position | None, limit: int, tenant: str | None
 ) -> JournalPage:
     """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
     latest = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1").fetchone()[0]
@@ -107,7 +107,7 @@ def read(
         if tenant is not None and owner != tenant:
             offset = first + n - 1
             continue
-        rows = _unfold(first, n, at, owner, queue, body, id_of)[skip : skip + limit - len(found)]
+        rows = _unfold(first, n, at, owner, queue, body, ids)[skip : skip + limit - len(found)]
         found.extend(rows)
         offset = rows[-1].offset
         if len(found) >= limit:
@@ -115,7 +115,7 @@ def read(
     return JournalPage(transitions=found, position={PARTITION: offset}, latest={PARTITION: latest})
 
 
-def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, id_of: Ids) -> list[Transition]:
+def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, ids: Ids) -> list[Transition]:
     verb, state, worker, packed, attempts, types, details, own = msgspec.msgpack.decode(body)
     seqs = unpack_seqs(packed)
     return [
@@ -125,7 +125,7 @@ def _unfold(first: int, n: int, at: int, tenant: str, queue: str, body: bytes, i
             tenant=tenant,
             queue=queue,
             verb=verb,
-            id=(own[i] if own and own[i] else id_of(seqs[i])),
+            id=(own[i] if own and own[i] else ids.of(seqs[i])),
             state=None if state is None else STATES[state],
             attempt=attempts[i] if isinstance(attempts, list) else attempts,
             type=types[i] if isinstance(types, list) else types,

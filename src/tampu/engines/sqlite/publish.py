@@ -36,14 +36,16 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     plain = _Plain(commit)
     for call in calls:
         try:
-            if any(_special(item) for item in call.items):
+            if call.bare:
+                plain.check_room(call)
+                replies.append(plain.add_bare(call))
+            elif not any(_special(item) for item in call.items):
+                plain.check_room(call)
+                replies.append(plain.add(call))
+            else:
                 plain.flush()
                 with commit.attempt():
-                    depth = _room(commit, call)
-                    replies.append([_one(commit, call.tenant, item, depth) for item in call.items])
-            else:
-                _room(commit, call, plain)
-                replies.append(plain.add(call))
+                    replies.append([_one(commit, call, item) for item in call.items])
         except TampuError as error:
             replies.append(error)
     plain.flush()
@@ -55,24 +57,14 @@ def _special(item: Item) -> bool:
     return bool(body.key or body.idempotency_key or body.hold or item.lane is not None or item.id)
 
 
-def _room(commit: Commit, call: Publish, plain: _Plain | None = None) -> dict[str, int]:
-    """How much room each limited queue has; refuses a batch of plain messages that would overfill one."""
-    room = {}
-    for name, limit in call.max_depth.items():
-        q = commit.house.number(commit.db, call.tenant, name)
-        depth = 0
-        if q is not None:
-            counts = commit.tally(q)
-            depth = sum(counts[kind] for kind in LIVE_KINDS) + (plain.pending(q) if plain else 0)
-        room[name] = limit - depth
-        if plain is not None and sum(1 for item in call.items if item.queue == name) > room[name]:
-            raise _full(name, limit)
-    return room
+def _depth(commit: Commit, q: int) -> int:
+    counts = commit.tally(q)
+    return sum(counts[kind] for kind in LIVE_KINDS)
 
 
-def _full(name: str, limit: int | None = None) -> QueueFull:
+def _full(call: Publish) -> QueueFull:
     return QueueFull(
-        f"queue {name} is full" + (f": it holds max_depth = {limit} messages that have not ended" if limit else ""),
+        f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
         field="queue",
         hint="publish again when workers have caught up, or raise max_depth",
     )
@@ -89,19 +81,21 @@ class _Plain:
         self._queues: dict[tuple[str, str], int] = {}
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
 
-    def pending(self, q: int) -> int:
-        """How many messages of a queue are gathered and not written yet."""
-        return sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
+    def check_room(self, call: Publish) -> None:
+        """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
+        if call.max_depth:
+            q = self.commit.house.number(self.commit.db, call.tenant, call.queue)
+            depth = 0 if q is None else _depth(self.commit, q)
+            depth += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
+            if depth + len(call.items) > call.max_depth:
+                raise _full(call)
 
     def add(self, call: Publish) -> list[Message]:
-        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id, call.tenant
+        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id.of, call.tenant
         made = []
-        messages, noted = self._messages, self._noted
-        name, q = "", 0
+        messages, noted, name = self._messages, self._noted, call.queue
+        q = self._queue(tenant, name)
         for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
-            if item.queue != name:
-                name = item.queue
-                q = self._queue(tenant, name)
             body = item.body
             place = 0
             if item.ordering != "fifo":
@@ -123,6 +117,24 @@ class _Plain:
             types.append(body.type)
             made.append(Message(id_of(seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
+
+    def add_bare(self, call: Publish) -> list[Message]:
+        """`add` without its questions: 1.2 times the rate of publish."""
+        now, id_of, tenant, items = self.commit.now, self.commit.house.id.of, call.tenant, call.items
+        name = call.queue
+        q = self._queue(tenant, name)
+        numbers = self.commit.numbers(len(items))
+        self._messages.extend(
+            [(seq, q, 0, now, item.max_attempts, item.packed) for seq, item in zip(numbers, items, strict=True)]
+        )
+        seqs, types = self._noted[q, READY]
+        seqs.extend(numbers)
+        types.extend([item.body.type for item in items])
+        ready = State.READY
+        return [
+            Message(id_of(seq), tenant, name, ready, item.body, 0, item.max_attempts, now)
+            for seq, item in zip(numbers, items, strict=True)
+        ]
 
     def _queue(self, tenant: str, name: str) -> int:
         q = self._queues.get((tenant, name))
@@ -156,22 +168,20 @@ class _Plain:
         self._messages, self._expiry, self._delayed, self._queues, self._noted = [], [], [], {}, {}
 
 
-def _one(commit: Commit, tenant: str, item: Item, room: dict[str, int]) -> Message:
+def _one(commit: Commit, call: Publish, item: Item) -> Message:
     """Publish one message that may already be there."""
-    body = item.body
-    known = _known(commit, tenant, item)
+    body, tenant = item.body, call.tenant
+    known = _known(commit, call, item)
     if known is not None:
         return known
-    q = commit.queue(tenant, item.queue)
+    q = commit.queue(tenant, call.queue)
     if body.key is not None:
         waiting = commit.db.execute("SELECT seq FROM tampu_key WHERE q = ? AND key = ?", (q, body.key)).fetchone()
         if waiting is not None:
             _remember(commit, tenant, waiting[0], item)
             return _replace(commit, q, waiting[0], item)
-    if item.queue in room:
-        room[item.queue] -= 1
-        if room[item.queue] < 0:
-            raise _full(item.queue)
+    if call.max_depth and _depth(commit, q) >= call.max_depth:
+        raise _full(call)
     seq = commit.numbers(1)[0] + (1 if item.id else 0)
     now = commit.now
     place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
@@ -192,14 +202,14 @@ def _one(commit: Commit, tenant: str, item: Item, room: dict[str, int]) -> Messa
         code = commit.admit(seq, q, place, run_at, 0, item.lane)
     commit.record("publish", q, code).extend([seq], [0], [body.type])
     return Message(
-        commit.id(seq), tenant, item.queue, STATES[code], body, 0, item.max_attempts, now, run_at, expires,
+        commit.id(seq), tenant, call.queue, STATES[code], body, 0, item.max_attempts, now, run_at, expires,
         reason=body.hold or ("group" if code == HELD else None),
     )  # fmt: skip
 
 
-def _known(commit: Commit, tenant: str, item: Item) -> Message | None:
+def _known(commit: Commit, call: Publish, item: Item) -> Message | None:
     """The message that an id or an idempotency key stands for already."""
-    key = item.body.idempotency_key
+    key, tenant = item.body.idempotency_key, call.tenant
     if key is not None:
         row = commit.db.execute(
             "SELECT seq, id, digest, until FROM tampu_idempotency WHERE tenant = ? AND key = ?", (tenant, key)
@@ -212,7 +222,7 @@ def _known(commit: Commit, tenant: str, item: Item) -> Message | None:
                     hint="use a new key for new work",
                 )
             found = load(commit.db, commit.house, row[0])
-            return _again(found) if found is not None else _gone(commit, tenant, item, row[0], row[1])
+            return _again(found) if found is not None else _gone(commit, call, item, row[0], row[1])
     if item.id is not None:
         place = commit.find(tenant, item.id)
         if place is not None:
@@ -226,11 +236,11 @@ def _again(message: Message) -> Message:
     return msgspec.structs.replace(message, duplicate=True)
 
 
-def _gone(commit: Commit, tenant: str, item: Item, seq: int, own: bytes | None) -> Message:
+def _gone(commit: Commit, call: Publish, item: Item, seq: int, own: bytes | None) -> Message:
     """The first message has ended and been removed; its id is still the answer."""
-    id = ids.id_text(own) if own else commit.house.id(seq)
+    id = ids.id_text(own) if own else commit.house.id.of(seq)
     created = (seq >> 20) * 1000
-    return Message(id, tenant, item.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
+    return Message(id, call.tenant, call.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
 
 
 def _remember(commit: Commit, tenant: str, seq: int, item: Item) -> None:

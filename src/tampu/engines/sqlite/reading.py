@@ -23,6 +23,7 @@ from tampu.engines.sqlite.codes import (
     unpack_seqs,
 )
 from tampu.engines.sqlite.commit import House
+from tampu.model.errors import InvalidMessage
 from tampu.model.message import Failure, Message, State, unpack_body
 from tampu.model.times import moment
 
@@ -88,7 +89,7 @@ def load(db: sqlite3.Connection, house: House, seq: int, *, whole: bool = False,
         result = found[0] if found else None
     error = failures[-1].error if failures else last_errors(db, [seq]).get(seq)
     return Message(
-        ids.id_text(own) if own else house.id(seq),
+        ids.id_text(own) if own else house.id.of(seq),
         tenant,
         queue,
         STATES[code],
@@ -111,7 +112,10 @@ def _place(db: sqlite3.Connection, q: int, seq: int) -> tuple[int, Any]:
     row = db.execute("SELECT state, attempts, at FROM tampu_ended WHERE seq = ?", (seq,)).fetchone()
     if row is not None:
         return row[0], (row[1], None, row[2], None, 0)
-    row = db.execute("SELECT attempts FROM tampu_ready WHERE q = ? AND seq = ?", (q, seq)).fetchone()
+    # Left to itself, SQLite walks the whole queue by the primary key here.
+    row = db.execute(
+        "SELECT attempts FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?", (q, seq)
+    ).fetchone()
     if row is not None:
         return READY, (row[0], None, None, None, 0)
     for code, sql in _PLACES:
@@ -155,6 +159,8 @@ def page(
     if q is None:
         return None
     code = CODE[state]
+    if after and (len(after) != (1 if code in (LEASED, HELD) else 2) or not all(isinstance(v, int) for v in after)):
+        raise InvalidMessage("after is not a cursor of these messages", field="after")
     if code in (DONE, CANCELLED, EXPIRED):
         keys = _ended_page(db, q, code, after or (0, 0), limit)
     else:

@@ -137,7 +137,10 @@ def withdraw(commit: Commit, seq: int) -> tuple[int, int] | None:
     db = commit.db
     found: tuple[int, int] | None = None
     q = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0]
-    row = db.execute("SELECT rank, pos, attempts FROM tampu_ready WHERE q = ? AND seq = ?", (q, seq)).fetchone()
+    # Left to itself, SQLite walks the whole queue by the primary key here.
+    row = db.execute(
+        "SELECT rank, pos, attempts FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?", (q, seq)
+    ).fetchone()
     if row is not None:
         db.execute("DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?", (q, row[0], row[1]))
         commit.count(q, READY, -1)

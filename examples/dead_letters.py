@@ -1,0 +1,36 @@
+"""What becomes of work that keeps failing: look at it, fix the cause, preview, and replay only what it concerned."""
+
+import tampu
+
+with tampu.open("dead.db") as q:
+    q.queues.put("import", max_attempts=2, backoff=0)
+    q.publish_many("import", ["1", "2", "three", "4", ""])
+
+    def run(*, words_allowed: bool) -> None:
+        while leases := q.claim("import", limit=10, worker="importer"):
+            for lease in leases:
+                if not lease.payload:
+                    q.reject(lease, reason="empty")
+                elif lease.payload.isdigit() or words_allowed:
+                    q.ack(lease)
+                else:
+                    try:
+                        int(lease.payload)
+                    except ValueError as error:
+                        q.nack(lease, error)
+
+    run(words_allowed=False)
+    for dead in q.messages("import", state="dead"):
+        whole = q.get(dead.id)
+        print(f"{dead.payload!r}: {dead.reason} after {dead.attempts} attempts: {dead.last_error}")
+        for failure in whole.failures:
+            print(f"    attempt {failure.attempt} by {failure.worker}: {failure.outcome} {failure.error or ''}")
+
+    # Preview first; then move only those that the fix is for.
+    fixed = {"reason": "retries_exhausted", "error": "invalid literal"}
+    print(f"would replay {len(q.replay('import', where=fixed, dry_run=True))}")
+    print(f"replayed {len(q.replay('import', where=fixed))}")
+    run(words_allowed=True)
+    print(f"removed {q.purge('import', state='dead')} for good")
+    stats = q.stats("import")
+    print(f"{stats.done} done, {stats.dead} dead")

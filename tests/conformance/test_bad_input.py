@@ -1,0 +1,176 @@
+"""Bad input: an error with a stable code, and nothing changed. Never another exception, never half a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import Ack, NewMessage, TampuError
+from tampu.broker.queue import Queue
+from tests.conformance.house import House
+
+NAN, INF = float("nan"), float("inf")
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
+BAD_NAMES = ["", "a/b", "a b", "x" * 129, "größe", "a\n", "-a", ".a", "*", None, 3, b"emails", ["emails", 1], "a\x00"]
+BAD_DURATIONS = [-1, -0.5, NAN, INF, "5", True, timedelta(seconds=-1), 101 * 366 * 86_400, [], 10**400]
+DEEP: Any = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+
+
+def _refused(house: House, q: Queue, code: str, call: Callable[..., Any], field: str | None = None) -> None:
+    with house.unchanged(q), pytest.raises(TampuError) as refused:
+        call()
+    assert refused.value.code == code
+    assert str(refused.value)
+    if field is not None:
+        assert refused.value.field == field
+
+
+@pytest.fixture
+def filled(q: Queue) -> Queue:
+    """Something in each place that a bad call could damage."""
+    q.publish_many("emails", range(3))
+    q.claim("emails")
+    q.publish("emails", 1, delay=60)
+    q.publish("emails", 1, hold="x")
+    return q
+
+
+FIELDS: list[tuple[str, list[Any]]] = [
+    ("type", ["", "a b", 3, "x" * 201, "größe", b"t"]),
+    ("priority", [NAN, INF, -INF, 1.5, 0.0, True, False, "5", None, 10**9 + 1, -(10**9) - 1, 10**30, [1]]),
+    ("delay", BAD_DURATIONS),
+    ("ttl", [*BAD_DURATIONS, 0]),
+    ("run_at", [NAIVE, 3, "2026-01-01", date(2026, 1, 1), datetime(9000, 1, 1, tzinfo=UTC)]),
+    ("deadline", [NAIVE, 3, "2026-01-01", date(2026, 1, 1)]),
+    ("key", ["", 3, "x" * 513, b"k", "\ud800"]),
+    ("idempotency_key", ["", 3, "x" * 513, b"k", "\ud800"]),
+    ("labels", [3, [], "a", {"a": 1}, {1: "a"}, {"": "a"}, {"a": None}, {"a": "x" * 2049}, {"a": "\ud800"},
+                {"\ud800": "a"}, {str(n): "" for n in range(65)}]),
+    ("headers", [3, [("a", "b")], {"a": b"b"}, {"x" * 129: "a"}]),
+    ("max_attempts", [0, -1, 1001, 1.0, True, "3", NAN]),
+    ("correlation_id", ["", 3, "x" * 257, "\ud800"]),
+    ("causation_id", ["", 3, "x" * 257]),
+    ("parent_id", ["", 3, "x" * 257]),
+    ("group", ["", 3, "x" * 257, "\ud800"]),
+    ("source", ["", 3, "x" * 257]),
+    ("hold", ["", 3, "x" * 129, True]),
+    ("id", ["", "x", 3, "019b76da", "g" * 32, b"0" * 16]),
+    ("content_type", ["", "json", 3, "a/b/c\n", "text/größe"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [name for name, _ in FIELDS])
+def test_a_bad_field_of_a_message_is_refused(filled: Queue, house: House, field: str) -> None:
+    for value in dict(FIELDS)[field]:
+        new = NewMessage(b"1", **{field: value})
+        if value is not None:
+            _refused(
+                house, filled, "invalid_message", lambda v=value: filled.publish("emails", b"1", **{field: v}), field
+            )
+        _refused(house, filled, "invalid_message", lambda n=new: filled.publish_many("emails", [1, n, 2]), field)
+
+
+def test_delay_and_run_at_together_are_refused(filled: Queue, house: House) -> None:
+    run_at = house.clock.time
+    _refused(house, filled, "invalid_message", lambda: filled.publish("emails", 1, delay=5, run_at=run_at), "delay")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [object(), {1, object()}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
+     lambda: 1, {"a": {"b": object()}}, 1j],
+    ids=["object", "set", "tuple key", "surrogate", "surrogate key", "surrogate within", "deep", "function", "object within", "complex"],
+)  # fmt: skip
+def test_a_payload_that_can_not_be_encoded_is_refused(filled: Queue, house: House, payload: Any) -> None:
+    _refused(house, filled, "invalid_message", lambda: filled.publish("emails", payload), "payload")
+    _refused(house, filled, "invalid_message", lambda: filled.publish_many("emails", [1, payload]), "payload")
+
+
+def test_a_payload_that_is_no_text_needs_bytes_for_its_content_type(filled: Queue, house: House) -> None:
+    for payload, kind in [({"a": 1}, "text/plain"), ("a", "application/xml"), ("\ud800", "text/plain")]:
+        call = lambda p=payload, k=kind: filled.publish("emails", p, content_type=k)  # noqa: E731 - one line per case
+        _refused(house, filled, "invalid_message", call, "payload")
+
+
+def test_a_payload_of_10_mb_is_refused(filled: Queue, house: House) -> None:
+    for payload in (b"x" * 10_000_000, "x" * 10_000_000, list(range(2_000_000))):
+        _refused(house, filled, "payload_too_large", lambda p=payload: filled.publish("emails", p), "payload")
+    huge = [1, b"x" * 10_000_000]
+    _refused(house, filled, "payload_too_large", lambda: filled.publish_many("emails", huge), "payload")
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_a_bad_queue_name_is_refused_by_every_verb(filled: Queue, house: House, name: Any) -> None:
+    q = filled
+    calls: list[Callable[[], Any]] = [
+        lambda: q.publish(name, 1),
+        lambda: q.publish_many(name, [1]),
+        lambda: q.publish_many(name, []),
+        lambda: q.claim(name),
+        lambda: q.claim(["emails", name]),
+        lambda: q.messages(name),
+        lambda: q.replay(name, where={}),
+        lambda: q.purge(name, state="dead"),
+        lambda: q.pause(name),
+        lambda: q.resume(name),
+        lambda: q.drain(name),
+        lambda: q.close_queue(name),
+    ]
+    if name is not None:
+        calls.append(lambda: q.stats(name))
+    for call in calls:
+        _refused(house, q, "invalid_message", call)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_a_bad_tenant_name_is_refused(house: House, name: Any) -> None:
+    with pytest.raises(tampu.InvalidMessage) as refused:
+        tampu.open("memory://", tenant=name)
+    assert refused.value.field == "tenant"
+
+
+def test_a_queue_that_does_not_exist_is_not_found(filled: Queue, house: House) -> None:
+    q = filled
+    for call in (
+        lambda: q.stats("nowhere"),
+        lambda: q.messages("nowhere"),
+        lambda: q.purge("nowhere", state="dead"),
+        lambda: q.replay("nowhere", where={}),
+        lambda: q.pause("nowhere"),
+    ):
+        _refused(house, q, "not_found", call, "queue")
+
+
+def test_bad_batches_are_refused_whole(filled: Queue, house: House) -> None:
+    q = filled
+    _refused(house, q, "invalid_message", lambda: q.publish_many("emails", [0] * 10_001), "messages")
+    for batch in ("abc", b"abc", {"a": 1}, None, 5, object()):
+        _refused(house, q, "invalid_message", lambda b=batch: q.publish_many("emails", b), "messages")
+    for batch in (None, 5, [5], [None], ["emails/1.1"], [Ack("emails/1.1"), 3], "abc"):
+        _refused(house, q, "invalid_message", lambda b=batch: q.settle(b))
+
+
+def test_ten_thousand_messages_are_one_batch(q: Queue) -> None:
+    assert len(q.publish_many("emails", [0] * 10_000)) == 10_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"limit": 1.0}, {"limit": True}, {"limit": "1"}, {"limit": None},
+     {"worker": ""}, {"worker": 3}, {"worker": "x" * 257}, {"worker": "\ud800"}, {"lease": 0}, {"wait": "1"},
+     {"wait": -1}, {"wait": NAN}, {"wait": INF}, {"wait": None}, *({"lease": d} for d in BAD_DURATIONS)],
+    ids=lambda o: f"{o}"[:40],
+)  # fmt: skip
+def test_bad_options_of_claim_are_refused(filled: Queue, house: House, options: dict[str, Any]) -> None:
+    _refused(house, filled, "invalid_message", lambda: filled.claim("emails", **options), next(iter(options)))
+
+
+def test_bad_lists_of_queues_are_refused(filled: Queue, house: House) -> None:
+    for queues in ([], None, 5, ["emails"] * 1001, object()):
+        _refused(house, filled, "invalid_message", lambda n=queues: filled.claim(n))

@@ -1,0 +1,100 @@
+"""Retention: removes what has ended and is old enough, in bounded steps, and nothing else."""
+
+from tampu import Ack, State
+from tampu.broker.queue import Queue
+from tests.conformance.house import House, counts
+
+DAY = 86_400
+
+
+def _one_of_each(q: Queue, house: House) -> dict[str, str]:
+    ids = {"done": q.publish("emails", 1).id}
+    q.ack(q.claim("emails")[0], result="r")
+    ids["dead"] = q.publish("emails", 1).id
+    q.reject(q.claim("emails")[0], error="x")
+    ids["leased"] = q.publish("emails", 1).id
+    q.claim("emails", lease=100 * DAY)
+    ids["cancelled"] = q.publish("emails", 1).id
+    q.cancel(ids["cancelled"])
+    ids["expired"] = q.publish("emails", 1, ttl=1).id
+    house.clock.advance(1)
+    house.sweep()
+    ids["ready"] = q.publish("emails", 1).id
+    ids["delayed"] = q.publish("emails", 1, delay=100 * DAY).id
+    ids["held"] = q.publish("emails", 1, hold="x").id
+    return ids
+
+
+def test_only_ended_messages_are_removed_never_live_or_dead_ones(q: Queue, house: House) -> None:
+    ids = _one_of_each(q, house)
+    house.clock.advance(30 * DAY)
+    house.trim()
+    assert counts(q, "emails") == {"ready": 1, "delayed": 1, "leased": 1, "held": 1, "dead": 1}
+    for state in ("ready", "delayed", "leased", "held", "dead"):
+        assert q.get(ids[state]).state == state
+
+
+def test_nothing_is_removed_before_its_time(q: Queue, house: House) -> None:
+    _one_of_each(q, house)
+    house.clock.advance(DAY - 2)
+    with house.unchanged(q):
+        assert house.trim() == 0
+
+
+def test_each_queue_has_its_own_retention(q: Queue, house: House) -> None:
+    q.queues.put("short", retention=60)
+    q.queues.put("long", retention=10 * DAY)
+    ids = {}
+    for name in ("short", "long", "plain"):
+        ids[name] = q.publish(name, 1).id
+        q.ack(q.claim(name)[0])
+    house.clock.advance(60)
+    house.trim()
+    assert [counts(q, name) for name in ids] == [{}, {"done": 1}, {"done": 1}]
+    house.clock.advance(2 * DAY)
+    house.trim()
+    assert [counts(q, name) for name in ids] == [{}, {"done": 1}, {}]
+    assert q.get(ids["long"]).state is State.DONE
+
+
+def test_the_default_retention_of_the_tenant_holds(q: Queue, house: House) -> None:
+    other = house.open(tenant="other")
+    q.queues.put("*", retention=60)
+    for tenant in (q, other):
+        tenant.publish("emails", 1)
+        tenant.ack(tenant.claim("emails")[0])
+    house.clock.advance(61)
+    house.trim()
+    assert (counts(q, "emails"), counts(other, "emails")) == ({}, {"done": 1})
+
+
+def test_many_are_removed_in_several_steps(q: Queue, house: House) -> None:
+    q.publish_many("emails", range(1700))
+    while leases := q.claim("emails", limit=300):
+        for start in range(0, len(leases), 100):
+            q.settle([Ack(lease) for lease in leases[start : start + 100]])
+    assert counts(q, "emails") == {"done": 1700}
+    house.clock.advance(2 * DAY)
+    house.trim()
+    assert counts(q, "emails") == {}
+    assert list(q.messages("emails")) == []
+
+
+def test_a_replayed_message_is_live_again_and_stays(q: Queue, house: House) -> None:
+    message = q.publish("emails", 1)
+    q.reject(q.claim("emails")[0])
+    house.clock.advance(30 * DAY)
+    q.replay("emails", ids=[message.id])
+    house.trim()
+    assert q.claim("emails")[0].id == message.id
+
+
+def test_the_journal_is_kept_for_its_own_time(q: Queue, house: House) -> None:
+    q.publish("emails", "old")
+    house.clock.advance(3600)
+    new = q.publish("emails", "new")
+    house.trim(journal=3601)
+    assert len(q.journal().transitions) == 2
+    house.trim(journal=3599)
+    assert [t.id for t in q.journal().transitions] == [new.id]
+    assert q.stats("emails").ready == 2

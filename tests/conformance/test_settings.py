@@ -1,0 +1,129 @@
+"""Queue settings: null inherits, put changes only what is named, every reader sees it."""
+
+from datetime import timedelta
+
+import pytest
+
+import tampu
+from tampu import InvalidConfig, QueueConfig
+from tampu.broker.queue import Queue
+from tests.conformance.house import House
+
+
+def test_a_queue_without_settings_has_the_built_in_ones(q: Queue) -> None:
+    config = q.queues.get("emails")
+    assert (config.status, config.ordering, config.max_attempts, config.lease) == ("open", "fifo", 5, 30.0)
+    assert (config.max_payload, config.max_depth, config.ttl) == (256 * 1024, 0, 0.0)
+    assert q.queues.get("emails", inherited=False) == QueueConfig()
+
+
+def test_null_inherits_from_the_default_of_the_tenant(q: Queue) -> None:
+    q.queues.put("*", max_attempts=7, lease=60)
+    q.queues.put("emails", max_attempts=2)
+    assert (q.queues.get("emails").max_attempts, q.queues.get("emails").lease) == (2, 60.0)
+    assert q.queues.get("letters").max_attempts == 7
+    q.queues.put("emails", max_attempts=None)
+    assert q.queues.get("emails").max_attempts == 7
+    q.queues.put("*", max_attempts=None)
+    assert q.queues.get("emails").max_attempts == 5
+
+
+def test_put_changes_only_what_is_named(q: Queue) -> None:
+    q.queues.put("emails", max_attempts=2, lease=5)
+    own = q.queues.put("emails", lease=timedelta(minutes=1), ordering="priority")
+    assert (own.max_attempts, own.lease, own.ordering) == (2, 60.0, "priority")
+    assert own == q.queues.get("emails", inherited=False)
+
+
+def test_put_makes_the_queue(q: Queue) -> None:
+    q.queues.put("emails", max_attempts=2)
+    assert q.queues.list() == ["emails"]
+    q.queues.put("*", max_attempts=3)
+    assert q.queues.list() == ["emails"]
+
+
+def test_a_queue_is_made_by_its_first_message(q: Queue) -> None:
+    assert q.queues.list() == []
+    q.publish("emails", 1)
+    assert q.queues.list() == ["emails"]
+
+
+def test_reset_goes_back_to_inheriting_and_keeps_the_messages(q: Queue) -> None:
+    q.queues.put("emails", max_attempts=2)
+    message = q.publish("emails", 1)
+    assert q.queues.reset("emails")
+    assert not q.queues.reset("emails")
+    assert q.queues.get("emails").max_attempts == 5
+    assert q.claim("emails")[0].id == message.id
+
+
+def test_settings_survive_opening_again(house: House) -> None:
+    q = house.open()
+    own = q.queues.put("emails", backoff=tampu.linear(2, cap=9, jitter="none"), rate=5.5, group_order=True)
+    assert house.reopen().queues.get("emails", inherited=False) == own
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (tampu.fixed(3), tampu.Backoff(kind="fixed", base=3, cap=3)),
+        ("exponential", tampu.Backoff()),
+        ([1, timedelta(seconds=2)], tampu.Backoff(kind="list", delays=(1.0, 2.0), jitter="none")),
+        (5, tampu.Backoff(kind="fixed", base=5, jitter="none")),
+        ({"kind": "linear", "base": 2}, tampu.Backoff(kind="linear", base=2)),
+        (tampu.exponential(timedelta(seconds=1), cap=60, jitter="full"), tampu.Backoff(cap=60, jitter="full")),
+    ],
+    ids=str,
+)
+def test_backoff_is_taken_in_every_form(q: Queue, given: object, kept: tampu.Backoff) -> None:
+    assert q.queues.put("emails", backoff=given).backoff == kept
+    assert q.queues.get("emails").backoff == kept
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"no_such": 1}, {"max_attempts": 0}, {"max_attempts": 1.5}, {"max_attempts": "3"}, {"max_attempts": True},
+        {"max_attempts": 1001}, {"lease": 0}, {"lease": -1}, {"lease": float("nan")}, {"lease": "30"},
+        {"ttl": float("inf")}, {"ttl": 200 * 366 * 86_400}, {"ordering": "random"}, {"ordering": 3},
+        {"ordering": int}, {"status": "sleeping"}, {"status": ["open"]}, {"rate": float("nan")}, {"rate": -1},
+        {"rate": float("inf")}, {"rate": "fast"}, {"burst": 1.5}, {"max_depth": -1}, {"max_in_flight": []},
+        {"max_payload": 0}, {"max_payload": 2**40}, {"group_order": 1}, {"group_order": "yes"}, {"backoff": []},
+        {"backoff": "random"}, {"backoff": {"kind": "linear", "base": -1}}, {"backoff": {"base": float("nan")}},
+        {"backoff": [1, float("inf")]}, {"backoff": [1, "2"]}, {"backoff": int}, {"backoff": True},
+        {"backoff": {"jitter": "some"}}, {"backoff": {"delays": 3}}, {"max_attempts": 3, "lease": -1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_bad_setting_is_refused_and_changes_nothing(q: Queue, house: House, changes: dict[str, object]) -> None:
+    q.queues.put("emails", max_attempts=4)
+    with house.unchanged(q), pytest.raises(InvalidConfig) as refused:
+        q.queues.put("emails", **changes)
+    assert refused.value.code == "invalid_config"
+    assert q.queues.get("emails").max_attempts == 4
+
+
+def test_a_bad_backoff_helper_is_refused() -> None:
+    for make in (tampu.fixed, tampu.linear, tampu.exponential):
+        for base in (-1, float("nan"), "1", None):
+            with pytest.raises(InvalidConfig):
+                make(base)  # type: ignore[arg-type]  # bad on purpose
+        with pytest.raises(InvalidConfig):
+            make(1, jitter="some")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "x" * 129, "größe", None, 3, "-a", "a\n", "**"])
+def test_a_bad_queue_name_has_no_settings(q: Queue, house: House, name: str) -> None:
+    for call in (lambda: q.queues.put(name, lease=1), lambda: q.queues.get(name), lambda: q.queues.reset(name)):
+        with house.unchanged(q), pytest.raises(tampu.InvalidMessage) as refused:
+            call()
+        assert (refused.value.code, refused.value.field) == ("invalid_message", "queue")
+
+
+def test_two_writers_lose_none_of_their_changes(q: Queue, house: House) -> None:
+    other = house.open()
+    q.queues.put("emails", max_attempts=2)
+    other.queues.put("emails", lease=5)
+    q.queues.put("emails", rate=3)
+    own = other.queues.get("emails", inherited=False)
+    assert (own.max_attempts, own.lease, own.rate) == (2, 5.0, 3.0)

@@ -1,0 +1,277 @@
+"""Files that are not ours, damaged, newer, or somebody else's too: refused and left as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tampu
+from tampu import DamagedFile, ForeignFile, SchemaMismatch, StorageError, Unavailable
+from tampu.engines.sqlite import SqliteEngine, files
+
+
+def _print(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _filled(path: Path, rows: int = 300) -> Path:
+    with tampu.open(path, keepers=False) as q:
+        q.publish_many("jobs", [{"n": n, "text": "x" * 200} for n in range(rows)])
+    return path
+
+
+def _refused(path: Path, error: type[StorageError], **options: bool) -> StorageError:
+    before, company = _print(path), sorted(p.name for p in path.parent.iterdir())
+    with pytest.raises(error) as refused:
+        tampu.open(path, keepers=False, **options)  # type: ignore[arg-type]  # a bag of options
+    assert _print(path) == before
+    assert sorted(p.name for p in path.parent.iterdir()) == company
+    assert refused.value.hint
+    return refused.value
+
+
+def test_a_new_file_is_made_and_an_empty_one_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    for name in ("new.db", "empty.db"):
+        with tampu.open(tmp_path / name, keepers=False) as q:
+            q.publish("jobs", 1)
+        with tampu.open(tmp_path / name, keepers=False) as q:
+            assert q.stats("jobs").ready == 1
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b"SQLite format 2\x00" * 100, b"\x00" * 4096, b"S"])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    assert _refused(path, ForeignFile).code == "foreign_file"
+
+
+def test_another_program_s_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE users (name TEXT)")
+        db.execute("INSERT INTO users VALUES ('ada')")
+    db.close()
+    _refused(path, ForeignFile)
+
+
+def test_another_program_s_database_in_wal_mode_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE users (name TEXT)")
+    db.commit()
+    db.close()
+    before = _print(path)
+    with pytest.raises(ForeignFile):
+        tampu.open(path, keepers=False)
+    assert _print(path) == before
+
+
+def test_adopt_keeps_the_tables_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE users (name TEXT)")
+        db.execute("INSERT INTO users VALUES ('ada')")
+    db.close()
+    with tampu.open(path, keepers=False, adopt=True) as q:
+        q.publish("jobs", 1)
+        with q.transaction() as tx:
+            assert tx.execute("SELECT name FROM users").fetchall() == [("ada",)]
+    with tampu.open(path, keepers=False) as q:
+        assert q.stats("jobs").ready == 1
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT name FROM users").fetchall() == [("ada",)]
+    db.close()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ForeignFile):
+        tampu.open(tmp_path, keepers=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        tampu.open(tmp_path / "none" / "jobs.db", keepers=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("keep", [100, 2048, 4096, 20_000])
+def test_a_truncated_file_is_refused(tmp_path: Path, keep: int) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    whole = path.read_bytes()
+    assert len(whole) > keep
+    path.write_bytes(whole[:keep])
+    for companion in ("-gate", "-keeper"):
+        Path(f"{path}{companion}").unlink(missing_ok=True)
+    before = _print(path)
+    with pytest.raises(StorageError) as refused:
+        tampu.open(path, keepers=False)
+    assert refused.value.code in ("damaged_file", "foreign_file", "storage_error")
+    assert _print(path) == before
+
+
+def test_a_damaged_schema_is_refused(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    data = bytearray(path.read_bytes())
+    data[100:600] = b"\xff" * 500
+    path.write_bytes(data)
+    before = _print(path)
+    with pytest.raises(DamagedFile) as refused:
+        tampu.open(path, keepers=False)
+    assert refused.value.code == "damaged_file"
+    assert _print(path) == before
+
+
+def test_damage_deep_in_a_file_gives_a_clear_error_never_another_exception(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    whole = _filled(tmp_path / "good.db").read_bytes()
+    for n in range(12):
+        path = tmp_path / f"bad{n}.db"
+        data = bytearray(whole)
+        for _ in range(8):
+            page = dice.randrange(1, len(data) // 4096)
+            data[page * 4096 : page * 4096 + 64] = dice.randbytes(64)
+        path.write_bytes(data)
+        try:
+            with tampu.open(path, keepers=False) as q:
+                q.stats()
+                list(q.messages("jobs", limit=1000))
+                q.claim("jobs", limit=100)
+        except tampu.TampuError as error:
+            assert isinstance(error, StorageError | tampu.NotFound), error
+
+
+def test_the_doctor_sees_damage(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "jobs.db", rows=2000)
+    db = sqlite3.connect(path)
+    root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'tampu_ready_seq'").fetchone()[0]
+    db.close()
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * 4096 + 200 : root * 4096] = b"\x7f" * (4096 - 200)
+    path.write_bytes(data)
+    with tampu.open(path, keepers=False) as q:
+        assert ("file", "bad") in {(what, level) for what, level, _ in q.check()}
+
+
+FORBIDDEN = """
+import os, sys, tampu
+if os.geteuid() == 0:  # root may read and write everything
+    os.setgid(65534)
+    os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        tampu.open(path, keepers=False)
+    except tampu.Unavailable as error:
+        assert "permission" in str(error) or "can not be read" in str(error), error
+    else:
+        raise SystemExit(f"{path} was opened")
+"""
+
+
+def test_a_file_or_folder_without_permission_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        unreadable, read_only = _filled(folder / "a.db"), _filled(folder / "b.db")
+        unreadable.chmod(0)
+        read_only.chmod(0o444)
+        folder.chmod(0o555)
+        before = _print(read_only)
+        subprocess.run(
+            [sys.executable, "-c", FORBIDDEN, unreadable, read_only, folder / "new.db"], check=True, timeout=60
+        )
+        assert _print(read_only) == before
+        folder.chmod(0o755)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    db = sqlite3.connect(path)
+    db.execute("UPDATE tampu_meta SET value = 99 WHERE name = 'schema'")
+    db.commit()
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    before = _print(path)
+    with pytest.raises(SchemaMismatch) as refused:
+        tampu.open(path, keepers=False)
+    assert refused.value.code == "schema_mismatch"
+    assert _print(path) == before
+
+
+STEP_2 = "ALTER TABLE tampu_queue ADD COLUMN color TEXT;\nCREATE TABLE tampu_extra (a INTEGER);\n"
+
+
+def test_migrations_run_in_order_once_and_keep_the_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    steps = [*files.migrations(), (2, STEP_2)]
+    monkeypatch.setattr(files, "migrations", lambda: steps)
+    for _ in range(2):
+        with tampu.open(path, keepers=False) as q:
+            assert q.stats("jobs").ready == 300
+            assert {w: t for w, _, t in q.check()}["schema"].startswith("version 2")
+            with q.transaction() as tx:
+                assert tx.execute("SELECT count(color) FROM tampu_queue").fetchone() == (0,)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    first = files.migrations()
+    monkeypatch.setattr(files, "migrations", lambda: [*first, (2, STEP_2), (3, "CREATE TABLE broken (;\n")])
+    with pytest.raises(StorageError):
+        tampu.open(path, keepers=False)
+    monkeypatch.undo()
+    with tampu.open(path, keepers=False) as q:
+        assert len(q.claim("jobs", limit=1000)) == 300
+        with q.transaction() as tx:
+            names = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")}
+            assert "tampu_extra" not in names
+
+
+def test_an_older_program_refuses_the_migrated_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _filled(tmp_path / "jobs.db")
+    steps = [*files.migrations(), (2, STEP_2)]
+    monkeypatch.setattr(files, "migrations", lambda: steps)
+    tampu.open(path, keepers=False).close()
+    monkeypatch.undo()
+    with pytest.raises(SchemaMismatch):
+        tampu.open(path, keepers=False)
+
+
+def test_schema_steps_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in files.migrations()] == list(range(1, len(files.migrations()) + 1))
+
+
+def test_the_wheel_holds_the_schema(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    subprocess.run(
+        [sys.executable, "-c", "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])", tmp_path],
+        cwd=root, check=True, timeout=120, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    for path in (root / "src").rglob("*"):
+        if path.suffix in (".sql", ".py", ".typed"):
+            assert str(path.relative_to(root / "src")) in packed
+
+
+def test_durability_is_what_was_asked_for(tmp_path: Path) -> None:
+    for durability, level in (("full", 2), ("process", 1)):
+        engine = SqliteEngine(str(tmp_path / f"{durability}.db"), durability=durability)
+        assert engine._db.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert engine._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert engine.durability == durability
+        engine.close()
+    with tampu.open("memory://", keepers=False) as q:
+        assert q.durability == "memory"

@@ -1,0 +1,62 @@
+"""Each program in examples/ runs, says what its reader is told it says, and leaves its file in order."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tampu
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+SAYS = {
+    "hello.py": ["hello, Ada! (attempt 1)", "now it is done, with result {'said': True}"],
+    "worker.py": ["stopped: 40 done, 0 still to do"],
+    "outbox.py": ["nothing was kept", "order 1: tea, shipped 1 time"],
+    "priorities.py": [
+        "priority: ['password reset', 'receipt', 'second receipt', 'newsletter']",
+        "deadline: ['due in an hour', 'due tomorrow', 'whenever']",
+        "groups:   ['open', 'open another']\ngroups:   ['deposit']\ngroups:   ['close']",
+    ],
+    "dead_letters.py": ["'': empty after 1 attempts", "would replay 1\nreplayed 1\nremoved 1 for good\n4 done, 0 dead"],
+    "async_fanout.py": ["100 pages done", "longest url: 22 characters", "of crawl-1: 100 done"],
+}
+OPTIONS = {"worker.py": ["--until-empty"]}
+
+
+def command(name: str, *options: str) -> list[str]:
+    return [sys.executable, "-W", "error", str(EXAMPLES / name), *options]
+
+
+def test_every_example_is_run():
+    assert sorted(SAYS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_example_says_what_it_should(name: str, tmp_path: Path):
+    done = subprocess.run(
+        command(name, *OPTIONS.get(name, [])), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for line in SAYS[name]:
+        assert line in done.stdout
+    for file in tmp_path.glob("*.db"):
+        with tampu.open(file, keepers=False) as q:
+            assert [f for f in q.check() if f[1] == "bad"] == []
+            assert all(stats.depth == 0 for stats in q.stats())
+
+
+def test_worker_finishes_what_it_has_when_told_to_stop(tmp_path: Path):
+    env = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command("worker.py"), cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert "is done" in worker.stdout.readline()
+        worker.send_signal(signal.SIGTERM)
+        rest, _ = worker.communicate(timeout=30)
+    assert worker.returncode == 0
+    assert "stopped: " in rest
+    with tampu.open(tmp_path / "worker.db", keepers=False) as q:
+        assert q.stats("numbers").leased == 0

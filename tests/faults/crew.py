@@ -1,0 +1,188 @@
+"""The crew of the kill tests: processes that publish and work on one file until they are killed.
+
+`Nursery` starts them by forking a process that has everything imported, so a fresh one is there in milliseconds, and
+tells when one is gone. Each process appends what it knows to a log of its own, a line per call that returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tampu
+
+ROOT = Path(__file__).parents[2]
+LEASE_SECONDS = 0.4
+QUEUES = ("work", "lanes")
+
+
+class Nursery:
+    """Starts, stops and kills processes of the crew; a context manager that leaves none behind."""
+
+    def __init__(self, url: Path, logs: Path) -> None:
+        self._url, self._logs = url, logs
+        self._born = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.crew"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.living: list[int] = []
+
+    def start(self, role: str, seed: int = 0) -> int:
+        self._born += 1
+        log = self._logs / f"{self._born:04}-{role}.log"
+        pid = self._ask("start", role, str(self._url), str(log), seed)
+        self.living.append(pid)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self.living.remove(pid)
+        assert self._ask("kill", pid) == -signal.SIGKILL
+
+    def wait_stopped(self, pid: int) -> None:
+        assert self._ask("wait_stopped", pid), "the process ended instead"
+
+    def wait_ended(self, pid: int) -> None:
+        self.living.remove(pid)
+        assert self._ask("wait_ended", pid) == 0
+
+    def _ask(self, *request: Any) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in list(self.living):
+            self.kill(pid)
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+def serve() -> None:
+    """The nursery's own process."""
+    for line in sys.stdin:
+        verb, *rest = json.loads(line)
+        print(_SERVICES[verb](*rest), flush=True)
+
+
+def _start(role: str, url: str, log: str, seed: int) -> int:
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(KeyboardInterrupt):
+            ROLES[role](url, Log(log), random.Random(seed))
+        os._exit(0)
+    return pid
+
+
+def _kill(pid: int) -> int:
+    os.kill(pid, signal.SIGKILL)
+    return _wait_ended(pid)
+
+
+def _wait_ended(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _wait_stopped(pid: int) -> int:
+    return int(os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]))
+
+
+_SERVICES: dict[str, Callable[..., int]] = {
+    "start": _start,
+    "kill": _kill,
+    "wait_ended": _wait_ended,
+    "wait_stopped": _wait_stopped,
+}
+
+
+class Log:
+    """Lines that are with the system as soon as they are written; a kill can not tear one from the next."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, *lines: tuple[Any, ...]) -> None:
+        os.write(self._file, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def publish(url: str, log: Log, rng: random.Random) -> None:
+    """Publishes one or many, plain or in groups, at once or later; logs the ids when the call has returned."""
+    with tampu.open(url) as q:
+        while True:
+            count = rng.choice((1, 1, 5, 20))
+            news = [
+                tampu.NewMessage(
+                    {"n": n, "filling": "x" * 100},
+                    delay=rng.choice((None, None, 0.05)),
+                    group=f"g{rng.randrange(8)}",
+                    max_attempts=rng.choice((2, 100)),
+                )
+                for n in range(count)
+            ]
+            made = q.publish_many(rng.choice(QUEUES), news)
+            log.write(("published", [m.id for m in made]))
+
+
+def work(url: str, log: Log, rng: random.Random) -> None:
+    """Claims and settles in every way; some leases it lets run out. Logs what it has and what was acknowledged."""
+    with tampu.open(url) as q:
+        while True:
+            leases = q.claim(QUEUES, limit=rng.randint(1, 12), lease=LEASE_SECONDS, wait=0.2)
+            log.write(*(("claimed", lease.id, lease.attempt, lease.receipt, lease.until_us) for lease in leases))
+            items: list[Any] = []
+            for lease in leases:
+                verb = rng.choices(("ack", "nack", "release", "forget"), (20, 3, 2, 1))[0]
+                if verb == "ack":
+                    items.append(tampu.Ack(lease))
+                elif verb == "nack":
+                    items.append(tampu.Nack(lease, error="boom", delay=rng.choice((0, 0.02))))
+                elif verb == "release":
+                    items.append(tampu.Release(lease))
+            if items:
+                outcomes = q.settle(items)
+                log.write(
+                    *(
+                        ("settled", type(item).__name__.lower(), item.lease.id, item.lease.receipt, outcome.ok)
+                        for item, outcome in zip(items, outcomes, strict=True)
+                    )
+                )
+
+
+def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
+    """Claims, is stopped, and comes back when its lease has run out."""
+    with tampu.open(url, keepers=False) as q:
+        (lease,) = q.claim("work", lease=LEASE_SECONDS, worker="sleeper")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for verb in (q.ack, q.nack, q.reject, q.release, q.extend):
+            try:
+                verb(lease)
+                log.write(("taken", verb.__name__))
+            except tampu.LeaseLost:
+                log.write(("lost", verb.__name__))
+
+
+ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
+    "publish": publish,
+    "work": work,
+    "sleep_on_it": sleep_on_it,
+}
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,142 @@
+"""The keepers: what they do by themselves, when they sleep, and that they keep going."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.keepers import supervisor as supervisor_module
+from tampu.keepers.sweeper import Sweeper
+from tampu.keepers.trimmer import Trimmer
+from tampu.model.errors import Unavailable
+from tampu.model.times import SECOND
+from tests.conformance.house import FakeClock, until
+
+
+@pytest.fixture(params=["memory://", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "jobs.db") if request.param == "file" else request.param
+
+
+def test_keepers_promote_reap_and_expire_by_themselves(url: str) -> None:
+    with tampu.open(url) as q:
+        q.publish("jobs", "leased")
+        q.claim("jobs", lease=0.05)
+        q.publish("jobs", "delayed", delay=0.05)
+        q.publish("jobs", "short", ttl=0.05, hold="x")
+        until(lambda: (q.stats("jobs").ready, q.stats("jobs").expired) == (2, 1))
+
+
+def test_keepers_notice_sooner_work_while_they_sleep_for_later_work(url: str) -> None:
+    with tampu.open(url) as q:
+        q.publish("jobs", "late", delay=3600)
+        q.publish("jobs", "soon", delay=0.1)
+        until(lambda: q.stats("jobs").ready == 1)
+
+
+def test_without_keepers_nothing_moves_by_itself(url: str) -> None:
+    clock = FakeClock()
+    with tampu.open(url, keepers=False, clock=clock) as q:
+        q.publish("jobs", 1, delay=1)
+        clock.advance(60)
+        assert q.stats("jobs").delayed == 1
+        assert not [t for t in threading.enumerate() if t.name == "tampu-keepers"]
+
+
+def test_closing_ends_the_keepers_thread(url: str) -> None:
+    q = tampu.open(url)
+    assert [t for t in threading.enumerate() if t.name == "tampu-keepers"]
+    q.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("tampu")]
+
+
+def test_sweeper_goes_on_until_nothing_is_due_and_says_what_comes_next(url: str) -> None:
+    clock = FakeClock()
+    with tampu.open(url, keepers=False, clock=clock) as q:
+        for _ in range(2):
+            q.publish_many("jobs", [tampu.NewMessage(n, delay=1) for n in range(700)])
+        q.publish("jobs", "later", delay=100)
+        sweeper = Sweeper(q._core)
+        assert sweeper.sweep() == clock.now() + SECOND
+        clock.advance(1)
+        assert sweeper.sweep() == clock.now() + 99 * SECOND
+        assert (q.stats("jobs").ready, q.stats("jobs").delayed) == (1400, 1)
+        q.purge("jobs", state=["ready", "delayed"])
+        assert sweeper.sweep() is None
+
+
+def test_sweeper_writes_nothing_when_nothing_is_due(url: str) -> None:
+    with tampu.open(url, keepers=False, clock=FakeClock()) as q:
+        q.publish("jobs", 1, delay=1)
+        ran: list[Any] = []
+        q._core.coalescer.submit = ran.append  # type: ignore[method-assign, assignment]  # to see that nothing is asked
+        Sweeper(q._core).sweep()
+        assert ran == []
+
+
+def test_trimmer_takes_a_bounded_step_at_a_time(url: str) -> None:
+    clock = FakeClock()
+    with tampu.open(url, keepers=False, clock=clock) as q:
+        q.queues.put("*", retention=60, idempotency_window=0)
+        q.publish_many("jobs", range(1200))
+        while leases := q.claim("jobs", limit=50):
+            q.settle([tampu.Ack(lease) for lease in leases])
+        clock.advance(61)
+        trimmer = Trimmer(q._core, 10**15)
+        steps = []
+        while step := trimmer.step():
+            steps.append(step)
+        assert sum(steps) == 1200
+        assert max(steps) <= 600
+        assert q.stats("jobs").done == 0
+
+
+def test_trimmer_rests_between_steps(url: str) -> None:
+    with tampu.open(url, keepers=False) as q:
+        trimmer = Trimmer(q._core, 10**15)
+        assert 0 < trimmer.trim() <= 5
+        trimmer._resume = 0.0
+        assert trimmer.trim() > 1
+
+
+def test_keepers_live_on_after_an_error_and_say_so(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk for a moment must not end the keepers of a process for good."""
+    real: Callable[[Sweeper], int | None] = Sweeper.sweep
+    broken = threading.Event()
+
+    def sweep(self: Sweeper) -> int | None:
+        if not broken.is_set():
+            broken.set()
+            raise Unavailable("for a moment")
+        return real(self)
+
+    monkeypatch.setattr(Sweeper, "sweep", sweep)
+    monkeypatch.setattr(supervisor_module, "_RETRY_SECONDS", 0.01)
+    with caplog.at_level(logging.WARNING, "tampu.keepers"), tampu.open(url) as q:
+        assert broken.wait(20)
+        q.publish("jobs", 1, delay=0.01)
+        until(lambda: q.stats("jobs").ready == 1)
+    assert "for a moment" in caplog.text
+
+
+def test_an_idle_queue_sleeps(url: str) -> None:
+    """Nothing due soon: the next look is a second away, however far off the next thing is."""
+    with tampu.open(url) as q:
+        q.publish("jobs", 1, delay=3600)
+        supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
+        assert supervisor._turn() == 1.0
+
+
+def test_work_due_soon_is_slept_for_exactly(url: str) -> None:
+    with tampu.open(url) as q:
+        q.publish("jobs", 1, delay=0.5)
+        supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
+        assert supervisor._turn() <= 0.5
