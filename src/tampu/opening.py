@@ -43,11 +43,12 @@ def open(
     core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
     if core.engine.durability == "process":
         log.warning("durability is process: the last moments before a loss of power may be lost")
+    supervisor = None
     try:
         supervisor = Supervisor(core, journal_us) if keepers else None
         return Queue(core, tenant, on_close=_closing(core, supervisor))
     except BaseException:
-        core.engine.close()
+        _closing(core, supervisor)()
         raise
 
 

@@ -78,9 +78,7 @@ def test_a_single_call_runs_at_once_in_its_own_thread(calls: Any, engine: FakeEn
     assert engine.threads == [threading.current_thread().name]
 
 
-def test_who_comes_during_a_commit_joins_the_next(
-    calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor
-) -> None:
+def test_who_comes_during_a_commit_joins_the_next(calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor) -> None:
     engine.open.clear()
     first = pool.submit(calls.submit, 0)
     engine.begun()
@@ -92,9 +90,7 @@ def test_who_comes_during_a_commit_joins_the_next(
     assert [len(batch) for batch in engine.batches] == [1, 30]
 
 
-def test_each_caller_gets_its_own_reply_or_error(
-    calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor
-) -> None:
+def test_each_caller_gets_its_own_reply_or_error(calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor) -> None:
     engine.open.clear()
     first = pool.submit(calls.submit, 0)
     engine.begun()
@@ -233,9 +229,7 @@ def test_tasks_never_run_a_commit_in_the_loop_s_thread(calls: Any, engine: FakeE
     calls.close()
 
 
-def test_threads_and_tasks_join_the_same_commits(
-    calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor
-) -> None:
+def test_threads_and_tasks_join_the_same_commits(calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor) -> None:
     engine.open.clear()
     first = pool.submit(calls.submit, 0)
     engine.begun()
@@ -306,9 +300,7 @@ def test_a_task_that_calls_after_closing_gets_the_engine_s_answer(calls: Any, en
     calls.close()
 
 
-def test_a_loop_that_is_gone_does_not_stop_the_others(
-    calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor
-) -> None:
+def test_a_loop_that_is_gone_does_not_stop_the_others(calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor) -> None:
     engine.open.clear()
     loop = asyncio.new_event_loop()
     first = pool.submit(calls.submit, 0)

@@ -60,13 +60,13 @@ class House:
     def __init__(self, kit: Kit, folder: Path) -> None:
         self.clock = FakeClock()
         self.url = kit.url(folder)
-        self._private = kit.private
+        self.private = kit.private
         self._cores: dict[bool, Core] = {}
         self._opened: list[Queue] = []
 
     def open(self, *, tenant: str = "default", keepers: bool = False, live: bool = False) -> Queue:
         """A queue on the store; ``live`` has the real clock instead of the fake one."""
-        if self._private and live in self._cores:
+        if self.private and live in self._cores:
             return Queue(self._cores[live], tenant, on_close=lambda: None)
         queue = tampu.open(self.url, tenant=tenant, keepers=keepers, clock=None if live else self.clock)
         self._opened.append(queue)
@@ -79,7 +79,7 @@ class House:
 
     def reopen(self, *, tenant: str = "default") -> Queue:
         """Close the store and open it again (a private one is looked at afresh)."""
-        if not self._private:
+        if not self.private:
             self.close()
         return self.open(tenant=tenant)
 

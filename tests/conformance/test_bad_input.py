@@ -84,8 +84,9 @@ def test_delay_and_run_at_together_are_refused(filled: Queue, house: House) -> N
 @pytest.mark.parametrize(
     "payload",
     [object(), {1, object()}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
-     lambda: 1, {"a": {"b": object()}}, 1j],
-    ids=["object", "set", "tuple key", "surrogate", "surrogate key", "surrogate within", "deep", "function", "object within", "complex"],
+     lambda: 1, {"a": {"b": object()}}, 1j, NAN, {"a": [1.5, -INF]}],
+    ids=["object", "set", "tuple key", "surrogate", "surrogate key", "surrogate within", "deep",
+         "function", "object within", "complex", "nan", "infinity within"],
 )  # fmt: skip
 def test_a_payload_that_can_not_be_encoded_is_refused(filled: Queue, house: House, payload: Any) -> None:
     _refused(house, filled, "invalid_message", lambda: filled.publish("emails", payload), "payload")

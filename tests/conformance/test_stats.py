@@ -109,8 +109,9 @@ def test_stats_of_all_queues_are_by_name(q: Queue) -> None:
 
 def test_depth_is_what_has_not_ended(q: Queue) -> None:
     q.publish_many("emails", range(5))
-    for settle, lease in zip((q.ack, q.reject), q.claim("emails", limit=3), strict=False):
-        settle(lease)
+    done, dead, _ = q.claim("emails", limit=3)
+    q.ack(done)
+    q.reject(dead)
     q.publish("emails", 1, delay=5)
     q.publish("emails", 1, hold="x")
     stats = q.stats("emails")

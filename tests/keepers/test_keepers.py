@@ -46,14 +46,22 @@ def test_without_keepers_nothing_moves_by_itself(url: str) -> None:
         q.publish("jobs", 1, delay=1)
         clock.advance(60)
         assert q.stats("jobs").delayed == 1
-        assert not [t for t in threading.enumerate() if t.name == "tampu-keepers"]
+        assert not q._core.watched
 
 
-def test_closing_ends_the_keepers_thread(url: str) -> None:
+def test_closing_ends_all_threads(url: str) -> None:
+    before = set(threading.enumerate())
     q = tampu.open(url)
-    assert [t for t in threading.enumerate() if t.name == "tampu-keepers"]
+    assert "tampu-keepers" in {t.name for t in set(threading.enumerate()) - before}
     q.close()
-    assert not [t for t in threading.enumerate() if t.name.startswith("tampu")]
+    assert set(threading.enumerate()) <= before
+
+
+def test_an_opening_that_is_refused_leaves_no_thread(url: str) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(tampu.InvalidMessage):
+        tampu.open(url, tenant="not a name")
+    assert set(threading.enumerate()) <= before
 
 
 def test_sweeper_goes_on_until_nothing_is_due_and_says_what_comes_next(url: str) -> None:

@@ -71,6 +71,8 @@ class Entry:
     run_at: int | None = None
     reason: str | None = None
     has_key: bool = False
+    waits_since: int = 0
+    """The moment when it last asked for its key."""
     has_turn: bool = False
     waits_turn: bool = False
     receipt: str | None = None

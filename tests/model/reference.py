@@ -103,7 +103,8 @@ class Model:
             self._start(heir)
 
     def _take_marks(self, entry: Entry) -> None:
-        """It waits (again): the key is its own unless a newer message has it."""
+        """It waits (again): the key is its own unless another message that waits has it."""
+        entry.waits_since = self._ticks
         if entry.key is not None and self._key_holder(entry.tenant, entry.queue, entry.key) is None:
             entry.has_key = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import traceback as tracebacks
 import uuid
@@ -166,6 +167,9 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
         content_type = JSON
         try:
             raw = _encode_json(value)
+            # The encoder writes NaN and infinities as null; only a payload with a null can hide one.
+            if b"null" in raw and not _finite(msgspec.to_builtins(value)):
+                raise ValueError("it holds NaN or an infinity")
         except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
             raise InvalidMessage(
                 f"the payload can not be written as JSON: {error}", field="payload", hint="pass JSON values, or bytes"
@@ -177,6 +181,14 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
             hint="store it elsewhere and publish a reference, or raise max_payload",
         )
     return raw, content_type
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_finite(entry) for pair in value.items() for entry in pair)
+    return not isinstance(value, list | tuple | set | frozenset) or all(_finite(entry) for entry in value)
 
 
 def _digest(queue: str, body: Body) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +17,15 @@ import tampu
 from tampu.cli.output import Output
 
 DEFAULT_URL = "tampu.db"
+
+
+def _command() -> str:
+    """How this command is called from here: by its name, or by its path where no shell would find it."""
+    path = Path(sys.argv[0])
+    if path.name != "tampu" or not path.is_file() or shutil.which("tampu"):
+        return "tampu"
+    here = Path.cwd()
+    return str(path.absolute().relative_to(here)) if path.absolute().is_relative_to(here) else str(path)
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Session:
 
     def call(self, *words: str) -> str:
         """A command on the same store, to copy and paste."""
-        start = ["tampu"]
+        start = [_command()]
         if self.url:
             start += ["--url", self.url]
         if self.tenant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import sqlite3
@@ -144,13 +145,10 @@ def test_damage_deep_in_a_file_gives_a_clear_error_never_another_exception(tmp_p
             page = dice.randrange(1, len(data) // 4096)
             data[page * 4096 : page * 4096 + 64] = dice.randbytes(64)
         path.write_bytes(data)
-        try:
-            with tampu.open(path, keepers=False) as q:
-                q.stats()
-                list(q.messages("jobs", limit=1000))
-                q.claim("jobs", limit=100)
-        except tampu.TampuError as error:
-            assert isinstance(error, StorageError | tampu.NotFound), error
+        with contextlib.suppress(StorageError, tampu.NotFound), tampu.open(path, keepers=False) as q:
+            q.stats()
+            list(q.messages("jobs", limit=1000))
+            q.claim("jobs", limit=100)
 
 
 def test_the_doctor_sees_damage(tmp_path: Path) -> None:
@@ -256,7 +254,7 @@ def test_schema_steps_are_numbered_without_gaps() -> None:
 def test_the_wheel_holds_the_schema(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     subprocess.run(
-        [sys.executable, "-c", "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])", tmp_path],
+        [sys.executable, "-c", "import sys, hatchling.build as b; b.build_wheel(sys.argv[1])", tmp_path],
         cwd=root, check=True, timeout=120, capture_output=True,
     )  # fmt: skip
     (wheel,) = tmp_path.glob("*.whl")

@@ -71,7 +71,7 @@ def test_reading_works_without_room(q: Queue) -> None:
 def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(q: Queue) -> None:
     _fill(q)
     before = House.picture(None, q)  # type: ignore[arg-type]  # it needs no house
-    with pytest.raises(StorageFull), q.transaction() as tx:
+    with pytest.raises(StorageFull), q.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.publish("jobs", "small")
         tx.publish("jobs", BIG)
     assert House.picture(None, q) == before  # type: ignore[arg-type]  # as above

@@ -274,8 +274,12 @@ class SqliteEngine:
             finally:
                 if db.in_transaction:
                     db.execute("COMMIT")
-                self._readers.append(db)
+                if self._closed:
+                    db.close()
+                else:
+                    self._readers.append(db)
         except sqlite3.Error as error:
+            self._check_usable()  # it may have been closed meanwhile
             raise files.translate(error, self.path) from error
 
     def get(self, tenant: str, id: str) -> Message | None:
