@@ -2,6 +2,7 @@
 
 from tampu import Ack, State
 from tampu.broker.queue import Queue
+from tampu.keepers.trimmer import Trimmer
 from tests.conformance.house import House, counts
 
 DAY = 86_400
@@ -98,3 +99,29 @@ def test_the_journal_is_kept_for_its_own_time(q: Queue, house: House) -> None:
     house.trim(journal=3599)
     assert [t.id for t in q.journal().transitions] == [new.id]
     assert q.stats("emails").ready == 2
+
+
+def test_one_large_batch_is_removed_in_bounded_steps(q: Queue, house: House) -> None:
+    """A step never removes more than it may, however many messages ended in one commit."""
+    q.publish_many("emails", list(range(1200)))
+    q.settle([Ack(lease) for lease in q.claim("emails", limit=1200)])
+    house.clock.advance(2 * DAY)
+    trimmer = Trimmer(q._core, 7 * 86_400_000_000)
+    page = q.messages("emails", state="done", limit=100)
+    left = [1200]
+    while trimmer.step():
+        left.append(q.stats("emails").done)
+        assert left[-2] - left[-1] <= 500
+        assert len(q.messages("emails", state="done", limit=2000)) == left[-1]
+    assert left[-1] == 0
+    assert not q.messages("emails", state="done", after=page.cursor).messages
+
+
+def test_a_page_goes_on_where_it_was_while_older_messages_are_removed(q: Queue, house: House) -> None:
+    q.publish_many("emails", list(range(900)))
+    q.settle([Ack(lease) for lease in q.claim("emails", limit=900)])
+    page = q.messages("emails", state="done", limit=600)
+    house.clock.advance(2 * DAY)
+    Trimmer(q._core, 7 * 86_400_000_000).step()
+    rest = q.messages("emails", state="done", limit=900, after=page.cursor)
+    assert [m.payload for m in rest] == list(range(600, 900))

@@ -174,17 +174,18 @@ def page(
 def _ended_page(
     db: sqlite3.Connection, q: int, state: int, after: tuple[Any, ...], limit: int
 ) -> list[tuple[int, tuple[int, int]]]:
-    """Ended messages, oldest end first; the cursor is (commit, how many of it were seen)."""
+    """Ended messages, oldest end first; the cursor is (commit, last message of it that was seen)."""
     no, seen = after
     keys: list[tuple[int, tuple[int, int]]] = []
     for number, packed in db.execute(
         "SELECT no, seqs FROM tampu_ending WHERE q = ? AND state = ? AND no >= ? ORDER BY no", (q, state, no)
     ):
         seqs = unpack_seqs(packed)
-        start = seen if number == no else 0
-        for i in range(start, len(seqs)):
-            if db.execute("SELECT 1 FROM tampu_ended WHERE seq = ?", (seqs[i],)).fetchone():
-                keys.append((seqs[i], (number, i + 1)))
+        # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
+        start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
+        for seq in seqs[start:]:
+            if db.execute("SELECT 1 FROM tampu_ended WHERE seq = ?", (seq,)).fetchone():
+                keys.append((seq, (number, seq)))
                 if len(keys) == limit:
                     return keys
     return keys

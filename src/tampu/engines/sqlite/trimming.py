@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tampu.engines.port import Purge, Trim
-from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, unpack_seqs
+from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import LISTS
 from tampu.engines.sqlite.sweep import withdraw
@@ -73,8 +73,14 @@ def _drop_ended(commit: Commit, q: int, state: int, limit: int, before: int | No
         ).fetchone()
         if row is None or (before is not None and row[1] > before):
             break
-        commit.db.execute("DELETE FROM tampu_ending WHERE q = ? AND state = ? AND no = ?", (q, state, row[0]))
         seqs = unpack_seqs(row[2])
+        seqs, rest = seqs[: limit - len(gone)], seqs[limit - len(gone) :]
+        key = (q, state, row[0])
+        if rest:
+            sql = "UPDATE tampu_ending SET seqs = ? WHERE q = ? AND state = ? AND no = ?"
+            commit.db.execute(sql, (pack_seqs(rest), *key))
+        else:
+            commit.db.execute("DELETE FROM tampu_ending WHERE q = ? AND state = ? AND no = ?", key)
         found = commit.db.execute(
             "DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each(?)) RETURNING seq, attempts",
             (as_json(seqs),),
