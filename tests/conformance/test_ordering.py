@@ -164,3 +164,13 @@ def test_the_default_ordering_of_all_queues_holds_for_each(q: Queue) -> None:
     q.queues.put("*", ordering="priority")
     assert payloads(q.claim("jobs", limit=2)) == ["high", "low"]
     assert payloads(q.claim("other", limit=2)) == ["low", "high"]
+
+
+def test_a_new_ordering_holds_for_dead_letters_that_are_replayed(q: Queue) -> None:
+    q.queues.put("jobs", ordering="deadline")
+    q.publish("jobs", "dead")
+    q.reject(q.claim("jobs")[0])
+    q.queues.put("jobs", ordering="fifo")
+    q.replay("jobs", where={})
+    q.publish("jobs", "new")
+    assert payloads(q.claim("jobs", limit=2)) == ["dead", "new"]

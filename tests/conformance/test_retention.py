@@ -125,3 +125,13 @@ def test_a_page_goes_on_where_it_was_while_older_messages_are_removed(q: Queue, 
     Trimmer(q._core, 7 * 86_400_000_000).step()
     rest = q.messages("emails", state="done", limit=900, after=page.cursor)
     assert [m.payload for m in rest] == list(range(600, 900))
+
+
+def test_a_reader_of_a_journal_that_was_removed_has_no_backlog(q: Queue, house: House) -> None:
+    q.publish("jobs", 1)
+    house.clock.advance(3600)
+    house.trim(journal=60)
+    page = q.journal()
+    assert (page.transitions, page.position) == ([], page.latest)
+    q.publish("jobs", 2)
+    assert [t.verb for t in q.journal(after=page.position).transitions] == ["publish"]

@@ -39,9 +39,9 @@ def test_power_lost_at_random_writes_of_long_histories(scratch: Path, seed: int,
     for round_ in range(2 * long):
         folder = scratch / str(round_)
         folder.mkdir()
-        history = live(folder, seed + round_, calls=120, checkpoint_pages=rng.choice((10, 40, 150)))
+        history = live(folder, seed + round_, calls=120, checkpoint_pages=rng.choice((10, 40, 80)))
         assert happened(history) >= {"checkpoint", "log restarts", "log grows"}
-        points = rng.sample(everything(history), 100)
+        points = rng.sample(everything(history), 60)
         assert losses(history, scratch, seed, points).problems == []
 
 

@@ -148,3 +148,40 @@ def test_work_due_soon_is_slept_for_exactly(url: str) -> None:
         q.publish("jobs", 1, delay=0.5)
         supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
         assert supervisor._turn() <= 0.5
+
+
+def test_keepers_go_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    faults = iter([OSError("no more handles"), ValueError("a fault")])
+    with tampu.open(url, keepers=False) as q:
+        core: Any = q._core
+        lead = core.engine.lead
+
+        def stumbling() -> bool:
+            fault = next(faults, None)
+            if fault is not None:
+                raise fault
+            return bool(lead())
+
+        core.engine.lead = stumbling
+        supervisor = supervisor_module.Supervisor(core, 0)
+        try:
+            until(lambda: "no more handles" in caplog.text)
+            q.publish("jobs", 1, delay=0.01)
+            until(lambda: q.stats("jobs").ready == 1)
+        finally:
+            supervisor.stop()
+
+
+def test_the_bell_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+        core: Any = q._core
+        heard = threading.Event()
+
+        def failing() -> None:
+            raise tampu.StorageError("the disk gave an error")
+
+        core.look, core.on_stir = failing, heard.set
+        for _ in range(2):
+            heard.clear()
+            q.publish("jobs", 1)
+            until(heard.is_set)

@@ -47,6 +47,8 @@ class AsyncQueue:
     def __init__(self, opening: Callable[[], Queue]) -> None:
         self._opening = opening
         self._queue: Queue | None = None
+        self._inside: set[asyncio.Task[Any] | None] = set()
+        """Tasks inside a transaction of the engine's own connection."""
 
     async def __aenter__(self) -> Self:
         self._queue = await asyncio.to_thread(self._opening)
@@ -112,31 +114,56 @@ class AsyncQueue:
     @contextlib.asynccontextmanager
     async def transaction(self, connection: Any = None) -> AsyncIterator[AsyncTransaction]:
         """As `Queue.transaction`; what is done inside runs in a thread of its own."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="tampu-transaction") as thread:
-            inner = self._open.transaction(connection)
-            tx = await loop.run_in_executor(thread, inner.__enter__)
-            try:
+        self._check_outside()
+        me = asyncio.current_task()
+        if connection is None:
+            self._inside.add(me)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-transaction")
+        try:
+            async with self._entered(self._open.transaction(connection), thread) as tx:
                 yield AsyncTransaction(tx, thread)
-            except BaseException as error:
-                leave = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
-                if not await loop.run_in_executor(thread, leave):
-                    raise
-            else:
-                await loop.run_in_executor(thread, inner.__exit__, None, None, None)
+        finally:
+            thread.shutdown(wait=False)  # the loop must not wait for a thread that may wait for another task
+            self._inside.discard(me)
+
+    @contextlib.asynccontextmanager
+    async def _entered(self, inner: Any, thread: ThreadPoolExecutor) -> AsyncIterator[Any]:
+        """A context manager entered and left in a thread; left also when the task is cancelled on the way in."""
+        loop = asyncio.get_running_loop()
+        try:
+            tx = await asyncio.shield(loop.run_in_executor(thread, inner.__enter__))
+        except asyncio.CancelledError as error:
+            thread.submit(inner.__exit__, type(error), error, None)
+            raise
+        try:
+            yield tx
+        except BaseException as error:
+            leave = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
+            if not await asyncio.shield(loop.run_in_executor(thread, leave)):
+                raise
+        else:
+            await asyncio.shield(loop.run_in_executor(thread, inner.__exit__, None, None, None))
+
+    def _check_outside(self) -> None:
+        if self._inside and asyncio.current_task() in self._inside:
+            raise InvalidState("this task is inside a transaction", hint="call the method on tx, or after the block")
 
     async def _drive(self, steps: Steps[R]) -> R:
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = await self._do(step)
-                except TampuError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+        self._check_outside()
+        act: Callable[[Any], Step] = steps.send
+        value: Any = None
+        while True:
+            if self._inside and self.durability == "memory":
+                # Settings are read on the way. In memory that waits for the transaction, which waits for this loop.
+                ended, step = await asyncio.to_thread(_advance, act, value)
+            else:
+                ended, step = _advance(act, value)
+            if ended:
+                return step  # type: ignore[no-any-return]  # the generator's own return type
+            try:
+                act, value = steps.send, await self._do(step)
+            except TampuError as error:
+                act, value = steps.throw, error
 
     async def _do(self, step: Step) -> Any:
         core = self._open._core
@@ -146,12 +173,20 @@ class AsyncQueue:
             waiter = Waiter(step.queues, asyncio.get_running_loop())
             core.waiting.join(waiter)
             try:
-                await asyncio.to_thread(core.look)
-                await waiter.wait_async(step.seconds)
+                if not await asyncio.to_thread(core.came_meanwhile, step):
+                    await waiter.wait_async(step.seconds)
             finally:
                 core.waiting.leave(waiter)
             return None
         return await core.coalescer.submit_async(step)
+
+
+def _advance(act: Callable[[Any], Step], value: Any) -> tuple[bool, Any]:
+    """(False, the next step) or (True, what the verb returned)."""
+    try:
+        return False, act(value)
+    except StopIteration as end:
+        return True, end.value
 
 
 class AsyncTransaction:

@@ -8,12 +8,13 @@ are gathered until the loop's turn is over, and one helper thread leads for them
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from tampu.engines.port import Call
+from tampu.engines.port import Call, Claim, Ending, Settle
 from tampu.model.errors import TampuError, Unavailable
 
 
@@ -85,7 +86,7 @@ class Coalescer:
         try:
             reply = await future
         except asyncio.CancelledError:
-            ticket.abandoned = True
+            self._abandon(ticket)
             raise
         if isinstance(reply, BaseException):
             raise reply
@@ -96,8 +97,23 @@ class Coalescer:
         with self._mutex:
             ticket.abandoned = True
             given = ticket.lead
+            late = self._give_back(ticket)
         if given:
             self._lead()
+        elif late:
+            self._kick()
+
+    def _give_back(self, ticket: _Ticket) -> bool:
+        """Release what was claimed for a caller that is gone: it would wait for the lease's end, one attempt used.
+
+        Called with the mutex held.
+        """
+        call, reply = ticket.call, ticket.reply
+        if not isinstance(call, Claim) or not isinstance(reply, list) or not reply:
+            return False
+        releases = [Ending("release", lease.queue, lease.receipt) for lease in reply]
+        self._pending.append(_Ticket(Settle(call.tenant, releases)))
+        return True
 
     def _kick(self) -> None:
         with self._mutex:
@@ -115,21 +131,52 @@ class Coalescer:
 
     def _lead(self) -> None:
         """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
-        while True:
-            with self._mutex:
-                batch = [ticket for ticket in self._pending[:MOST] if not ticket.abandoned]
-                del self._pending[:MOST]
-            replies = self._run(batch)
-            with self._mutex:
+        batch: list[_Ticket] = []
+        heir: _Ticket | None = None
+        passed = False
+        try:
+            while True:
+                with self._mutex:
+                    batch = [ticket for ticket in self._pending[:MOST] if not ticket.abandoned]
+                    del self._pending[:MOST]
+                replies = self._run(batch)
+                with self._mutex:
+                    for ticket, reply in zip(batch, replies, strict=True):
+                        ticket.reply = reply
+                        if ticket.abandoned:
+                            self._give_back(ticket)
+                    heir = self._heir()
+                    passed = heir is None or heir.gate is not None
+                if heir is not None and heir.gate is not None:
+                    heir.gate.release()
+                self._deliver(batch)
+                if passed:
+                    return
+                if not threading.current_thread().name.startswith("tampu-commits"):
+                    passed = True
+                    self._start_helper()
+                    return
+        except BaseException as error:
+            self._stopped(batch, heir, error, passed=passed)
+            raise
+
+    def _stopped(self, batch: list[_Ticket], heir: _Ticket | None, error: BaseException, *, passed: bool) -> None:
+        """Somebody stopped the leading thread: the others must not wait for ever, and the next one leads."""
+        stopped = Unavailable(
+            f"the commit was interrupted, it may or may not have happened: {error!r}",
+            hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
+        )
+        with self._mutex:
+            for ticket in batch:
+                if ticket.reply is None:
+                    ticket.reply = stopped
+            if not passed:
                 heir = self._heir()
-            if heir is not None and heir.gate is not None:
-                heir.gate.release()
-            self._deliver(batch, replies, except_for=heir)
-            if heir is None or heir.gate is not None:
-                return
-            if not threading.current_thread().name.startswith("tampu-commits"):
-                self._start_helper()
-                return
+        if heir is not None and heir.gate is not None:
+            _release(heir.gate)
+        elif heir is not None:
+            self._start_helper()
+        self._deliver(batch)
 
     def _heir(self) -> _Ticket | None:
         """Who leads next; those who walked away are left out. Called with the mutex held."""
@@ -149,26 +196,18 @@ class Coalescer:
             return self._engine.run([ticket.call for ticket in batch])
         except Exception as error:  # every caller of the batch gets it
             return [error] * len(batch)
-        except BaseException as error:
-            # Somebody stopped the leading thread; the others must not wait for ever.
-            stopped = Unavailable(f"the commit was interrupted: {error!r}", hint="call again")
-            self._deliver(batch, [stopped] * len(batch), except_for=None)
-            with self._mutex:
-                left, self._pending, self._busy = self._pending, [], False
-            self._deliver(left, [stopped] * len(left), except_for=None)
-            raise
 
     @staticmethod
-    def _deliver(batch: list[_Ticket], replies: Sequence[Any], except_for: _Ticket | None) -> None:
+    def _deliver(batch: list[_Ticket]) -> None:
+        """Let those of the batch go on; doing it again, after an interrupt, does no harm."""
         loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for ticket, reply in zip(batch, replies, strict=True):
-            ticket.reply = reply
+        for ticket in batch:
             if ticket.future is not None:
-                loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, reply))
-            elif ticket.gate is not None and ticket is not except_for and not ticket.lead:
-                ticket.gate.release()
+                loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, ticket.reply))
+            elif ticket.gate is not None and not ticket.lead:
+                _release(ticket.gate)
         for loop, answers in loops.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_answer, answers)
 
     def close(self) -> None:
@@ -177,6 +216,11 @@ class Coalescer:
             helper, self._helper = self._helper, None
         if helper is not None:
             helper.shutdown(wait=True)
+
+
+def _release(gate: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # it was released before
+        gate.release()
 
 
 def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from tampu.model.errors import TampuError
 from tampu.model.message import State
 
 R = TypeVar("R")
+log = logging.getLogger("tampu")
 
 
 class Look:
@@ -27,11 +29,13 @@ class Look:
 class Pause:
     """A step that waits for messages in queues, at most so long."""
 
-    __slots__ = ("queues", "seconds")
+    __slots__ = ("empty", "queues", "seconds")
 
-    def __init__(self, queues: list[tuple[str, str]], seconds: float) -> None:
+    def __init__(self, queues: list[tuple[str, str]], seconds: float, empty: list[tuple[str, str]]) -> None:
         self.queues = queues
         self.seconds = seconds
+        self.empty = empty
+        """Those that the last claim found empty. In the others (paused, at their limit) messages may well be ready."""
 
 
 Step = Call | Look | Pause
@@ -63,12 +67,19 @@ class Core:
         self.on_due(at_us)
 
     def stirred(self) -> None:
-        self.look()
+        try:
+            self.look()
+        except TampuError as error:  # the bell must go on ringing
+            log.warning("could not look for messages: %s", error)
         self.on_stir()
 
     def look(self) -> None:
         """Wake those whose queues have messages, whoever published them."""
         self.waiting.look(self._ready_count)
+
+    def came_meanwhile(self, pause: Pause) -> bool:
+        """What came between the last claim and joining those who wait must not be slept through."""
+        return any(self._ready_count(queue) for queue in pause.empty)
 
     def _ready_count(self, queue: tuple[str, str]) -> int:
         if self.closed:
@@ -84,9 +95,8 @@ class Core:
             waiter = Waiter(step.queues, None)
             self.waiting.join(waiter)
             try:
-                # What came between the last claim and joining must not be slept through.
-                self.look()
-                waiter.wait(step.seconds)
+                if not self.came_meanwhile(step):
+                    waiter.wait(step.seconds)
             finally:
                 self.waiting.leave(waiter)
             return None

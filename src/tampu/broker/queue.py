@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from tampu.broker.core import Core, Look, Pause, Step, Steps
 from tampu.broker.steering import Steering
 from tampu.broker.verbs import Verbs
-from tampu.model.errors import InvalidState, TampuError
+from tampu.model.errors import InvalidState, TampuError, Unavailable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,6 +144,8 @@ class Transaction:
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         """Your own SQL, in this transaction."""
+        if not self._work.connection.in_transaction:  # a full disk ends it: this would be committed by itself
+            raise Unavailable("the transaction has ended inside the block", hint="leave the block; nothing was stored")
         return self._work.connection.execute(sql, parameters)
 
     publish = blocking(AllVerbs.publish)

@@ -83,11 +83,13 @@ class SettingsCache:
             self._look()
         found = self._known.get((tenant, queue))
         if found is None:
+            revision = self._revision
             found = resolve(inherit(self.own(tenant, queue), self.own(tenant, DEFAULTS), BUILT_IN))
             with self._lock:
                 if len(self._known) >= _MOST:
                     self._known.clear()
-                self._known[tenant, queue] = found
+                if revision == self._revision:  # else it was read before a change that is known by now
+                    self._known[tenant, queue] = found
         return found
 
     def own(self, tenant: str, queue: str) -> QueueConfig | None:

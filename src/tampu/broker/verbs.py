@@ -143,9 +143,9 @@ class Verbs:
             left = until - time.monotonic()
             if left <= 0 or self.core.closed:
                 return []
-            limited = len(wants) < len(names) or any(w.rate or w.max_in_flight for w in wants)
-            look = _LIMITED_LOOK if limited else None if self.core.watched else _UNWATCHED_LOOK
-            yield Pause([(self.tenant, name) for name in names], left if look is None else min(left, look))
+            empty = [(self.tenant, w.queue) for w in wants if not w.rate and not w.max_in_flight]
+            look = _LIMITED_LOOK if len(empty) < len(names) else None if self.core.watched else _UNWATCHED_LOOK
+            yield Pause([(self.tenant, name) for name in names], left if look is None else min(left, look), empty)
             if self.core.closed:
                 return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections import deque
@@ -25,8 +26,9 @@ class Waiter:
         self._woken = True
         if self._loop is None:
             self._event.set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._event.set)
+        else:
+            with contextlib.suppress(RuntimeError):  # its loop was closed
+                self._loop.call_soon_threadsafe(self._event.set)
 
     @property
     def woken(self) -> bool:

@@ -48,6 +48,9 @@ class Supervisor:
                 if not self._stopped:
                     log.warning("keepers wait a moment: %s", error)
                 seconds = _RETRY_SECONDS
+            except Exception:  # a store whose keepers are gone for good would only look alive
+                log.exception("keepers wait a moment")
+                seconds = _RETRY_SECONDS
             self._wake.wait(seconds)
             self._wake.clear()
 

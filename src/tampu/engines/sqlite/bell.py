@@ -14,6 +14,7 @@ import os
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +30,19 @@ _QUIET_SECONDS = 0.005
 _LOOK_SECONDS = 0.025
 
 
+_all: weakref.WeakSet[Companions] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A lock lives as long as anybody has its file open: a child must not keep the locks of a parent that dies."""
+    for companions in list(_all):
+        companions.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Companions:
     """The companion files of one database file, for one open engine."""
 
@@ -39,6 +53,8 @@ class Companions:
         self._seat: int | None = None
         self._leading = False
         self._ears: _Ears | None = None
+        self._closing = threading.Lock()
+        _all.add(self)
 
     @contextlib.contextmanager
     def gate(self) -> Iterator[None]:
@@ -46,8 +62,8 @@ class Companions:
         if fcntl is None:  # pragma: no cover - see the import
             yield
             return
-        self._enter(time.monotonic() + self._patience)
         try:
+            self._enter(time.monotonic() + self._patience)  # inside: an interrupt may come when it has just entered
             yield
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
@@ -70,8 +86,8 @@ class Companions:
 
     def ring(self) -> None:
         """Wake the others. It may fail (on a full disk): they also look by themselves, once a second."""
-        with contextlib.suppress(OSError):
-            os.pwrite(self._gate, b"\n", 0)
+        with self._closing, contextlib.suppress(OSError):
+            os.pwrite(self._gate, b"\n", 0)  # -1 when closed: the number may be another file's by now
 
     def listen(self, heard: Callable[[], None]) -> None:
         self._ears = _Ears(f"{self._path}-gate", heard)
@@ -92,9 +108,20 @@ class Companions:
     def close(self) -> None:
         if self._ears is not None:
             self._ears.stop()
+        with self._closing:
+            self._close_files()
+
+    def abandon(self) -> None:
+        """In a child after a fork: let go of what belongs to the parent, without a word to its threads."""
+        if self._ears is not None:
+            self._ears.close_files()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for handle in (self._gate, self._seat):
-            if handle is not None:
+            if handle is not None and handle >= 0:
                 os.close(handle)
+        self._gate, self._seat = -1, None
 
 
 class _Ears:
@@ -138,6 +165,9 @@ class _Ears:
         os.write(self._wake_write, b"x")
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        self.close_files()
+
+    def close_files(self) -> None:
         for handle in (self._wake_read, self._wake_write, self._watch):
             if handle is not None:
                 os.close(handle)

@@ -54,7 +54,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | TampuErr
 
 def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[Lease]:
     db, now = commit.db, commit.now
-    limit = _allowed(commit, want, q, limit)
+    limit, tokens = _allowed(commit, want, q, limit)
     if limit <= 0:
         return []
     rows = _first(commit, q, limit)
@@ -75,7 +75,7 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[L
     attempts = [row[3] + 1 for row in rows]
     commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
     if want.rate:
-        db.execute("UPDATE tampu_queue SET tokens = tokens - ? WHERE q = ?", (len(rows), q))
+        db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens - len(rows), now, q))
     retried = [row[0] for row in rows if row[3]]
     errors = last_errors(db, retried) if retried else {}
     return _leases(commit, call, want.queue, rows, lease, until, errors)
@@ -135,16 +135,20 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
         commit.end(q, EXPIRED, [(row[0], row[3], None) for row in late])
         for row in late:
             commit.note("expire", q, EXPIRED, row[0], row[3])
+        commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
 
 
-def _allowed(commit: Commit, want: Want, q: int, limit: int) -> int:
-    """What max_in_flight and the claim rate leave of the limit."""
+def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
+    """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
+
+    Nothing is written: a claim that finds nothing must not cost a commit.
+    """
+    tokens = 0.0
     if want.max_in_flight:
         limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
     if want.rate and limit > 0:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.execute("SELECT tokens, tokens_at FROM tampu_queue WHERE q = ?", (q,)).fetchone()
         tokens = burst if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
-        commit.db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens, commit.now, q))
         limit = min(limit, int(tokens + 1e-9))
-    return limit
+    return limit, tokens

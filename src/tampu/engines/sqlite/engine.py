@@ -78,7 +78,8 @@ class SqliteEngine:
                 field="durability",
                 hint="full (survives loss of power) or process (survives kill -9 only)",
             )
-        self.path = path if path == files.MEMORY else str(Path(path).absolute())
+        # Links resolved, as SQLite does: whoever opens the file by another name must find the same companions.
+        self.path = path if path == files.MEMORY else os.path.realpath(path)
         self.durability = "memory" if path == files.MEMORY else durability
         self._clock = clock or SystemClock()
         self._connect = connect
@@ -146,8 +147,8 @@ class SqliteEngine:
         db = self._db
         with self._gate():
             commit = None
-            db.execute("BEGIN IMMEDIATE")
             try:
+                db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
                 commit = Commit(db, self.house, self._clock.now())
                 replies = carry_out(commit, calls)
                 commit.finish()
@@ -172,8 +173,8 @@ class SqliteEngine:
             work = Transaction(self, db)
             try:
                 with self._gate():
-                    db.execute("BEGIN IMMEDIATE")
                     try:
+                        db.execute("BEGIN IMMEDIATE")
                         yield work
                         if not db.in_transaction:
                             raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
@@ -181,7 +182,6 @@ class SqliteEngine:
                     except BaseException:
                         if db.in_transaction:
                             db.execute("ROLLBACK")
-                        work.forget()
                         raise
             except sqlite3.Error as error:
                 raise files.translate(error, self.path) from error
@@ -190,27 +190,24 @@ class SqliteEngine:
 
     def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
         """In the user's transaction: theirs to commit if they began it, ours if not."""
+        self._check_usable()
         mine = isinstance(db, sqlite3.Connection) and self.path in {
-            str(Path(row[2]).absolute()) for row in db.execute("PRAGMA database_list") if row[2]
+            os.path.realpath(row[2]) for row in db.execute("PRAGMA database_list") if row[2]
         }
         if not mine:
             raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
         begun = db.in_transaction
-        if not begun:
-            db.execute("BEGIN IMMEDIATE")
         work = Transaction(self, db)
         try:
+            if not begun:
+                db.execute("BEGIN IMMEDIATE")
             yield work
             if not begun:
                 db.commit()
         except BaseException:
-            work.forget()  # before others may write again
             if not begun and db.in_transaction:
                 db.rollback()
             raise
-        finally:
-            # Whether their transaction commits is not ours to know: keep nothing that only it has.
-            work.forget()
         for commit in work.commits:
             self._announce(commit)
 
@@ -223,7 +220,7 @@ class SqliteEngine:
             if commit.due is not None:
                 self._listener.due(commit.due)
             if commit.ready:
-                names = self.house.names
+                names = commit.house.names
                 self._listener.ready({names[q]: n for q, n in commit.ready.items() if q in names})
 
     def _gate(self) -> contextlib.AbstractContextManager[None]:
@@ -236,8 +233,8 @@ class SqliteEngine:
             return
         with self._gate():
             # Nobody may extend the log meanwhile: the gate keeps our own processes out, the write lock everybody else.
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 with Path(f"{self.path}-wal").open("r+b") as log:
                     missing = _LOG_BYTES - log.seek(0, os.SEEK_END)
                     while missing > 0:
@@ -245,7 +242,8 @@ class SqliteEngine:
                     log.flush()
                     os.fsync(log.fileno())
             finally:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -362,16 +360,15 @@ class Transaction:
         db = self.connection
         if not db.in_transaction:
             raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
-        commit = None
         db.execute("SAVEPOINT tampu_call")
         try:
-            commit = Commit(db, self._engine.house, self._engine.now())
+            # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
+            # may be the user's, or go back to a savepoint of theirs.
+            commit = Commit(db, House(self._engine.house.tail), self._engine.now())
             replies = carry_out(commit, calls)
             commit.finish()
         except BaseException as error:
             # Who catches this and goes on must not commit half of the call.
-            if commit is not None:
-                commit.forget_new_queues()
             if db.in_transaction:
                 db.execute("ROLLBACK TO tampu_call")
                 db.execute("RELEASE tampu_call")
@@ -381,10 +378,6 @@ class Transaction:
         db.execute("RELEASE tampu_call")
         self.commits.append(commit)
         return replies
-
-    def forget(self) -> None:
-        for commit in self.commits:
-            commit.forget_new_queues()
 
 
 def carry_out(commit: Commit, calls: Sequence[port.Call]) -> list[Any | TampuError]:

@@ -96,10 +96,12 @@ def read(
     # The record that holds the next offset may have begun before it.
     start = db.execute("SELECT max(first) FROM tampu_journal WHERE first <= ?", (offset + 1,)).fetchone()[0]
     found: list[Transition] = []
+    seen = 0
     for first, n, at, q, body in db.execute(
         "SELECT first, n, at, q, body FROM tampu_journal WHERE first >= ? ORDER BY first LIMIT ?",
         (start or 0, MOST_RECORDS),
     ):
+        seen += 1
         if first + n - 1 <= offset:
             continue
         skip = max(0, offset + 1 - first)
@@ -112,6 +114,10 @@ def read(
         offset = rows[-1].offset
         if len(found) >= limit:
             break
+    else:
+        # What retention has removed is no backlog any more.
+        if seen < MOST_RECORDS:
+            offset = max(offset, latest)
     return JournalPage(transitions=found, position={PARTITION: offset}, latest={PARTITION: latest})
 
 

@@ -111,7 +111,7 @@ def _replay(commit: Commit, seq: int, q: int) -> int | TampuError:
 
 
 def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
-    """Messages that have not ended get the rank of the queue's new ordering, a bounded step at a time."""
+    """Messages that have not ended, or may be replayed, get the rank of the new ordering, a bounded step at a time."""
     return [_rerank(commit, call) for call in calls]
 
 
@@ -120,7 +120,7 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
     if q is None:
         return None
     last = None
-    for table in ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held"):
+    for table in ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead"):
         rows = commit.db.execute(
             f"SELECT t.seq, m.created, m.body FROM {table} t CROSS JOIN tampu_message m ON m.seq = t.seq"  # noqa: S608 - a constant
             " WHERE t.q = ? AND t.seq > ? ORDER BY t.seq LIMIT ?",

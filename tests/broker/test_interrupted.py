@@ -1,0 +1,122 @@
+"""Callers that go away in the middle: cancelled tasks, transactions that were only being entered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.broker import coalescer
+from tampu.engines import port
+
+PATIENCE = 20.0
+
+
+def test_what_was_claimed_for_a_cancelled_task_goes_back_uncounted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with tampu.open_async(tmp_path / "jobs.db", keepers=False) as q:
+            await q.publish("jobs", 1, max_attempts=1)
+            engine: Any = q._open._core.engine
+            carry_out, claimed, go_on = engine.run, threading.Event(), threading.Event()
+
+            def run(calls: Sequence[port.Call]) -> list[Any]:
+                replies: list[Any] = carry_out(calls)
+                claimed.set()
+                assert go_on.wait(PATIENCE)
+                return replies
+
+            engine.run = run
+            task = asyncio.create_task(q.claim("jobs"))
+            assert await asyncio.to_thread(claimed.wait, PATIENCE)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            engine.run = carry_out
+            go_on.set()
+            (lease,) = await q.claim("jobs", wait=PATIENCE)
+            assert lease.attempt == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_task_cancelled_between_the_reply_and_its_turn_gives_the_messages_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with tampu.open_async("memory://", keepers=False) as q:
+            await q.publish("jobs", 1, max_attempts=1)
+            task = asyncio.create_task(q.claim("jobs"))
+            answer = coalescer._answer
+
+            def answer_and_cancel(answers: Any) -> None:
+                answer(answers)
+                task.cancel()
+
+            with monkeypatch.context() as patch:
+                patch.setattr(coalescer, "_answer", answer_and_cancel)
+                await asyncio.wait([task])
+            assert task.cancelled()
+            (lease,) = await q.claim("jobs", wait=PATIENCE)
+            assert lease.attempt == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_task_that_waits_to_enter_a_transaction_can_be_cancelled(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with tampu.open_async(tmp_path / "jobs.db", keepers=False) as q:
+
+            async def second() -> None:
+                async with q.transaction() as tx:
+                    await tx.publish("second", 1)
+
+            async with q.transaction() as tx:
+                task = asyncio.create_task(second())
+                while len(q._inside) < 2:
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                await tx.publish("first", 1)
+            await q.publish("third", 1)
+            assert await q.queues.list() == ["first", "third"]
+
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+
+
+@pytest.mark.parametrize("url", ["memory://", "jobs.db"])
+def test_other_tasks_wait_for_a_transaction_and_the_loop_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario() -> None:
+        async with tampu.open_async(url, keepers=False) as q:
+            async with q.transaction() as tx:
+                await tx.publish("inside", 1)
+                other = asyncio.create_task(q.publish("outside", 1))
+                await asyncio.wait([other], timeout=0.15)  # longer than settings are kept
+                assert not other.done()
+                await tx.publish("inside", 2)
+            await other
+            assert (await q.stats("inside")).ready == 2
+
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+
+
+def test_a_task_inside_a_transaction_is_told_to_use_it() -> None:
+    async def scenario() -> None:
+        async with tampu.open_async("memory://", keepers=False) as q:
+            async with q.transaction():
+                with pytest.raises(tampu.InvalidState):
+                    await q.publish("jobs", 1)
+                with pytest.raises(tampu.InvalidState):
+                    async with q.transaction():
+                        pass
+            await q.publish("jobs", 1)
+
+    asyncio.run(scenario())
