@@ -174,3 +174,11 @@ def test_time_going_back_loses_nothing(q: Queue, house: House) -> None:
     q.nack(lease, delay=10)
     house.clock.advance(10)
     assert q.claim("emails")[0].attempt == 2
+
+
+def test_a_claim_gets_past_a_large_backlog_that_has_expired(q: Queue, house: House) -> None:
+    q.publish_many("emails", [NewMessage(n, ttl=5) for n in range(2500)])
+    q.publish("emails", "live")
+    house.clock.advance(6)
+    assert [lease.payload for lease in q.claim("emails", limit=10)] == ["live"]
+    assert counts(q, "emails") == {"expired": 2500, "leased": 1}

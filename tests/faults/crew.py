@@ -6,13 +6,13 @@ tells when one is gone. Each process appends what it knows to a log of its own, 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,18 +76,27 @@ class Nursery:
 
 
 def serve() -> None:
-    """The nursery's own process."""
+    """The nursery's own process. When the test is gone, so is the crew."""
     for line in sys.stdin:
         verb, *rest = json.loads(line)
         print(_SERVICES[verb](*rest), flush=True)
+    for pid in list(_children):
+        _kill(pid)
+
+
+_children: set[int] = set()
 
 
 def _start(role: str, url: str, log: str, seed: int) -> int:
     pid = os.fork()
     if pid == 0:
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             ROLES[role](url, Log(log), random.Random(seed))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
+    _children.add(pid)
     return pid
 
 
@@ -97,6 +106,7 @@ def _kill(pid: int) -> int:
 
 
 def _wait_ended(pid: int) -> int:
+    _children.discard(pid)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -51,6 +52,7 @@ class Queue:
         self._core = core
         self._verbs = AllVerbs(core, tenant)
         self._on_close = on_close
+        self._pid = os.getpid()
         self.queues = Queues(self._verbs, self._drive)
 
     @property
@@ -110,6 +112,8 @@ class Queue:
         return self._core.engine.durability
 
     def _drive(self, steps: Steps[R]) -> R:
+        if os.getpid() != self._pid:  # before any lock is touched: it may have been held when the process forked
+            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
         if self._core.in_transaction:
             self._check_outside()
         return self._core.drive(steps)

@@ -137,7 +137,9 @@ class Verbs:
             settings = [(name, self._settings(name)) for name in names]
             wants = [s.want(name, lease_us) for name, s in settings if s.status not in ("paused", "closed")]
             if wants:
-                leases: list[Lease] = yield port.Claim(self.tenant, wants, limit, worker)
+                leases: list[Lease] | port.Again = port.AGAIN
+                while isinstance(leases, port.Again):
+                    leases = yield port.Claim(self.tenant, wants, limit, worker)
                 if leases:
                     return leases
             left = until - time.monotonic()

@@ -69,13 +69,21 @@ class Want(msgspec.Struct, frozen=True):
 class Claim(msgspec.Struct, frozen=True):
     """Lease up to ``limit`` messages from the queues, in the order wanted, never one that is due to expire.
 
-    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease].
+    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease], or `AGAIN` when
+    so much had to end first that it is better done in several commits.
     """
 
     tenant: str
     wants: Sequence[Want]
     limit: int
     worker: str | None = None
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Not done yet, by no fault of the caller: the same call again goes on."""
+
+
+AGAIN = Again()
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):

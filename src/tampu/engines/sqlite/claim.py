@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.port import Claim, Want
+from tampu.engines.port import AGAIN, Again, Claim, Want
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs
 from tampu.engines.sqlite.commit import Commit
@@ -35,11 +35,12 @@ LEASE = (
 )
 LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
 SWEEP_FIRST = 1000
+"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
 
-def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | TampuError]:
-    sweep_due(commit, SWEEP_FIRST)
-    replies: list[list[Lease] | TampuError] = []
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Again | TampuError]:
+    swept = sweep_due(commit, SWEEP_FIRST)
+    replies: list[list[Lease] | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
         for want in call.wants:
@@ -48,7 +49,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | TampuErr
             q = commit.house.number(commit.db, call.tenant, want.queue)
             if q is not None:
                 leases.extend(_take(commit, call, want, q, call.limit - len(leases)))
-        replies.append(leases)
+        replies.append(AGAIN if not leases and swept >= SWEEP_FIRST else leases)
     return replies
 
 
@@ -121,8 +122,8 @@ def _leases(
 
 
 def _first(commit: Commit, q: int, limit: int) -> list[Any]:
-    """The head of the index; what is past its expiry and was not swept yet ends here instead."""
-    while True:
+    """The head of the index; what is past its expiry and was not swept yet ends here instead, a bounded part of it."""
+    for _ in range(2):
         rows = commit.db.execute(SELECT, (q, limit)).fetchall()
         late = [row for row in rows if row[6] is not None and row[6] <= commit.now]
         if not late:
@@ -136,6 +137,7 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
         for row in late:
             commit.note("expire", q, EXPIRED, row[0], row[3])
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
+    return []
 
 
 def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:

@@ -227,6 +227,11 @@ class Commit:
             " CROSS JOIN tampu_message m ON m.seq = j.value WHERE m.expires IS NOT NULL",
             (text,),
         )
+        (soonest,) = self.db.execute(
+            "SELECT min(m.expires) FROM json_each(?) j CROSS JOIN tampu_message m ON m.seq = j.value", (text,)
+        ).fetchone()
+        if soonest is not None:
+            self.falls_due(soonest)
         self.db.execute(
             "INSERT OR IGNORE INTO tampu_key SELECT m.q, m.key, m.seq FROM json_each(?) j"
             " CROSS JOIN tampu_message m ON m.seq = j.value WHERE m.key IS NOT NULL",

@@ -49,7 +49,7 @@ _CLOSE = 8
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
-    if len(calls) == 1:
+    if len(calls) == 1 and calls[0].items:
         whole = _ack_claim(commit, calls[0])
         if whole is not None:
             return [whole]
