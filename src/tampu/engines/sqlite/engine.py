@@ -91,19 +91,21 @@ class SqliteEngine:
         self._commits = 0
         self._companions: Companions | None = None
         files.inspect(self.path, adopt=adopt)
-        try:
-            if self.path != files.MEMORY:
-                self._companions = Companions(self.path, files.BUSY_SECONDS)
-            with self._gate():
-                self._db = files.connect(self.path, durability, connect)
-                files.migrate(self._db, self.path)
-            tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
-        except (sqlite3.Error, OSError) as error:
-            if self._companions is not None:
-                self._companions.close()
-            if isinstance(error, OSError):
+        with contextlib.ExitStack() as undo:
+            try:
+                if self.path != files.MEMORY:
+                    self._companions = Companions(self.path, files.BUSY_SECONDS)
+                    undo.callback(self._companions.close)
+                with self._gate():
+                    self._db = files.connect(self.path, durability, connect)
+                    undo.callback(self._db.close)
+                    files.migrate(self._db, self.path)
+                tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
+            except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
-            raise files.translate(error, self.path) from error
+            except sqlite3.Error as error:
+                raise files.translate(error, self.path) from error
+            undo.pop_all()
         self.house = House(tail)
 
     def now(self) -> int:
@@ -265,17 +267,17 @@ class SqliteEngine:
                 db = self._readers.pop()
             except IndexError:
                 db = files.connect(self.path, self.durability, self._connect)
-                db.execute("PRAGMA query_only = 1")
             try:
                 db.execute("BEGIN")
                 yield db
-            finally:
-                if db.in_transaction:
-                    db.execute("COMMIT")
-                if self._closed:
-                    db.close()
-                else:
-                    self._readers.append(db)
+                db.execute("COMMIT")
+            except BaseException:
+                db.close()
+                raise
+            if self._closed:
+                db.close()
+            else:
+                self._readers.append(db)
         except sqlite3.Error as error:
             self._check_usable()  # it may have been closed meanwhile
             raise files.translate(error, self.path) from error

@@ -100,19 +100,22 @@ def check_version(db: sqlite3.Connection, path: str) -> int:
 def connect(path: str, durability: str, factory: Connect = sqlite3.connect) -> sqlite3.Connection:
     """A connection as the engine uses them; the file must have passed `inspect`."""
     db = factory(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, cached_statements=256)
-    if path != MEMORY:
-        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
-            db.close()
-            raise Unavailable(
-                f"{path} can not use a write-ahead log (mode {mode})", hint="put the file on a local disk"
-            )
-        db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
-        db.execute("PRAGMA fullfsync = 1")
-        db.execute("PRAGMA checkpoint_fullfsync = 1")
-        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-    db.execute("PRAGMA cache_size = -65536")
-    db.execute("PRAGMA temp_store = MEMORY")
+    try:
+        if path != MEMORY:
+            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise Unavailable(
+                    f"{path} can not use a write-ahead log (mode {mode})", hint="put the file on a local disk"
+                )
+            db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
+            db.execute("PRAGMA fullfsync = 1")
+            db.execute("PRAGMA checkpoint_fullfsync = 1")
+            db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        db.execute("PRAGMA cache_size = -65536")
+        db.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
