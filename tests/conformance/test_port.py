@@ -174,7 +174,8 @@ def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, q: Queue,
         def due(self, at_us: int) -> None:
             heard.append(("due", at_us))
 
-        def stirred(self) -> None: ...
+        def stirred(self) -> bool:
+            return False
 
     engine.listen(Ear())
     q.publish_many("jobs", range(3))

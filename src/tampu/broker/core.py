@@ -66,12 +66,13 @@ class Core:
     def due(self, at_us: int) -> None:
         self.on_due(at_us)
 
-    def stirred(self) -> None:
+    def stirred(self) -> bool:
         try:
             self.look()
         except TampuError as error:  # the bell must go on ringing
             log.warning("could not look for messages: %s", error)
         self.on_stir()
+        return self.waiting.anybody
 
     def look(self) -> None:
         """Wake those whose queues have messages, whoever published them."""

@@ -154,7 +154,9 @@ def _body(new: NewMessage, max_payload: int) -> Body:
 def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
     if content_type is not None and (not isinstance(content_type, str) or not _CONTENT_TYPE.match(content_type)):
         raise InvalidMessage(f"{content_type!r:.100} is not a content type", field="content_type")
-    if isinstance(value, bytes | bytearray | memoryview):
+    if type(value) is bytes:
+        raw, content_type = value, content_type or BYTES
+    elif isinstance(value, bytes | bytearray | memoryview):
         raw, content_type = bytes(value), content_type or BYTES
     elif content_type is not None and content_type != JSON:
         if not isinstance(value, str) or not content_type.startswith("text/"):

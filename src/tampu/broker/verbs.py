@@ -196,22 +196,21 @@ class Verbs:
         return outcomes[0]
 
     def _ending(self, settlement: Settlement) -> port.Ending:
+        if type(settlement) is Ack and settlement.result is None and type(settlement.lease) is Lease:  # most are
+            lease = settlement.lease
+            return port.Ending("ack", lease.message.queue, lease.receipt, id=lease.message.id)
         if not isinstance(settlement, Ack | Nack | Reject | Release):
             raise InvalidMessage("settle takes Ack, Nack, Reject and Release", field="settlements")
-        lease = settlement.lease
-        if type(lease) is Lease:
-            queue, receipt, id = lease.message.queue, lease.receipt, lease.message.id
-        else:
-            (queue, receipt), id = self._receipt(lease), None
-        if type(settlement) is Ack:
-            if settlement.result is None:
-                return port.Ending("ack", queue, receipt, id=id)
+        queue, receipt = self._receipt(settlement.lease)
+        if isinstance(settlement, Ack):
             settings = self._settings(queue)
             packed = incoming.result(settlement.result, settings.max_payload)
             return port.Ending("ack", queue, receipt, packed, settings.result_ttl_us)
         if isinstance(settlement, Release):
             return port.Ending("release", queue, receipt)
-        assert isinstance(settlement, Nack | Reject)
+        return self._failed(settlement, queue, receipt)
+
+    def _failed(self, settlement: Nack | Reject, queue: str, receipt: str) -> port.Ending:
         error, trace = incoming.error_text(settlement.error)
         trace = incoming.traceback_text(settlement.traceback) or trace
         if isinstance(settlement, Reject):
@@ -222,9 +221,14 @@ class Verbs:
             return port.Ending("nack", queue, receipt, error=error, traceback=trace, delay_us=delay_us)
         settings = self._settings(queue)
         return port.Ending(
-            "nack", queue, receipt, error=error, traceback=trace,
-            delays=settings.delays, spread=settings.backoff.spread(random.random()),
-        )  # fmt: skip
+            "nack",
+            queue,
+            receipt,
+            error=error,
+            traceback=trace,
+            delays=settings.delays,
+            spread=settings.backoff.spread(random.random()),
+        )
 
     def _receipt(self, lease: Lease | str) -> tuple[str, str]:
         """(queue, receipt)"""

@@ -49,6 +49,10 @@ class Waiting:
         self._lock = threading.Lock()
         self._waiters: dict[Queue, deque[Waiter]] = {}
 
+    @property
+    def anybody(self) -> bool:
+        return bool(self._waiters)
+
     def join(self, waiter: Waiter) -> None:
         with self._lock:
             for queue in waiter.queues:

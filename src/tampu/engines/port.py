@@ -263,8 +263,9 @@ class Listener(Protocol):
         """Something is due at this time."""
         ...
 
-    def stirred(self) -> None:
-        """Another process changed something."""
+    def stirred(self) -> bool:
+        """Something changed, perhaps in another process. Answers whether somebody here waits for messages: then the
+        next change is told at once, else within 25 ms."""
         ...
 
 

@@ -26,7 +26,8 @@ except ImportError:  # pragma: no cover - no flock on this system: SQLite's own 
     fcntl = None  # type: ignore[assignment]  # the module is absent, every use is guarded
 
 _IN_MODIFY = 0x2
-_QUIET_SECONDS = 0.005
+_QUIET_SECONDS = 0.002
+_RELAXED_SECONDS = 0.025
 _LOOK_SECONDS = 0.025
 
 
@@ -89,7 +90,7 @@ class Companions:
         with self._closing, contextlib.suppress(OSError):
             os.pwrite(self._gate, b"\n", 0)  # -1 when closed: the number may be another file's by now
 
-    def listen(self, heard: Callable[[], None]) -> None:
+    def listen(self, heard: Callable[[], bool]) -> None:
         self._ears = _Ears(f"{self._path}-gate", heard)
 
     def lead(self) -> bool:
@@ -127,7 +128,7 @@ class Companions:
 class _Ears:
     """A thread that sleeps until the file is modified."""
 
-    def __init__(self, path: str, heard: Callable[[], None]) -> None:
+    def __init__(self, path: str, heard: Callable[[], bool]) -> None:
         self._path = path
         self._heard = heard
         self._wake_read, self._wake_write = os.pipe()
@@ -148,9 +149,9 @@ class _Ears:
                 break
             if any(handle == self._watch for handle, _ in ready):
                 os.read(self._watch, 65536)
-                self._heard()
+                anxious = self._heard()
                 # Under load the bell rings with every commit; hearing it now and then is enough.
-                self._stopped.wait(_QUIET_SECONDS)
+                self._stopped.wait(_QUIET_SECONDS if anxious else _RELAXED_SECONDS)
 
     def _look(self) -> None:
         seen = Path(self._path).stat().st_mtime_ns

@@ -47,6 +47,7 @@ _VERBS: tuple[tuple[type[Any], Callable[[Commit, Any], Sequence[Any]]], ...] = (
     (port.Sweep, sweep.sweep),
     (port.Claim, claim.claim),
 )
+_BY_KIND = dict(_VERBS)
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 _GROW_AFTER = 32
@@ -384,9 +385,14 @@ class Transaction:
 
 def carry_out(commit: Commit, calls: Sequence[port.Call]) -> list[Any | TampuError]:
     """Each verb once, over all calls of its kind; the replies in the order of the calls."""
+    if len(calls) == 1:
+        return list(_BY_KIND[type(calls[0])](commit, calls))
     replies: list[Any] = [None] * len(calls)
+    by_kind: dict[type[Any], list[int]] = {}
+    for i, call in enumerate(calls):
+        by_kind.setdefault(type(call), []).append(i)
     for kind, verb in _VERBS:
-        places = [i for i, call in enumerate(calls) if type(call) is kind]
+        places = by_kind.get(kind)
         if places:
             for i, reply in zip(places, verb(commit, [calls[i] for i in places]), strict=True):
                 replies[i] = reply

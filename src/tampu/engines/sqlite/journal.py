@@ -50,7 +50,7 @@ class Record:
             self.types.extend(types)
 
     def has_own_id(self) -> bool:
-        return any(seq & 1 for seq in self.seqs)
+        return any(map((1).__and__, self.seqs))
 
     def copy(self) -> Record:
         twin = Record()

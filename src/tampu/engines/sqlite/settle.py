@@ -68,12 +68,14 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     """
     queue = call.items[0].queue
     lease_text = call.items[0].receipt.rpartition(".")[2]
+    begin, end = f"{queue}/", f".{lease_text}"
+    start, stop = len(begin), -len(end)
     texts = []
     for item in call.items:
-        start, _, text = item.receipt.rpartition(".")
-        if item.verb != "ack" or item.result is not None or item.queue != queue or text != lease_text:
+        text = item.receipt
+        if item.verb != "ack" or item.result is not None or not (text.startswith(begin) and text.endswith(end)):
             return None
-        texts.append(start.rpartition("/")[2])
+        texts.append(text[start:stop])
     try:
         numbers = [int(text, 16) for text in texts]
         lease = int(lease_text, 16)
