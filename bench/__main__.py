@@ -14,11 +14,11 @@ from bench import callers, end_to_end, growth, idle, peers
 from bench.measure import Row, show, write
 
 PARTS = {
+    "idle": ("At rest", idle.run),
     "end_to_end": ("End to end, one client, 200-byte payloads, full fsync", end_to_end.run),
     "callers": ("Single publishes of 64 callers at once, full fsync", callers.run),
-    "growth": ("With millions of messages around", growth.run),
     "peers": ("Beside huey, durable against durable", peers.run),
-    "idle": ("At rest", idle.run),
+    "growth": ("With millions of messages around", growth.run),
 }
 
 

@@ -73,7 +73,7 @@ def run(quick: bool) -> list[Row]:
             "64 threads": lambda p: threads(p, 50 if quick else 300),
             "64 connections": lambda p: own_connections(p, 3 if quick else 10),
         },
-        3,
+        3 if quick else 7,
     )
     return [
         *rates(found),

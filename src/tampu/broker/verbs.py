@@ -20,6 +20,8 @@ from tampu.model.message import Lease, Message, NewMessage
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.times import SECOND, Duration, duration
 
+_NO_PRIORITY = 0
+_NO_OPTIONS = (None,) * 18
 _LIMITED_LOOK = 0.25
 _UNWATCHED_LOOK = 1.0
 
@@ -64,6 +66,12 @@ class Verbs:
         to publish again: within the queue's window the first message is answered. Raises `QueueFull`,
         `QueueClosed`, `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
         """
+        options = (
+            type, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers, max_attempts, correlation_id,
+            causation_id, parent_id, group, source, content_type, hold, id,
+        )  # fmt: skip
+        if priority is _NO_PRIORITY and options == _NO_OPTIONS and not isinstance(payload, NewMessage):
+            return (yield self._publishing(queue, [payload]))[0]  # type: ignore[no-any-return]  # typed by the call
         new = NewMessage(
             payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
             max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id,

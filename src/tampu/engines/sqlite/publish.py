@@ -10,7 +10,8 @@ groups, holds) go one by one, inside a savepoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -35,13 +36,15 @@ _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     replies: list[list[Message] | TampuError] = []
     plain = _Plain(commit)
-    for call in calls:
+    for together in _neighbours(calls):
+        call = together[0]
         try:
-            if call.bare:
-                plain.check_room(call)
-                replies.append(plain.add_bare(call))
+            plain.check_room(call)
+            if len(together) > 1:
+                replies.extend(plain.add_together(together))
+            elif call.bare:
+                replies.append(plain.add_bare(call.tenant, call.queue, call.items))
             elif not any(_special(item) for item in call.items):
-                plain.check_room(call)
                 replies.append(plain.add(call))
             else:
                 plain.flush()
@@ -51,6 +54,17 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
             replies.append(error)
     plain.flush()
     return replies
+
+
+def _neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
+    """Calls that can be stored as one, as they come from many callers of one queue; the others by themselves."""
+    for key, group in itertools.groupby(
+        calls, lambda call: (call.tenant, call.queue) if call.bare and not call.max_depth else None
+    ):
+        if key is None:
+            yield from ([call] for call in group)
+        else:
+            yield list(group)
 
 
 def _special(item: Item) -> bool:
@@ -84,7 +98,7 @@ class _Plain:
 
     def check_room(self, call: Publish) -> None:
         """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
-        if call.max_depth:
+        if call.max_depth and not any(_special(item) for item in call.items):
             q = self.commit.house.number(self.commit.db, call.tenant, call.queue)
             depth = 0 if q is None else _depth(self.commit, q)
             depth += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
@@ -119,10 +133,14 @@ class _Plain:
             made.append(Message(id_of(seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
 
-    def add_bare(self, call: Publish) -> list[Message]:
+    def add_together(self, calls: Sequence[Publish]) -> Iterator[list[Message]]:
+        """`add_bare` of several calls of one queue at once; the reply of each."""
+        made = iter(self.add_bare(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
+        return (list(itertools.islice(made, len(call.items))) for call in calls)
+
+    def add_bare(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
         """`add` without its questions: 1.2 times the rate of publish."""
-        now, id_of, tenant, items = self.commit.now, self.commit.house.id.of, call.tenant, call.items
-        name = call.queue
+        now, id_of = self.commit.now, self.commit.house.id.of
         q = self._queue(tenant, name)
         numbers = self.commit.numbers(len(items))
         self._messages.extend(
