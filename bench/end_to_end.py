@@ -14,6 +14,9 @@ from pathlib import Path
 import tampu
 from bench.measure import PAYLOAD, Row, in_turns, rate, rates, ratio_row
 
+WARM_UP = 50
+"""Batches before the clock starts, for all sides alike: files and caches have their working size then."""
+
 
 def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, cached_statements=256, timeout=60, check_same_thread=False)
@@ -27,7 +30,7 @@ def ceiling(place: Path, count: int, batch: int) -> float:
     db.execute("CREATE TABLE ready (id INTEGER PRIMARY KEY, payload BLOB)")
     db.execute("CREATE TABLE leased (id INTEGER PRIMARY KEY, payload BLOB)")
 
-    def work() -> None:
+    def work(count: int = count) -> None:
         for _ in range(0, count, batch):
             db.execute("BEGIN IMMEDIATE")
             db.executemany("INSERT INTO ready (payload) VALUES (?)", [(PAYLOAD,)] * batch)
@@ -42,6 +45,7 @@ def ceiling(place: Path, count: int, batch: int) -> float:
             db.executemany("DELETE FROM leased WHERE id = ?", keys)
             db.execute("COMMIT")
 
+    work(WARM_UP * batch)
     return rate(count, work)
 
 
@@ -49,7 +53,7 @@ def bare(place: Path, count: int, batch: int) -> float:
     db = connect(place / "bare.db")
     db.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, payload BLOB)")
 
-    def work() -> None:
+    def work(count: int = count) -> None:
         for _ in range(0, count, batch):
             db.execute("BEGIN IMMEDIATE")
             db.executemany("INSERT INTO message (payload) VALUES (?)", [(PAYLOAD,)] * batch)
@@ -59,18 +63,20 @@ def bare(place: Path, count: int, batch: int) -> float:
             db.executemany("DELETE FROM message WHERE id = ?", [(row[0],) for row in rows])
             db.execute("COMMIT")
 
+    work(WARM_UP * batch)
     return rate(count, work)
 
 
 def ours(place: Path, count: int, batch: int) -> float:
     with tampu.open(place / "tampu.db") as q:
 
-        def work() -> None:
+        def work(count: int = count) -> None:
             for _ in range(0, count, batch):
                 q.publish_many("bench", [PAYLOAD] * batch)
                 leases = q.claim("bench", limit=batch)
                 q.settle([tampu.Ack(lease) for lease in leases])
 
+        work(WARM_UP * batch)
         return rate(count, work)
 
 
