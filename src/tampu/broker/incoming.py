@@ -7,6 +7,7 @@ import math
 import re
 import traceback as tracebacks
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -105,20 +106,18 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     )
 
 
-def plain_item(settings: Settings, value: Any) -> Item:
-    """`item` for a bare payload: half of the work, for the most common batch."""
-    payload, content_type = _payload(value, None, settings.max_payload)
-    body = Body("message", payload, content_type)
-    return Item(
-        body,
-        pack_plain("message", payload, content_type),
-        settings.max_attempts,
-        settings.ordering,
-        settings.ageing_us,
-        None,
-        None,
-        settings.ttl_us,
-    )
+def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
+    """`item` for bare payloads: a third of the work, for the most common batch."""
+    most, attempts = settings.max_payload, settings.max_attempts
+    more = (settings.ordering, settings.ageing_us, None, None, settings.ttl_us)
+    if settings.ordering == "fifo" and not settings.ttl_us:
+        more = ()
+    items = []
+    for value in values:
+        payload, content_type = _payload(value, None, most)
+        packed = pack_plain("message", payload, content_type)
+        items.append(Item(Body("message", payload, content_type), packed, attempts, *more))
+    return items
 
 
 def _body(new: NewMessage, max_payload: int) -> Body:
@@ -152,11 +151,11 @@ def _body(new: NewMessage, max_payload: int) -> Body:
 
 
 def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
+    if content_type is None and type(value) is bytes and len(value) <= most:
+        return value, BYTES
     if content_type is not None and (not isinstance(content_type, str) or not _CONTENT_TYPE.match(content_type)):
         raise InvalidMessage(f"{content_type!r:.100} is not a content type", field="content_type")
-    if type(value) is bytes:
-        raw, content_type = value, content_type or BYTES
-    elif isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray | memoryview):
         raw, content_type = bytes(value), content_type or BYTES
     elif content_type is not None and content_type != JSON:
         if not isinstance(value, str) or not content_type.startswith("text/"):

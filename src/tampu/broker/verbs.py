@@ -104,7 +104,7 @@ class Verbs:
             )
         bare = not any(type(new) is NewMessage for new in news)
         if bare:
-            items = [incoming.plain_item(settings, new) for new in news]
+            items = incoming.plain_items(settings, news)
             bare = settings.ordering == "fifo" and not settings.ttl_us
         else:
             items = [

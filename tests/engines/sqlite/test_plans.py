@@ -169,7 +169,7 @@ def test_reading_uses_indexes(store: Store) -> None:
 
 
 HOT = {
-    **{f"claim.{name}": getattr(claim, name) for name in ("SELECT", "LEASE", "LEAVE")},
+    **{f"claim.{name}": getattr(claim, name) for name in ("SELECT", "LEASE", "LAST", "LEAVE", "LATE")},
     **{f"settle.{name}": getattr(settle, name) for name in ("LEASES", "DONE_ROWS", "LEAVE")},
     **{f"sweep.{name}": getattr(sweep, name) for name in ("DUE", "RUN_OUT", "PAST", "NEXT")},
     **{f"list.{code}.{n}": sql for code, pair in reading.LISTS.items() if code != 2 for n, sql in enumerate(pair)},

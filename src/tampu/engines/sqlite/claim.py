@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from tampu.engines.port import AGAIN, Again, Claim, Want
-from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import last_errors
@@ -26,14 +25,17 @@ from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
 SELECT = (
-    "SELECT r.seq, r.rank, r.pos, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.id, m.body"
+    "SELECT r.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.body"
     " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq = r.seq WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
 LEASE = (
     "INSERT INTO tampu_leased SELECT seq, q, ?, ?, attempts + 1, ?, 0 FROM tampu_ready"
     " WHERE q = ? ORDER BY rank, pos LIMIT ?"
 )
+LAST = "SELECT rank, pos FROM tampu_ready WHERE q = ? ORDER BY rank, pos LIMIT 1 OFFSET ?"
 LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
+# Left to itself, SQLite walks the whole queue by the primary key here.
+LATE = "DELETE FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?"
 SWEEP_FIRST = 1000
 """How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
@@ -64,20 +66,20 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[L
     lease = secrets.randbits(63)
     until = now + want.lease_us
     db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
-    db.execute(LEAVE, (q, rows[-1][1], rows[-1][2]))
+    db.execute(LEAVE, (q, *db.execute(LAST, (q, len(rows) - 1)).fetchone()))
     seqs = [row[0] for row in rows]
     db.execute("INSERT INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs(seqs)))
-    marked = [row[0] for row in rows if row[6] is not None or row[7] is not None]
+    marked = [row[0] for row in rows if row[4] is not None or row[5] is not None]
     if marked:
         commit.drop_marks(marked)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     commit.falls_due(until)
-    attempts = [row[3] + 1 for row in rows]
+    attempts = [row[1] + 1 for row in rows]
     commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
     if want.rate:
         db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens - len(rows), now, q))
-    retried = [row[0] for row in rows if row[3]]
+    retried = [row[0] for row in rows if row[1]]
     errors = last_errors(db, retried) if retried else {}
     return _leases(commit, call, want.queue, rows, lease, until, errors)
 
@@ -91,12 +93,13 @@ def _leases(
     until: int,
     errors: dict[int, str | None],
 ) -> list[Lease]:
-    id_of, tenant, worker, leased = commit.house.id.of, call.tenant, call.worker, State.LEASED
+    tenant, worker, leased = call.tenant, call.worker, State.LEASED
+    made = commit.house.id.many([row[0] for row in rows])
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(
             Message(
-                id_of(seq) if own is None else ids.id_text(own),
+                commit.id(seq) if seq & 1 else id,
                 tenant,
                 queue,
                 leased,
@@ -111,7 +114,7 @@ def _leases(
             until,
             worker,
         )
-        for seq, _, _, attempts, created, max_attempts, expires, _, own, body in rows
+        for id, (seq, attempts, created, max_attempts, expires, _, body) in zip(made, rows, strict=True)
     ]
     if errors:
         for i, row in enumerate(rows):
@@ -125,17 +128,15 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
     """The head of the index; what is past its expiry and was not swept yet ends here instead, a bounded part of it."""
     for _ in range(2):
         rows = commit.db.execute(SELECT, (q, limit)).fetchall()
-        late = [row for row in rows if row[6] is not None and row[6] <= commit.now]
+        late = [row for row in rows if row[4] is not None and row[4] <= commit.now]
         if not late:
             return rows
-        commit.db.executemany(
-            "DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?", [(q, row[1], row[2]) for row in late]
-        )
+        commit.db.executemany(LATE, [(q, row[0]) for row in late])
         commit.count(q, READY, -len(late))
         commit.drop_marks([row[0] for row in late])
-        commit.end(q, EXPIRED, [(row[0], row[3], None) for row in late])
+        commit.end(q, EXPIRED, [(row[0], row[1], None) for row in late])
         for row in late:
-            commit.note("expire", q, EXPIRED, row[0], row[3])
+            commit.note("expire", q, EXPIRED, row[0], row[1])
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
     return []
 

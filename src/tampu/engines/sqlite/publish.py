@@ -140,7 +140,7 @@ class _Plain:
 
     def add_bare(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
         """`add` without its questions: some 8 % less work, and calls can be stored together."""
-        now, id_of = self.commit.now, self.commit.house.id.of
+        now = self.commit.now
         q = self._queue(tenant, name)
         numbers = self.commit.numbers(len(items))
         self._messages.extend(
@@ -154,8 +154,8 @@ class _Plain:
         types.extend([item.body.type for item in items])
         ready = State.READY
         return [
-            Message(id_of(seq), tenant, name, ready, item.body, 0, item.max_attempts, now)
-            for seq, item in zip(numbers, items, strict=True)
+            Message(id, tenant, name, ready, item.body, 0, item.max_attempts, now)
+            for id, item in zip(self.commit.house.id.many(numbers), items, strict=True)
         ]
 
     def _queue(self, tenant: str, name: str) -> int:
