@@ -174,3 +174,44 @@ def test_a_new_ordering_holds_for_dead_letters_that_are_replayed(q: Queue) -> No
     q.replay("jobs", where={})
     q.publish("jobs", "new")
     assert payloads(q.claim("jobs", limit=2)) == ["dead", "new"]
+
+
+def test_a_batch_cut_by_cancels_claims_and_releases_keeps_its_order(q: Queue) -> None:
+    made = q.publish_many("jobs", list(range(30)))
+    q.cancel(made[0].id, made[7].id, made[8].id, made[29].id)
+    first = q.claim("jobs", limit=3)
+    assert payloads(first) == [1, 2, 3]
+    q.release(first[1])
+    assert q.stats("jobs").counts["ready"] == 24
+    listed, after = [], None
+    while True:
+        page = q.messages("jobs", state="ready", limit=4, after=after)
+        listed += [message.payload for message in page]
+        after = page.cursor
+        if after is None:
+            break
+    expected = [n for n in range(4, 29) if n not in (7, 8)] + [2]
+    assert listed == expected
+    assert q.get(made[20].id).state == "ready"
+    assert q.get(made[8].id).state == "cancelled"
+    assert _drain(q) == expected
+
+
+def test_changing_the_order_half_way_through_a_batch_reaches_every_message(q: Queue) -> None:
+    q.publish_many("jobs", [NewMessage(n, priority=n % 3) for n in range(20)])
+    assert payloads(q.claim("jobs", limit=5)) == [0, 1, 2, 3, 4]
+    q.queues.put("jobs", ordering="priority")
+    assert _drain(q) == sorted(range(5, 20), key=lambda n: (-(n % 3), n))
+
+
+def test_many_calls_take_one_batch_apart_without_losing_any(q: Queue) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    made = q.publish_many("jobs", list(range(200)))
+    cancelled = {m.payload for m in dice.sample(made, 50)}
+    q.cancel(*[m.id for m in made if m.payload in cancelled])
+    found: list[object] = []
+    while leases := q.claim("jobs", limit=dice.randint(1, 20)):
+        found += payloads(leases)
+    assert found == [n for n in range(200) if n not in cancelled]

@@ -109,9 +109,9 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
 def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
     """`item` for bare payloads: a third of the work, for the most common batch."""
     most, attempts = settings.max_payload, settings.max_attempts
-    more = (settings.ordering, settings.ageing_us, None, None, settings.ttl_us)
-    if settings.ordering == "fifo" and not settings.ttl_us:
-        more = ()
+    more: tuple[Any, ...] = ()
+    if settings.ordering != "fifo" or settings.ttl_us:
+        more = (settings.ordering, settings.ageing_us, None, None, settings.ttl_us)
     items = []
     for value in values:
         payload, content_type = _payload(value, None, most)

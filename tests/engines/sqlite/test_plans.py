@@ -14,7 +14,7 @@ from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
 from tampu.engines.port import Sweep, Trim
-from tampu.engines.sqlite import SqliteEngine, claim, reading, settle, sweep
+from tampu.engines.sqlite import SqliteEngine, claim, reading, ready, settle, sweep
 from tests.conformance.house import FakeClock
 
 ROWS = 2000
@@ -169,7 +169,8 @@ def test_reading_uses_indexes(store: Store) -> None:
 
 
 HOT = {
-    **{f"claim.{name}": getattr(claim, name) for name in ("SELECT", "LEASE", "LAST", "LEAVE", "LATE")},
+    **{f"claim.{name}": getattr(claim, name) for name in ("SELECT", "LEASE")},
+    **{f"ready.{name}": getattr(ready, name) for name in ("FIND", "BEFORE", "FIRST", "FURTHER", "LEAVE")},
     **{f"settle.{name}": getattr(settle, name) for name in ("LEASES", "DONE_ROWS", "LEAVE")},
     **{f"sweep.{name}": getattr(sweep, name) for name in ("DUE", "RUN_OUT", "PAST", "NEXT")},
     **{f"list.{code}.{n}": sql for code, pair in reading.LISTS.items() if code != 2 for n, sql in enumerate(pair)},

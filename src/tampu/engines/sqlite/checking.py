@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 
 from tampu.engines.sqlite import files
+from tampu.engines.sqlite.codes import READY
+from tampu.engines.sqlite.ids import STEP
 
 Finding = tuple[str, str, str]
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
@@ -76,7 +78,8 @@ def _indexes(db: sqlite3.Connection) -> list[Finding]:
     for kind, table in enumerate(tables):
         if table is not None:
             kept = dict(db.execute("SELECT q, n FROM tampu_counter WHERE q > 0 AND kind = ? AND n <> 0", (kind,)))
-            rows = dict(db.execute(f"SELECT q, count(*) FROM {table} GROUP BY q"))  # noqa: S608 - a constant
+            each = f"sum((last - seq) / {STEP} + 1)" if kind == READY else "count(*)"
+            rows = dict(db.execute(f"SELECT q, {each} FROM {table} GROUP BY q"))  # noqa: S608 - constants
             total += sum(rows.values())
             if kept != rows:
                 wrong.append(table)

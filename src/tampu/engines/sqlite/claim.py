@@ -3,8 +3,8 @@
 Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than limit, the
 queue's max_in_flight and its rate allow, never a message past its expiry. Cost does not depend on what else waits.
 
-The claimed rows are a prefix of the index, so they are moved with one INSERT … SELECT and one range DELETE,
-whatever the batch size.
+The claimed messages are a prefix of the index, so they are moved with one INSERT … SELECT and one range DELETE,
+whatever the batch size; the run that is cut keeps its rest.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tampu.engines.port import AGAIN, Again, Claim, Want
+from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import last_errors
@@ -24,18 +25,17 @@ from tampu.engines.sqlite.sweep import sweep_due
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
+# Inside a run SQLite walks the range of sequence numbers upwards; asked for that order too, it would sort.
 SELECT = (
-    "SELECT r.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.body"
-    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq = r.seq WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
+    "SELECT m.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.body"
+    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
+    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
 LEASE = (
-    "INSERT INTO tampu_leased SELECT seq, q, ?, ?, attempts + 1, ?, 0 FROM tampu_ready"
-    " WHERE q = ? ORDER BY rank, pos LIMIT ?"
+    "INSERT INTO tampu_leased SELECT m.seq, r.q, ?, ?, r.attempts + 1, ?, 0"
+    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
+    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
-LAST = "SELECT rank, pos FROM tampu_ready WHERE q = ? ORDER BY rank, pos LIMIT 1 OFFSET ?"
-LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
-# Left to itself, SQLite walks the whole queue by the primary key here.
-LATE = "DELETE FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?"
 SWEEP_FIRST = 1000
 """How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
@@ -66,7 +66,7 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[L
     lease = secrets.randbits(63)
     until = now + want.lease_us
     db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
-    db.execute(LEAVE, (q, *db.execute(LAST, (q, len(rows) - 1)).fetchone()))
+    ready.take_first(db, q, rows[-1][0])
     seqs = [row[0] for row in rows]
     db.execute("INSERT INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs(seqs)))
     marked = [row[0] for row in rows if row[4] is not None or row[5] is not None]
@@ -131,7 +131,8 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
         late = [row for row in rows if row[4] is not None and row[4] <= commit.now]
         if not late:
             return rows
-        commit.db.executemany(LATE, [(q, row[0]) for row in late])
+        for row in late:
+            ready.take(commit.db, q, row[0])
         commit.count(q, READY, -len(late))
         commit.drop_marks([row[0] for row in late])
         commit.end(q, EXPIRED, [(row[0], row[1], None) for row in late])

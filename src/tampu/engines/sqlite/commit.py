@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tampu.engines.sqlite import ids
+from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.codes import DELAYED, HELD, LEASED, READY, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.journal import Record, pack_record
 from tampu.model.errors import TampuError
@@ -128,10 +128,10 @@ class Commit:
 
     def enter_ready(self, rows: Sequence[tuple[int, int, int, int, int | None]]) -> None:
         """Put messages at the back of their rank; rows are (seq, q, rank, attempts, lease)."""
-        self.db.executemany(
-            "INSERT INTO tampu_ready VALUES (?, ?, ?, ?, ?, ?)",
+        ready.enter(
+            self.db,
             [
-                (q, rank, pos, seq, attempts, lease)
+                (q, rank, pos, seq, attempts, lease, seq)
                 for pos, (seq, q, rank, attempts, lease) in zip(self.numbers(len(rows)), rows, strict=True)
             ],
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.port import Page, QueueStats
-from tampu.engines.sqlite import ids
+from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.codes import (
     CANCELLED,
     CODE,
@@ -37,10 +37,6 @@ _PLACES = (
 
 # Keyset pages: the columns after seq are the cursor, in the order of the index.
 LISTS: dict[int, tuple[str, str]] = {
-    READY: (
-        "SELECT seq, rank, pos FROM tampu_ready WHERE q = ? AND (rank, pos) > (?, ?) ORDER BY rank, pos LIMIT ?",
-        "SELECT seq, rank, pos FROM tampu_ready WHERE q = ? ORDER BY rank, pos LIMIT ?",
-    ),
     DELAYED: (
         "SELECT seq, run_at, seq FROM tampu_delayed WHERE q = ? AND (run_at, seq) > (?, ?)"
         " ORDER BY run_at, seq LIMIT ?",
@@ -63,7 +59,7 @@ LISTS: dict[int, tuple[str, str]] = {
 
 def state_of(db: sqlite3.Connection, q: int, seq: int) -> int:
     """The index a message is in."""
-    if db.execute("SELECT 1 FROM tampu_ready WHERE q = ? AND seq = ?", (q, seq)).fetchone():
+    if ready.find(db, q, seq) is not None:
         return READY
     for code, sql in _PLACES:
         if db.execute(sql, (seq,)).fetchone():
@@ -112,12 +108,9 @@ def _place(db: sqlite3.Connection, q: int, seq: int) -> tuple[int, Any]:
     row = db.execute("SELECT state, attempts, at FROM tampu_ended WHERE seq = ?", (seq,)).fetchone()
     if row is not None:
         return row[0], (row[1], None, row[2], None, 0)
-    # Left to itself, SQLite walks the whole queue by the primary key here.
-    row = db.execute(
-        "SELECT attempts FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?", (q, seq)
-    ).fetchone()
-    if row is not None:
-        return READY, (row[0], None, None, None, 0)
+    run = ready.find(db, q, seq)
+    if run is not None:
+        return READY, (run[3], None, None, None, 0)
     for code, sql in _PLACES:
         row = db.execute(sql, (seq,)).fetchone()
         if row is not None:
@@ -164,19 +157,28 @@ def page(
     if code in (DONE, CANCELLED, EXPIRED):
         keys = _ended_page(db, q, code, after or (0, 0), limit)
     else:
-        further, start = LISTS[code]
-        sql, cursor = (further, after) if after else (start, ())
-        keys = [(row[0], tuple(row[1:])) for row in db.execute(sql, (q, *cursor, limit)).fetchall()]
+        keys = live_page(db, q, code, after, limit)
     messages = [load(db, house, seq) for seq, _ in keys]
     return Page([m for m in messages if m is not None], keys[-1][1] if len(keys) == limit else None)
 
 
+def live_page(
+    db: sqlite3.Connection, q: int, code: int, after: tuple[Any, ...] | None, limit: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """(seq, cursor) of messages that have not ended, or are dead."""
+    if code == READY:
+        return [(row[0], row[1:]) for row in ready.page(db, q, (after[0], after[1]) if after else None, limit)]
+    further, start = LISTS[code]
+    sql, cursor = (further, after) if after else (start, ())
+    return [(row[0], tuple(row[1:])) for row in db.execute(sql, (q, *cursor, limit)).fetchall()]
+
+
 def _ended_page(
     db: sqlite3.Connection, q: int, state: int, after: tuple[Any, ...], limit: int
-) -> list[tuple[int, tuple[int, int]]]:
+) -> list[tuple[int, tuple[int, ...]]]:
     """Ended messages, oldest end first; the cursor is (commit, last message of it that was seen)."""
     no, seen = after
-    keys: list[tuple[int, tuple[int, int]]] = []
+    keys: list[tuple[int, tuple[int, ...]]] = []
     for number, packed in db.execute(
         "SELECT no, seqs FROM tampu_ending WHERE q = ? AND state = ? AND no >= ? ORDER BY no", (q, state, no)
     ):

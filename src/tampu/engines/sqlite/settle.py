@@ -243,7 +243,7 @@ class _Settling:
             commit.note(item.verb, q, code, seq, attempts, worker, detail)
 
 
-# Left to itself, SQLite walks the whole queue by the primary key here.
+# What comes back is a run of its own. Left to itself, SQLite walks the whole queue by the primary key here.
 _READY = ("SELECT 1 FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ? AND lease = ?", READY)
 _DELAYED = ("SELECT 1 FROM tampu_delayed WHERE q = ? AND seq = ? AND lease = ?", DELAYED)
 _DEAD = ("SELECT 1 FROM tampu_dead WHERE q = ? AND seq = ? AND lease = ?", DEAD)

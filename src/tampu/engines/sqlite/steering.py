@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tampu.engines.port import Cancel, Extend, Extended, Free, Replay, Rerank
+from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.reading import state_of
@@ -121,9 +122,11 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
         return None
     last = None
     for table in ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead"):
+        last_seq = "t.last" if table == "tampu_ready" else "t.seq"
         rows = commit.db.execute(
-            f"SELECT t.seq, m.created, m.body FROM {table} t CROSS JOIN tampu_message m ON m.seq = t.seq"  # noqa: S608 - a constant
-            " WHERE t.q = ? AND t.seq > ? ORDER BY t.seq LIMIT ?",
+            f"SELECT m.seq, m.created, m.body FROM {table} t"  # noqa: S608 - constants
+            f" CROSS JOIN tampu_message m ON m.seq BETWEEN t.seq AND {last_seq}"
+            " WHERE t.q = ? AND t.seq > ? ORDER BY t.seq, m.seq LIMIT ?",
             (q, call.after, call.limit),
         ).fetchall()
         for seq, created, packed in rows:
@@ -131,7 +134,10 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
             new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
             commit.db.execute("UPDATE tampu_message SET rank = ? WHERE seq = ?", (new, seq))
             if table == "tampu_ready":
-                commit.db.execute("UPDATE tampu_ready SET rank = ? WHERE q = ? AND seq = ?", (new, q, seq))
+                run = ready.take(commit.db, q, seq)
+                assert run is not None
+                _, pos, first, attempts, lease, _ = run
+                ready.enter(commit.db, [(q, new, pos + seq - first, seq, attempts, lease, seq)])
         if len(rows) == call.limit:
             # The slowest table decides where to go on; rows of the others are ranked again, to the same rank.
             last = rows[-1][0] if last is None else min(last, rows[-1][0])

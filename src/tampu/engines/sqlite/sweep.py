@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tampu.engines.port import Sweep, Swept
+from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.codes import (
     CANCELLED,
     DEAD,
@@ -137,14 +138,10 @@ def withdraw(commit: Commit, seq: int) -> tuple[int, int] | None:
     db = commit.db
     found: tuple[int, int] | None = None
     q = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0]
-    # Left to itself, SQLite walks the whole queue by the primary key here.
-    row = db.execute(
-        "SELECT rank, pos, attempts FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ?", (q, seq)
-    ).fetchone()
-    if row is not None:
-        db.execute("DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?", (q, row[0], row[1]))
+    run = ready.take(db, q, seq)
+    if run is not None:
         commit.count(q, READY, -1)
-        found = (q, row[2])
+        found = (q, run[3])
     else:
         for table, code in (("tampu_delayed", DELAYED), ("tampu_held", HELD)):
             row = db.execute(f"SELECT attempts FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - a constant

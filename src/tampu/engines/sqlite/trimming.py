@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.reading import LISTS
+from tampu.engines.sqlite.reading import live_page
 from tampu.engines.sqlite.sweep import withdraw
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
@@ -34,10 +34,7 @@ def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
     if code in (DONE, CANCELLED, EXPIRED):
         gone = _drop_ended(commit, q, code, limit, before=None)
     else:
-        gone = [
-            (seq, _withdraw_any(commit, q, code, seq))
-            for seq, *_ in commit.db.execute(LISTS[code][1], (q, limit)).fetchall()
-        ]
+        gone = [(seq, _withdraw_any(commit, q, code, seq)) for seq, _ in live_page(commit.db, q, code, None, limit)]
     seqs = [seq for seq, _ in gone]
     commit.leave_lanes(q, seqs)
     _keep_own_ids(commit, q, seqs)

@@ -36,9 +36,10 @@ CREATE TABLE tampu_message (
 -- Not unique: tenants do not know of each other's ids; publish keeps them unique within one.
 CREATE INDEX tampu_message_id ON tampu_message (id) WHERE id IS NOT NULL;
 
--- The order of the index is the order of delivery.
+-- The order of the index is the order of delivery. A row is a run: messages that were published together and
+-- follow each other, from `seq` to `last`.
 CREATE TABLE tampu_ready (
-  q INTEGER, rank INTEGER, pos INTEGER, seq INTEGER, attempts INTEGER, lease INTEGER,
+  q INTEGER, rank INTEGER, pos INTEGER, seq INTEGER, attempts INTEGER, lease INTEGER, last INTEGER,
   PRIMARY KEY (q, rank, pos)
 ) WITHOUT ROWID;
 -- Finds a message by seq, and the oldest of a queue.
