@@ -1,0 +1,77 @@
+"""``format("tampu")``: which of the readers and writers serves a use.
+
+``kind`` says what is read: ``messages`` (the default of `read`), ``journal`` or, as a stream only, ``queue``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from tampu.model.errors import InvalidConfig
+from tampu.spark import columns
+from tampu.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+KINDS = ("messages", "journal", "queue")
+
+
+class TampuDataSource(DataSource):
+    """Queues, their messages and their journal."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tampu"
+
+    def _kind(self, default: str = "messages") -> str:
+        return Options(self.options).choice("kind", KINDS, default)
+
+    def schema(self) -> str:
+        schemas = {"messages": columns.MESSAGES, "journal": columns.JOURNAL, "queue": columns.DELIVERIES}
+        return columns.ddl(schemas[self._kind()])
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
+        from tampu.spark.reading import reader
+
+        return reader(self._kind(), Options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002 - ours is fixed; Spark's name
+        options = Options(self.options)
+        kind = self._kind()
+        if kind == "journal":
+            from tampu.spark.journal_stream import JournalStreamReader
+
+            return JournalStreamReader(options)
+        if kind == "queue":
+            from tampu.spark.queue_stream import QueueStreamReader
+
+            return QueueStreamReader(options)
+        raise InvalidConfig(
+            "a stream reads the journal or a queue", field="kind", hint='.option("kind", "journal") or "queue"'
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from tampu.spark.writing import BatchWriter
+
+        _append_only(overwrite)
+        return BatchWriter(Options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tampu.spark.writing import StreamWriter
+
+        _append_only(overwrite)
+        return StreamWriter(Options(self.options), schema)
+
+
+def _append_only(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidConfig("messages can only be added", field="mode", hint='.mode("append"); purge empties a queue')

@@ -1,0 +1,1 @@
+"""What the data source needs of a store, one file per engine."""

@@ -1,0 +1,81 @@
+"""The small interface between Spark and a store. Another engine is another file that fills it, and the same tests.
+
+Everything is called in short-lived Python processes, on the driver or on executors: a store opens quickly, keeps no
+threads, and what travels between processes is a plain pickled value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from tampu.engines.port import Call, Document
+from tampu.model.journal import Position
+from tampu.model.message import State
+
+
+class MessageQuery(msgspec.Struct, frozen=True):
+    """Which messages a snapshot is of. Times are microseconds since 1970, the end not included."""
+
+    tenant: str | None = "default"
+    """None: all tenants."""
+    queues: tuple[str, ...] = ()
+    """() for all queues of the tenant."""
+    states: tuple[State, ...] = tuple(State)
+    created_from: int | None = None
+    created_to: int | None = None
+    ended_from: int | None = None
+    ended_to: int | None = None
+    ids: tuple[str, ...] | None = None
+
+
+class SnapshotPlan(msgspec.Struct, frozen=True):
+    position: Position
+    """Where the journal was: the messages are as this position left them, whenever the pieces are read."""
+    pieces: Sequence[bytes]
+    """Each is enough for another process to read its part."""
+
+
+class Store(Protocol):
+    def __enter__(self) -> Store: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+    # -- the verbs of the port, in one commit
+
+    def run(self, calls: Sequence[Call]) -> list[Any]:
+        """All calls in one commit; the first error is raised."""
+        ...
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
+
+    def now(self) -> int: ...
+
+    # -- the journal
+
+    def bounds(self) -> tuple[Position, Position]:
+        """(the position before the first transition that is still there, the end)"""
+        ...
+
+    def at_time(self, at_us: int) -> Position:
+        """The position before the first transition at or after a time."""
+        ...
+
+    def journal(self, partition: str, after: int, upto: int, tenant: str | None) -> Iterator[pa.RecordBatch]:
+        """Transitions with after < offset <= upto in the columns of `columns.JOURNAL`, of one tenant or of all."""
+        ...
+
+    # -- messages
+
+    def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan: ...
+
+    def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
+        """In the columns of `columns.MESSAGES`. Raises `NotFound` when a message was removed since the plan."""
+        ...
+
+    def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
+        """Messages as they are now, in the order asked for; what is gone is left out."""
+        ...
