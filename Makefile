@@ -37,8 +37,8 @@ clean: ## Remove the environment, the caches and what was built
 lock: ## Pin the newest versions of all requirements, with hashes
 	@tools/venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
-	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --output-file requirements/dev.txt
-	@$(UV_COMPILE) pyproject.toml --group build --extra spark --constraint requirements/dev.txt --output-file requirements/run.txt
+	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --output-file requirements/dev.txt
+	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --constraint requirements/dev.txt --output-file requirements/run.txt
 
 # dev holds all that run holds.
 $(VENV)/.dev: requirements/dev.txt pyproject.toml
