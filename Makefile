@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check bench clean lock FORCE
+.PHONY: help run test check bench bench-spark clean lock FORCE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,12 +11,13 @@ UV_COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-versio
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(VENV)/.run ## Show what tampu does: the demo
 	@$(BIN)/tampu demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
+	@tools/servers
 	@$(BIN)/python -m pytest -n 2 --dist=worksteal $(ARGS)
 
 check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the documents
@@ -28,6 +29,9 @@ check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the do
 
 bench: $(VENV)/.dev ## Measure, side by side with peers
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-spark: $(VENV)/.dev ## Measure the Spark side (ARGS="--only read --quick")
+	@$(BIN)/python -m bench.spark $(ARGS)
 
 clean: ## Remove the environment, the caches and what was built
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import callers, end_to_end, growth, idle, peers
+from bench import callers, end_to_end, growth, idle, peers, postgres, redis
 from bench.measure import Row, show, write
 
 PARTS = {
@@ -19,6 +19,8 @@ PARTS = {
     "callers": ("Single publishes of 64 callers at once, full fsync", callers.run),
     "peers": ("Beside huey, durable against durable", peers.run),
     "growth": ("With millions of messages around", growth.run),
+    "postgres": ("PostgreSQL, one client, 200-byte payloads, full fsync", postgres.run),
+    "redis": ("Redis and Valkey, one client, 200-byte payloads, against the same driver", redis.run),
 }
 
 

@@ -20,6 +20,11 @@ from tampu.model.times import Clock, Duration, duration
 log = logging.getLogger("tampu")
 DEFAULT_URL = "tampu.db"
 _WEEK = 7 * 86_400
+_WEAKER = {
+    "process": "the last moments before a loss of power may be lost",
+    "everysec": "the last second before a loss of power may be lost",
+    "none": "what was acknowledged may be gone after a crash of the server",
+}
 
 
 def open(
@@ -32,7 +37,7 @@ def open(
     keepers: bool = True,
     clock: Clock | None = None,
 ) -> Queue:
-    """Open the queues behind a url: a file name, ``sqlite:///path`` or ``memory://``.
+    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://`` or ``postgresql://…``.
 
     Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
     ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
@@ -41,8 +46,8 @@ def open(
     """
     journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
     core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
-    if core.engine.durability == "process":
-        log.warning("durability is process: the last moments before a loss of power may be lost")
+    if core.engine.durability in _WEAKER:
+        log.warning("durability is %s: %s", core.engine.durability, _WEAKER[core.engine.durability])
     supervisor = None
     try:
         supervisor = Supervisor(core, journal_us) if keepers else None
@@ -90,6 +95,10 @@ def make_engine(
     scheme, separator, rest = text.partition("://")
     if not separator:
         return SqliteEngine(text, clock=clock, durability=durability or "full", adopt=adopt)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(text, durability, clock)
+    if scheme.partition("+")[0] in ("redis", "rediss"):
+        return _redis(text, durability, clock)
     path, _, query = rest.partition("?")
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     durability = options.pop("durability", durability)
@@ -104,5 +113,25 @@ def make_engine(
         name = urllib.parse.unquote(path[1:])
         return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
     raise InvalidConfig(
-        f"no engine for {scheme}://", field="url", hint="this version opens files, sqlite:///path and memory://"
+        f"no engine for {scheme}://", field="url", hint="this version opens files, sqlite:///path, memory:// and postgresql://"
     )
+
+
+def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.postgres import PostgresEngine  # only who asks for it needs its driver
+    except ImportError as error:
+        raise InvalidConfig(
+            "PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'"
+        ) from error
+    return PostgresEngine(url, clock=clock, durability=durability)
+
+
+def _redis(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.redis import RedisEngine
+    except ImportError as error:
+        raise InvalidConfig(
+            "Redis and Valkey need their driver", field="url", hint="pip install 'tampu[redis]'"
+        ) from error
+    return RedisEngine(url, clock=clock, durability=durability)

@@ -7,10 +7,15 @@ import pytest
 
 from tampu.broker.queue import Queue
 from tests.conformance.house import House, Kit
+from tests.servers import postgres, redis
 
 KITS = (
     Kit(name="memory", url=lambda _: "memory://", private=True, transactions=True),
     Kit(name="file", url=lambda folder: str(folder / "jobs.db"), transactions=True),
+    Kit(name="postgres", url=lambda _: postgres.houses.url(), transactions=True),
+    Kit(name="redis", url=lambda _: redis.redis.url()),
+    Kit(name="valkey", url=lambda _: redis.valkey.url()),
+    Kit(name="cluster", url=lambda _: redis.cluster.url()),
 )
 TRANSACTIONAL = tuple(kit for kit in KITS if kit.transactions)
 SHARED = tuple(kit for kit in KITS if not kit.private)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tampu import Ack, Nack, NewMessage, Reject, Release, State
+from tampu import Ack, InvalidMessage, Nack, NewMessage, Reject, Release, State
 from tampu.broker.queue import Queue
 from tests.conformance.house import House, verbs
 
@@ -100,15 +100,31 @@ def test_pages_of_any_size_give_the_same_transitions(q: Queue, house: House, lim
 def test_reading_goes_on_from_any_position_also_within_a_batch(q: Queue, house: House) -> None:
     _history(q, house)
     whole = q.journal().transitions
+    position: dict[str, int] = {}
     for n, transition in enumerate(whole):
-        assert q.journal(after=transition.offset).transitions == whole[n + 1 :]
+        position[transition.partition] = transition.offset
+        assert q.journal(after=position).transitions == whole[n + 1 :]
+
+
+def test_a_bare_offset_is_a_position_where_there_is_one_partition(q: Queue, house: House) -> None:
+    _history(q, house)
+    whole = q.journal().transitions
+    if {transition.partition for transition in whole} == {"0"}:
+        for n, transition in enumerate(whole):
+            assert q.journal(after=transition.offset).transitions == whole[n + 1 :]
+    else:
+        assert q.journal(after=0).transitions == whole
+        with pytest.raises(InvalidMessage):
+            q.journal(after=whole[0].offset)
 
 
 def test_offsets_only_grow_and_the_latest_is_the_last(q: Queue, house: House) -> None:
     _history(q, house)
     page = q.journal()
-    offsets = [t.offset for t in page.transitions]
-    assert offsets == sorted(set(offsets))
+    for partition, latest in page.latest.items():
+        offsets = [t.offset for t in page.transitions if t.partition == partition]
+        assert offsets == sorted(set(offsets))
+        assert offsets[-1] == latest
     assert page.position == page.latest
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tampu
+import tampu.engines.postgres  # engines are imported when a url asks for them; here they must be there before the fork
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 0.4
@@ -27,7 +28,7 @@ QUEUES = ("work", "lanes")
 class Nursery:
     """Starts, stops and kills processes of the crew; a context manager that leaves none behind."""
 
-    def __init__(self, url: Path, logs: Path) -> None:
+    def __init__(self, url: str | Path, logs: Path) -> None:
         self._url, self._logs = url, logs
         self._born = 0
         self._process = subprocess.Popen(
@@ -132,6 +133,19 @@ class Log:
         os.write(self._file, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
+def steadily(role: Callable[[str, Log, random.Random], None]) -> Callable[[str, Log, random.Random], None]:
+    """Begin anew when the store is away: what was under way then may or may not have happened, and is not logged."""
+
+    def work(url: str, log: Log, rng: random.Random) -> None:
+        while True:
+            try:
+                role(url, log, rng)
+            except tampu.Unavailable:
+                log.write(("away",))
+
+    return work
+
+
 def publish(url: str, log: Log, rng: random.Random) -> None:
     """Publishes one or many, plain or in groups, at once or later; logs the ids when the call has returned."""
     with tampu.open(url) as q:
@@ -189,8 +203,8 @@ def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
 
 
 ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
-    "publish": publish,
-    "work": work,
+    "publish": steadily(publish),
+    "work": steadily(work),
     "sleep_on_it": sleep_on_it,
 }
 

@@ -7,17 +7,30 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.model import places
 from tests.model.machine import SideBySide
 
 EXAMPLES = int(os.environ.get("TAMPU_MODEL_EXAMPLES", "40"))
 
 
 class OnDisk(SideBySide):
-    on_disk = True
+    place_of = places.OnDisk
 
 
 class InMemory(SideBySide):
-    on_disk = False
+    place_of = places.InMemory
+
+
+class OnPostgres(SideBySide):
+    place_of = places.OnPostgres
+
+
+class OnRedis(SideBySide):
+    place_of = places.OnRedis
+
+
+class OnCluster(SideBySide):
+    place_of = places.OnCluster
 
 
 LONG = settings(
@@ -31,3 +44,11 @@ TestOnDisk = OnDisk.TestCase
 TestOnDisk.settings = LONG
 TestInMemory = InMemory.TestCase
 TestInMemory.settings = LONG
+SHORT = settings(LONG, max_examples=max(1, EXAMPLES // 4))
+"""Of engines behind a socket, where a step takes longer."""
+TestOnPostgres = OnPostgres.TestCase
+TestOnPostgres.settings = SHORT
+TestOnRedis = OnRedis.TestCase
+TestOnRedis.settings = SHORT
+TestOnCluster = OnCluster.TestCase
+TestOnCluster.settings = SHORT

@@ -28,7 +28,9 @@ rows.repartition(2).write.format("tampu").mode("append").option("url", args.url)
     "jobId", "cluster-job"
 ).save()
 read = spark.read.format("tampu").option("url", args.url).option("queue", "numbers").load()
-total = read.selectExpr("sum(get_json_object(cast(payload AS string), '$.n')) AS total", "count(*) AS rows").first()
+total = read.selectExpr("sum(get_json_object(cast(payload AS string), '$.n')) AS total", "count(*) AS rows").collect()[
+    0
+]
 journal = spark.read.format("tampu").option("url", args.url).option("kind", "journal").load()
 plan = read._jdf.queryExecution().toString() if not args.remote else ""
 answer = {

@@ -39,7 +39,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": sys.executable,
     }
 
@@ -57,9 +57,12 @@ class _Server:
             start_new_session=True,
         )
         self._ready = threading.Event()
+        self._is_ready = False
         self._said: list[str] = []
-        threading.Thread(target=self._listen, args=(ready,), daemon=True).start()
-        if not self._ready.wait(90):
+        self._listener = threading.Thread(target=self._listen, args=(ready,), daemon=True)
+        self._listener.start()
+        self._ready.wait(120)
+        if not self._is_ready:
             self.stop()
             raise AssertionError(f"{command[1]} did not start:\n{''.join(self._said[-30:])}")
 
@@ -68,12 +71,17 @@ class _Server:
         for line in self._process.stdout:
             self._said.append(line)
             if ready in line:
+                self._is_ready = True
                 self._ready.set()
+        self._ready.set()
 
     def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
+        self._listener.join(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 @pytest.fixture

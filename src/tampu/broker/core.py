@@ -10,7 +10,7 @@ from tampu.broker.coalescer import Coalescer
 from tampu.broker.settings import SettingsCache
 from tampu.broker.waiting import Waiter, Waiting
 from tampu.engines.port import Call, Engine
-from tampu.model.errors import TampuError
+from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import State
 
 R = TypeVar("R")
@@ -85,7 +85,12 @@ class Core:
     def _ready_count(self, queue: tuple[str, str]) -> int:
         if self.closed:
             return 0
-        return sum(stats.counts.get(State.READY, 0) for stats in self.engine.stats(*queue))
+        try:
+            return sum(stats.counts.get(State.READY, 0) for stats in self.engine.stats(*queue))
+        except Unavailable:
+            if self.closed:  # meanwhile
+                return 0
+            raise
 
     # -- carrying out steps
 

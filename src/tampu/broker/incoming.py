@@ -14,7 +14,7 @@ import msgspec
 
 from tampu.broker.settings import Settings
 from tampu.engines.port import Item
-from tampu.model.errors import InvalidMessage, PayloadTooLarge
+from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.message import BYTES, JSON, Body, NewMessage, pack_body, pack_plain
 from tampu.model.times import duration, instant
 
@@ -38,6 +38,16 @@ def name(value: Any, field: str) -> str:
             f"{value!r:.150} is not a {field} name",
             field=field,
             hint="1 to 128 of A-Z a-z 0-9 _ . : - starting with a letter, digit or _",
+        )
+    return value
+
+
+def type_name(value: Any) -> str:
+    if not isinstance(value, str) or not _TYPE.match(value):
+        raise InvalidMessage(
+            f"{value!r:.100} is not a type name",
+            field="type",
+            hint="a dotted name such as email.send, at most 200 long",
         )
     return value
 
@@ -85,6 +95,13 @@ def whole(value: Any, field: str, least: int, most: int) -> int:
     return value
 
 
+def check_open(queue: str, settings: Settings) -> None:
+    if settings.status in ("draining", "closed"):
+        raise QueueClosed(
+            f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
+        )
+
+
 def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     """One message, ready for the engine."""
     body = _body(new, settings.max_payload)
@@ -122,13 +139,7 @@ def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
 
 def _body(new: NewMessage, max_payload: int) -> Body:
     payload, content_type = _payload(new.payload, new.content_type, max_payload)
-    kind = new.type
-    if kind is None:
-        kind = "message"
-    elif not isinstance(kind, str) or not _TYPE.match(kind):
-        raise InvalidMessage(
-            f"{kind!r:.100} is not a type name", field="type", hint="a dotted name such as email.send, at most 200 long"
-        )
+    kind = "message" if new.type is None else type_name(new.type)
     if type(new.priority) is not int or new.priority:
         whole(new.priority, "priority", -_PRIORITY, _PRIORITY)
     return Body(
@@ -169,7 +180,7 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
         try:
             raw = _encode_json(value)
             # The encoder writes NaN and infinities as null; only a payload with a null can hide one.
-            if b"null" in raw and not _finite(msgspec.to_builtins(value)):
+            if b"null" in raw and not finite(msgspec.to_builtins(value)):
                 raise ValueError("it holds NaN or an infinity")
         except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
             raise InvalidMessage(
@@ -184,12 +195,13 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
     return raw, content_type
 
 
-def _finite(value: Any) -> bool:
+def finite(value: Any) -> bool:
+    """Is there no NaN and no infinity in it? JSON has neither."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
-        return all(_finite(entry) for pair in value.items() for entry in pair)
-    return not isinstance(value, list | tuple | set | frozenset) or all(_finite(entry) for entry in value)
+        return all(finite(entry) for pair in value.items() for entry in pair)
+    return not isinstance(value, list | tuple | set | frozenset) or all(finite(entry) for entry in value)
 
 
 def _digest(queue: str, body: Body) -> bytes:

@@ -83,10 +83,11 @@ class Queue:
 
     @contextlib.contextmanager
     def transaction(self, connection: Any = None) -> Iterator[Transaction]:
-        """Publish and settle together with your own writes to the same file: all of it, or nothing.
+        """Publish and settle together with your own writes to the same store: all of it, or nothing.
 
         Without a connection, write through ``tx.execute``; everybody else waits until the block ends, so keep it
-        short. With your own `sqlite3.Connection` to the file, your transaction is joined: what you began, you commit.
+        short. With your own connection (`sqlite3` to the file; psycopg, or SQLAlchemy on it, to the database), your
+        transaction is joined: what you began, you commit.
         """
         engine: Any = self._core.engine
         if "transaction" not in engine.capabilities:
@@ -148,7 +149,7 @@ class Transaction:
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         """Your own SQL, in this transaction."""
-        if not self._work.connection.in_transaction:  # a full disk ends it: this would be committed by itself
+        if not self._work.active:  # a full disk ends it: this would be committed by itself
             raise Unavailable("the transaction has ended inside the block", hint="leave the block; nothing was stored")
         return self._work.connection.execute(sql, parameters)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import msgspec
 
-from tampu.engines.port import Engine, Want
+from tampu.engines.port import Document, Engine, Want
 from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit
 from tampu.model.times import SECOND
 
@@ -15,6 +16,8 @@ KIND = "queue"
 DEFAULTS = "*"
 _LOOK_SECONDS = 0.1
 _MOST = 10_000
+Read = Callable[[str, str, str], Document | None]
+"""Reads a document by kind, tenant and name."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -68,6 +71,17 @@ def resolve(config: QueueConfig) -> Settings:
     )
 
 
+def own(document: Read, tenant: str, queue: str) -> QueueConfig | None:
+    """What is set for the queue itself."""
+    found = document(KIND, tenant, queue)
+    return None if found is None else msgspec.json.decode(found.value, type=QueueConfig)
+
+
+def read(document: Read, tenant: str, queue: str) -> Settings:
+    """The settings of a queue as its documents are now."""
+    return resolve(inherit(own(document, tenant, queue), own(document, tenant, DEFAULTS), BUILT_IN))
+
+
 class SettingsCache:
     """Reads documents when they have changed; asks at most ten times a second."""
 
@@ -84,7 +98,7 @@ class SettingsCache:
         found = self._known.get((tenant, queue))
         if found is None:
             revision = self._revision
-            found = resolve(inherit(self.own(tenant, queue), self.own(tenant, DEFAULTS), BUILT_IN))
+            found = read(self._engine.document, tenant, queue)
             with self._lock:
                 if len(self._known) >= _MOST:
                     self._known.clear()
@@ -94,8 +108,7 @@ class SettingsCache:
 
     def own(self, tenant: str, queue: str) -> QueueConfig | None:
         """What is set for the queue itself."""
-        document = self._engine.document(KIND, tenant, queue)
-        return None if document is None else msgspec.json.decode(document.value, type=QueueConfig)
+        return own(self._engine.document, tenant, queue)
 
     def forget(self) -> None:
         """Something was changed here: read again."""

@@ -14,7 +14,7 @@ from tampu.broker import incoming
 from tampu.broker.core import Core, Look, Pause, Steps
 from tampu.broker.settings import Settings
 from tampu.engines import port
-from tampu.model.errors import InvalidMessage, NotFound, QueueClosed, TampuError
+from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message, NewMessage
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
@@ -98,10 +98,7 @@ class Verbs:
 
     def _publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> port.Publish:
         settings = self._settings(queue)
-        if settings.status in ("draining", "closed"):
-            raise QueueClosed(
-                f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
-            )
+        incoming.check_open(queue, settings)
         bare = not any(type(new) is NewMessage for new in news)
         if bare:
             items = incoming.plain_items(settings, news)

@@ -118,9 +118,10 @@ def options(
 
 
 def command(
-    name: str, panel: str, epilog: str | None = None
+    name: str, panel: str, epilog: str | None = None, *, of: typer.Typer | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
-    """A subcommand. It is given the session as its first argument; the global options are added to its own."""
+    """A subcommand, or one ``of`` a group. It is given the session as its first argument; the global options are added
+    to its own."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @functools.wraps(function)
@@ -140,7 +141,7 @@ def command(
         parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect is told
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(name, rich_help_panel=panel, epilog=epilog)(run)
+        (of or app).command(name, rich_help_panel=panel, epilog=epilog)(run)
         return function
 
     return register

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
+from tampu.cli import demo_lake
 from tampu.cli.app import command
 from tampu.cli.demo_view import View
 from tampu.cli.session import Session
@@ -123,9 +124,16 @@ class Workers:
 @command("demo", "Care")
 def demo(
     session: Session,
-    fast: Annotated[bool, typer.Option("--fast", help="Be done in about a second")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Be done in about a second, without the lake")] = False,
+    lake: Annotated[
+        bool | None,
+        typer.Option("--lake/--no-lake", help="Have Spark bring it to tables in the end (if tampu[spark] is there)"),
+    ] = None,
 ) -> None:
-    """A queue at work for some seconds, in ./tampu-demo.db (or --url), which stays for you to look into."""
+    """A queue at work for some seconds, in ./tampu-demo.db (or --url), which stays for you to look into.
+
+    Then the pipeline runs over what happened, and gold is shown.
+    """
     session = replace(session, url=session.url or DEMO_URL)
     pace, seconds = (0.1, 0.8) if fast else (1.0, 8.0)
     with session.make(keepers=True) as q:
@@ -150,6 +158,7 @@ def demo(
         took = time.monotonic() - began
         dead = q.get(broken)
         rows = q.stats()
+    told = demo_lake.run(session) if (demo_lake.possible() and not fast if lake is None else lake) else {}
     summary = {
         "published": work.published,
         "done": workers.done,
@@ -158,9 +167,9 @@ def demo(
     }
     if session.json:
         left = {s.queue: {"ready": s.ready, "delayed": s.delayed, "dead": s.dead} for s in rows}
-        session.out.document({"url": session.url, **summary, "dead_id": dead.id, "left": left})
+        session.out.document({"url": session.url, **summary, "dead_id": dead.id, "left": left, **told})
     else:
-        _farewell(session, summary, dead)
+        _farewell(session, summary, dead, with_lake=bool(told))
 
 
 def _over(q: tampu.Queue, elapsed: float, seconds: float, broken: str) -> bool:
@@ -175,8 +184,12 @@ def _served(q: tampu.Queue) -> list[tampu.Stats]:
     return [s for s in q.stats() if s.queue in SERVED]
 
 
-def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message) -> None:
+def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message, *, with_lake: bool) -> None:
     say = session.out.say
+    lake = (
+        (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "ask the lake"),
+        (("insights", "--html", "tampu-demo.html"), "a report with pictures"),
+    )
     say(
         f"\n{summary['published']} messages handed in, {summary['done']} carried out in {summary['seconds']:.1f} s;"
         f" {summary['failed_attempts']} attempts failed and were tried again.",
@@ -192,5 +205,6 @@ def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message) ->
         (("list", "reports", "--state", "delayed"), "what is due later"),
         (("journal",), "everything that happened"),
         (("doctor",), "is the file sound?"),
+        *(lake if with_lake else ()),
     ):
         say(f"  {session.call(*words):<52}  # {why}")

@@ -17,7 +17,10 @@ for _name in (
     "states",
     "config",
     "moving",
+    "pipeline",
+    "lake",
     "doctor",
+    "migrating",
     "bench",
     "demo",
 ):

@@ -1,4 +1,7 @@
-"""What moves or removes messages: `cancel free replay purge`, with --dry-run to try first."""
+"""What moves or removes messages: `cancel free replay purge`, with --dry-run to try first.
+
+`replay --from-lake` is another thing under the same name, and lives in `lake_replay`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import typer
 
 import tampu
 from tampu.cli import documents, exits, output, parsing
-from tampu.cli.app import DryRun, Ids, QueueName, command
-from tampu.cli.looking import Where, message_table
+from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
+from tampu.cli.looking import message_table
 from tampu.cli.session import Session
 
 _STEP = 500
@@ -63,17 +66,68 @@ def free(session: Session, ids: Ids) -> None:
     _tell(session, outcomes)
 
 
+_LAKE_OPTIONS = "With --from-lake"
+
+
 @command("replay", "Steer")
 def replay(
     session: Session,
-    queue: QueueName,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These dead messages")] = None,
-    where: Where = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead messages of the queue")] = False,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="QUEUE", help="The queue; with --from-lake only if given", autocompletion=queue_names),
+    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These messages")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="FIELD=VALUE|SQL",
+            help="As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must hold",
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead messages of the queue; all of the lake")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Messages at most")] = None,
     dry_run: DryRun = False,
+    from_lake: Annotated[
+        bool, typer.Option("--from-lake", rich_help_panel=_LAKE_OPTIONS, help="Ended messages of the lake, as new ones")
+    ] = False,
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="PATH", rich_help_panel=_LAKE_OPTIONS, help="The lake, if another")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", rich_help_panel=_LAKE_OPTIONS, help="For the lake's storage"),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--queue", metavar="QUEUE", rich_help_panel=_LAKE_OPTIONS, help="Publish into this one"),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/s", rich_help_panel=_LAKE_OPTIONS, help="Messages a second")
+    ] = None,
+    replay_id: Annotated[
+        str | None,
+        typer.Option("--replay-id", metavar="ID", rich_help_panel=_LAKE_OPTIONS, help="Go on with this replay"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=_LAKE_OPTIONS, help="Do not ask")] = False,
 ) -> None:
-    """Dead messages run again, from attempt 0. By id, by --where, or --all."""
+    """Dead messages run again, from attempt 0. By id, by --where, or --all.
+
+    With --from-lake, messages that have ended are published again from the lake, as new messages with the old one as
+    their cause; for one replay id each only once, also when it is stopped and started again.
+    """
+    if from_lake:
+        from tampu.cli import lake_replay
+
+        asked = lake_replay.Asked(queue, ids, where, everything, to, limit, rate, replay_id, option)
+        lake_replay.run(session, lake, asked, dry_run=dry_run, yes=yes)
+        return
+    if lake or option or to or rate or replay_id or yes:
+        raise tampu.InvalidMessage(
+            "--lake, --option, --queue, --rate, --replay-id and --yes need --from-lake", field="from_lake"
+        )
+    if queue is None:
+        raise tampu.InvalidMessage("name the queue", field="queue", hint="tampu replay QUEUE ID, or see --from-lake")
     if sum(map(bool, (ids, where, everything))) != 1:
         raise tampu.InvalidMessage(
             "say which dead messages",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -47,6 +48,11 @@ class Session:
     def store(self) -> str:
         """The url that holds."""
         return self.url or os.environ.get("TAMPU_URL") or DEFAULT_URL
+
+    @property
+    def shown(self) -> str:
+        """The url for people to see: without a password."""
+        return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", self.store)
 
     @property
     def path(self) -> Path | None:

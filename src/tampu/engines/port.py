@@ -21,6 +21,8 @@ from tampu.model.errors import TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Message, State
 
+Buffer = bytes | memoryview
+
 
 class Item(msgspec.Struct, frozen=True, gc=False):
     """One message to publish, checked and packed."""
@@ -54,6 +56,30 @@ class Publish(msgspec.Struct, frozen=True):
     """Most messages of the queue that have not ended; 0 is no limit."""
     bare: bool = False
     """Every item is ready at once at rank 0, with nothing to look up or to expire: the common batch."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Store many plain messages under ids of their own, in their order and ready at once; all or none.
+
+    Plain is: rank 0, no key, no idempotency key, no expiry, no group's turn to wait for; others go by `Publish`. The id
+    of a message is ``stem`` and its number, 5 bytes, so loading again stores only what is not there yet. Refuses with
+    `QueueFull`. Reply: int, how many were stored. Only for engines with the capability ``load``; for others
+    `tampu.engines.loads.as_publish` says the same.
+    """
+
+    tenant: str
+    queue: str
+    stem: bytes
+    """11 bytes: the beginning of a UUIDv8."""
+    numbers: Sequence[int]
+    """Growing, below 2^40; at least one."""
+    bodies: Buffer
+    """The packed bodies, one after the other."""
+    starts: Sequence[int]
+    """Where each body begins, and where the last one ends."""
+    types: Sequence[str]
+    max_attempts: int
+    max_depth: int = 0
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -187,6 +213,9 @@ class Trim(msgspec.Struct, frozen=True):
     default_us: int
     journal_us: int
     limit: int
+    read: Position | None = None
+    """What every registered reader of the journal has. Records past it, and messages that ended past it, stay,
+    however old they are; a partition not named has been read up to nowhere. None: nobody reads for good."""
 
 
 class PutDocument(msgspec.Struct, frozen=True):
@@ -212,6 +241,7 @@ class DeleteDocument(msgspec.Struct, frozen=True):
 
 Call = (
     Publish
+    | Load
     | Claim
     | Settle
     | Extend

@@ -1,5 +1,6 @@
 """The trimmer: removes ended messages, results, spent keys and journal records past their time, a little at a time.
 
+What a registered reader of the journal has not stored elsewhere yet stays; what an archiving reader has may go sooner.
 Each step is a small commit among the others, and it rests as long as it worked, so the hot path always gets through.
 """
 
@@ -9,6 +10,7 @@ import time
 
 import msgspec
 
+from tampu.broker import readers
 from tampu.broker.core import Core
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.engines.port import Trim
@@ -50,5 +52,11 @@ class Trimmer:
                 if seconds is not None:
                     retention[tenant, queue] = round(seconds * SECOND)
         default = round((BUILT_IN.retention or 0) * SECOND)
-        removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP))
+        known = readers.registered(engine)
+        archive = readers.archive_after(known)
+        if archive is not None:
+            retention = {queue: min(kept, archive) for queue, kept in retention.items()}
+            default = min(default, archive)
+        read = readers.read_by_all(known)
+        removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
         return removed

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tampu.spark.session import register, session
+    from tampu.spark.sessions import register, session
     from tampu.spark.settling import settle
 
 __all__ = ["register", "session", "settle"]
 
-_HOMES = {"register": "session", "session": "session", "settle": "settling"}
+# A module must not have the name of what it gives: once imported, it would stand in its place.
+_HOMES = {"register": "sessions", "session": "sessions", "settle": "settling"}
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,9 @@ MESSAGES = pa.schema(
     ]
 )
 
+POSITION = pa.field("position", pa.string())
+"""Beside the messages of a snapshot, when asked for: where the journal was, as ``startingOffsets`` takes it."""
+
 DELIVERIES = pa.schema(
     [
         *MESSAGES,

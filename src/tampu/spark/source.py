@@ -35,9 +35,15 @@ class TampuDataSource(DataSource):
     def _kind(self, default: str = "messages") -> str:
         return Options(self.options).choice("kind", KINDS, default)
 
-    def schema(self) -> str:
-        schemas = {"messages": columns.MESSAGES, "journal": columns.JOURNAL, "queue": columns.DELIVERIES}
-        return columns.ddl(schemas[self._kind()])
+    def schema(self) -> str | StructType:
+        kind = self._kind()
+        if kind == "queue":
+            from tampu.spark.queue_stream import schema
+
+            return schema(Options(self.options))
+        if kind == "messages" and Options(self.options).flag("includePosition", False):
+            return columns.ddl(columns.MESSAGES.append(columns.POSITION))
+        return columns.ddl(columns.JOURNAL if kind == "journal" else columns.MESSAGES)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
         from tampu.spark.reading import reader

@@ -13,8 +13,9 @@ import pytest
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
-from tampu.engines.port import Sweep, Trim
+from tampu.engines.port import Load, Sweep, Trim
 from tampu.engines.sqlite import SqliteEngine, claim, reading, ready, settle, sweep
+from tampu.model.message import pack_plain
 from tests.conformance.house import FakeClock
 
 ROWS = 2000
@@ -103,6 +104,17 @@ def test_publishing_uses_indexes(store: Store) -> None:
     q.publish("jobs", 1, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
     q.publish("groups", 1, group="1")
     _check(store.plans())
+
+
+def test_loading_uses_indexes(store: Store) -> None:
+    stem, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_plain("t", b"1", "application/json")
+    for first in (0, 5):
+        call = Load("default", "jobs", stem, range(first, first + 10), body * 10, range(0, 1000, len(body))[:11],
+                    ["t"] * 10, 3, max_depth=10**6)  # fmt: skip
+        store.core.coalescer.submit(call)
+    plans = store.plans()
+    assert any("INDEX tampu_message_id" in step for steps in plans.values() for step in steps)
+    _check(plans)
 
 
 def test_claiming_and_extending_use_indexes(store: Store) -> None:

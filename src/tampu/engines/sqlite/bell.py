@@ -134,6 +134,7 @@ class _Ears:
         self._wake_read, self._wake_write = os.pipe()
         self._stopped = threading.Event()
         self._watch = _inotify(path)
+        self._open = tuple(h for h in (self._wake_read, self._wake_write, self._watch) if h is not None)
         work = self._look if self._watch is None else self._sleep
         self._thread = threading.Thread(target=work, name="tampu-bell", daemon=True)
         self._thread.start()
@@ -169,9 +170,10 @@ class _Ears:
         self.close_files()
 
     def close_files(self) -> None:
-        for handle in (self._wake_read, self._wake_write, self._watch):
-            if handle is not None:
-                os.close(handle)
+        """Once: the numbers are soon those of other files."""
+        handles, self._open = self._open, ()
+        for handle in handles:
+            os.close(handle)
 
 
 def _inotify(path: str) -> int | None:

@@ -94,7 +94,9 @@ def _leases(
     errors: dict[int, str | None],
 ) -> list[Lease]:
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
-    made = commit.house.id.many([row[0] for row in rows])
+    seqs = [row[0] for row in rows]
+    commit.learn_ids(seqs)
+    made = commit.house.id.many(seqs)
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(

@@ -64,6 +64,7 @@ class Commit:
         self._endings: dict[tuple[int, int], list[int]] = {}
         self._new_queues: list[int] = []
         self._tallies: dict[int, list[int]] = {}
+        self._own: dict[int, str] = {}
         counters = dict(db.execute("SELECT kind, n FROM tampu_counter WHERE q = 0"))
         self._last: int = counters[0]
         self._offset: int = counters[1]
@@ -71,6 +72,11 @@ class Commit:
         self._began = (self._last, self._offset, self._revision)
 
     # -- numbers and queues
+
+    @property
+    def began(self) -> tuple[int, int]:
+        """(last number given out, end of the journal) before this commit."""
+        return self._began[:2]
 
     def numbers(self, count: int) -> range:
         """So many fresh, growing sequence numbers."""
@@ -121,8 +127,20 @@ class Commit:
 
     def id(self, seq: int) -> str:
         if ids.own_id(seq):
-            return ids.id_text(self.db.execute("SELECT id FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])
+            if seq not in self._own:
+                self.learn_ids([seq])
+            return self._own[seq]
         return self.house.id.of(seq)
+
+    def learn_ids(self, seqs: Iterable[int]) -> None:
+        """Look up the ids of the user's own among these messages with one statement, for `id` to know."""
+        unknown = [seq for seq in seqs if seq & 1 and seq not in self._own]
+        if unknown:
+            found = self.db.execute(
+                "SELECT m.seq, m.id FROM json_each(?) j CROSS JOIN tampu_message m ON m.seq = j.value",
+                (as_json(unknown),),
+            )
+            self._own.update((seq, ids.id_text(id)) for seq, id in found)
 
     # -- moves shared by several operations
 
@@ -308,6 +326,7 @@ class Commit:
             for q in self._new_queues[made:]:
                 self.house.numbers.pop(self.house.names.pop(q), None)
             del self._new_queues[made:]
+            self._own.clear()  # these numbers are given out again
             raise
         finally:
             if self.db.in_transaction:  # a full disk ends it
@@ -324,6 +343,7 @@ class Commit:
             if record.seqs:
                 own = None
                 if record.has_own_id():
+                    self.learn_ids(seq for seq in record.seqs if seq not in record.ids)
                     own = [(record.ids.get(seq) or self.id(seq)) if seq & 1 else None for seq in record.seqs]
                 db.execute(
                     "INSERT INTO tampu_journal VALUES (?, ?, ?, ?, ?)",

@@ -17,6 +17,7 @@ from tampu.engines.sqlite import (
     documents,
     files,
     journal,
+    loading,
     publish,
     reading,
     settle,
@@ -38,6 +39,7 @@ _VERBS: tuple[tuple[type[Any], Callable[[Commit, Any], Sequence[Any]]], ...] = (
     (port.Settle, settle.settle),
     (port.Extend, steering.extend),
     (port.Publish, publish.publish),
+    (port.Load, loading.load),
     (port.Cancel, steering.cancel),
     (port.Free, steering.free),
     (port.Replay, steering.replay),
@@ -58,7 +60,7 @@ _ZEROS = bytes(1 << 20)
 class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order"})
+    capabilities = frozenset({"transaction", "group_order", "load"})
 
     def __init__(
         self,
@@ -359,9 +361,14 @@ class Transaction:
         self.commits: list[Commit] = []
         self._engine = engine
 
+    @property
+    def active(self) -> bool:
+        """Is the transaction still open?"""
+        return self.connection.in_transaction
+
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         db = self.connection
-        if not db.in_transaction:
+        if not self.active:
             raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
         db.execute("SAVEPOINT tampu_call")
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tampu.engines.port import Item, Publish
+from tampu.engines.port import Item, Load, Publish
 from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.codes import CODE, DELAYED, HELD, READY, STATES
 from tampu.engines.sqlite.commit import LIVE_KINDS, Commit
@@ -33,7 +33,7 @@ _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     replies: list[list[Message] | TampuError] = []
     plain = _Plain(commit)
-    for together in _neighbours(calls):
+    for together in neighbours(calls):
         call = together[0]
         try:
             plain.check_room(call)
@@ -53,7 +53,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     return replies
 
 
-def _neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
+def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
     """Calls that can be stored as one, as they come from many callers of one queue; the others by themselves."""
     for key, group in itertools.groupby(
         calls, lambda call: (call.tenant, call.queue) if call.bare and not call.max_depth else None
@@ -69,12 +69,12 @@ def _special(item: Item) -> bool:
     return bool(body.key or body.idempotency_key or body.hold or item.lane is not None or item.id)
 
 
-def _depth(commit: Commit, q: int) -> int:
+def depth(commit: Commit, q: int) -> int:
     counts = commit.tally(q)
     return sum(counts[kind] for kind in LIVE_KINDS)
 
 
-def _full(call: Publish) -> QueueFull:
+def full(call: Publish | Load) -> QueueFull:
     return QueueFull(
         f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
         field="queue",
@@ -98,10 +98,10 @@ class _Plain:
         """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
         if call.max_depth and not any(_special(item) for item in call.items):
             q = self.commit.house.number(self.commit.db, call.tenant, call.queue)
-            depth = 0 if q is None else _depth(self.commit, q)
-            depth += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
-            if depth + len(call.items) > call.max_depth:
-                raise _full(call)
+            held = 0 if q is None else depth(self.commit, q)
+            held += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
+            if held + len(call.items) > call.max_depth:
+                raise full(call)
 
     def add(self, call: Publish) -> list[Message]:
         commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id.of, call.tenant
@@ -207,8 +207,8 @@ def _one(commit: Commit, call: Publish, item: Item) -> Message:
         if waiting is not None:
             _remember(commit, tenant, waiting[0], item)
             return _replace(commit, q, waiting[0], item)
-    if call.max_depth and _depth(commit, q) >= call.max_depth:
-        raise _full(call)
+    if call.max_depth and depth(commit, q) >= call.max_depth:
+        raise full(call)
     seq = commit.numbers(1)[0] + (1 if item.id else 0)
     now = commit.now
     place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)

@@ -152,7 +152,7 @@ class _Settling:
             return CANCELLED
         if row[3] >= self._max_attempts(row[0]):
             return DEAD
-        return DELAYED if _delay(item, row[3]) else READY
+        return DELAYED if delay(item, row[3]) else READY
 
     def _max_attempts(self, seq: int) -> int:
         return int(self.commit.db.execute("SELECT max_attempts FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])
@@ -225,7 +225,7 @@ class _Settling:
             seq, q, lease, attempts, worker, _, _ = row
             write_failure(commit, seq, attempts, item.verb, worker, item.error, item.traceback)
             code = self._failing(item, row)
-            detail = _first_line(item.error)
+            detail = first_line(item.error)
             if code == DEAD:
                 reason = (item.reason or "unrecoverable") if item.verb == "reject" else "retries_exhausted"
                 bury(commit, seq, q, attempts, trace(item.verb, lease), reason)
@@ -236,7 +236,7 @@ class _Settling:
                 commit.note("cancel", q, CANCELLED, seq, attempts, worker, detail)
                 continue
             if code == DELAYED:
-                commit.enter_delayed([(seq, q, commit.now + _delay(item, attempts), attempts, lease)])
+                commit.enter_delayed([(seq, q, commit.now + delay(item, attempts), attempts, lease)])
             else:
                 commit.enter_ready([(seq, q, rank_of(commit, seq), attempts, lease)])
             commit.restore_marks([seq])
@@ -262,7 +262,7 @@ def trace(verb: str, lease: int) -> int:
     return ~lease if verb in ("release", "reject") else lease
 
 
-def _delay(item: Ending, attempts: int) -> int:
+def delay(item: Ending, attempts: int) -> int:
     if item.delay_us is not None:
         return item.delay_us
     if not item.delays:
@@ -270,7 +270,7 @@ def _delay(item: Ending, attempts: int) -> int:
     return int(item.delays[min(attempts, len(item.delays)) - 1] * item.spread)
 
 
-def _first_line(error: str | None) -> str | None:
+def first_line(error: str | None) -> str | None:
     return error.strip().partition("\n")[0][:500] if error and error.strip() else None
 
 

@@ -1,7 +1,8 @@
 """purge and trim: removing messages for good, a bounded step per commit.
 
 Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
-is past its retention: ended messages by queue, results, idempotency keys, journal records. Neither looks at what stays.
+is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
+no ended message that a registered reader has not got yet. Neither looks at what stays.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.journal import PARTITION
 from tampu.engines.sqlite.reading import live_page
 from tampu.engines.sqlite.sweep import withdraw
 from tampu.model.errors import InvalidState, NotFound, TampuError
@@ -61,14 +63,19 @@ def _keep_own_ids(commit: Commit, q: int, seqs: Sequence[int]) -> None:
             commit.record("purge", q, None).ids[seq] = commit.id(seq)
 
 
-def _drop_ended(commit: Commit, q: int, state: int, limit: int, before: int | None) -> list[tuple[int, int]]:
-    """Take the oldest ended messages of a queue out of their index; (seq, attempts) of each."""
+def _drop_ended(
+    commit: Commit, q: int, state: int, limit: int, before: int | None, upto: int | None = None
+) -> list[tuple[int, int]]:
+    """Take the oldest ended messages of a queue out of their index; (seq, attempts) of each.
+
+    Only those that ended by ``before``, in a commit that had a number up to ``upto``.
+    """
     gone: list[tuple[int, int]] = []
     while len(gone) < limit:
         row = commit.db.execute(
             "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? ORDER BY no LIMIT 1", (q, state)
         ).fetchone()
-        if row is None or (before is not None and row[1] > before):
+        if row is None or (before is not None and row[1] > before) or (upto is not None and row[0] > upto):
             break
         seqs = unpack_seqs(row[2])
         seqs, rest = seqs[: limit - len(gone)], seqs[limit - len(gone) :]
@@ -99,11 +106,13 @@ def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
 
 def _trim(commit: Commit, call: Trim) -> int:
     db, now, left = commit.db, commit.now, call.limit
+    offset = None if call.read is None else call.read.get(PARTITION, 0)
+    upto = None if offset is None else _read_number(commit, offset)
     for q, tenant, name in db.execute("SELECT q, tenant, name FROM tampu_queue ORDER BY q").fetchall():
         before = now - call.retention_us.get((tenant, name), call.default_us)
         for state in (DONE, CANCELLED, EXPIRED):
             if left > 0:
-                gone = _drop_ended(commit, q, state, left, before)
+                gone = _drop_ended(commit, q, state, left, before, upto)
                 _forget(commit, [seq for seq, _ in gone])
                 left -= len(gone)
     for sql in (
@@ -114,16 +123,38 @@ def _trim(commit: Commit, call: Trim) -> int:
         if left > 0:
             left -= db.execute(sql, (now, left)).rowcount
     if left > 0:
-        left -= _trim_journal(commit, now - call.journal_us, left)
+        left -= _trim_journal(commit, now - call.journal_us, left, offset)
     return call.limit - left
 
 
-def _trim_journal(commit: Commit, before: int, limit: int) -> int:
-    """Records from the oldest on, as long as they are old enough."""
+def _read_number(commit: Commit, offset: int) -> int:
+    """The greatest commit number known to be of commits that readers at ``offset`` have.
+
+    Ends are kept under numbers, not offsets, and times may go back. So each step notes which number and offset belong
+    together now; once the readers have come that far, everything up to the number is theirs.
+    """
+    row = commit.db.execute("SELECT value FROM tampu_meta WHERE name = 'read'").fetchone()
+    kept = tuple(map(int, row[0].split())) if row else (0, 0, 0, 0)
+    known_offset, known, next_offset, next_number = kept
+    now_number, now_offset = commit.began
+    if offset >= now_offset:
+        known_offset, known = next_offset, next_number = now_offset, now_number
+    elif offset < known_offset:  # a reader that has less has joined
+        known_offset, known, next_offset, next_number = 0, 0, now_offset, now_number
+    elif offset >= next_offset:
+        known_offset, known, next_offset, next_number = next_offset, next_number, now_offset, now_number
+    state = (known_offset, known, next_offset, next_number)
+    if state != kept:
+        commit.db.execute("INSERT OR REPLACE INTO tampu_meta VALUES ('read', ?)", (" ".join(map(str, state)),))
+    return known
+
+
+def _trim_journal(commit: Commit, before: int, limit: int, upto: int | None) -> int:
+    """Records from the oldest on, as long as they are old enough and read."""
     last = None
-    rows = commit.db.execute("SELECT first, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
-    for count, (first, at) in enumerate(rows):
-        if at > before:
+    rows = commit.db.execute("SELECT first, n, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
+    for count, (first, n, at) in enumerate(rows):
+        if at > before or (upto is not None and first + n - 1 > upto):
             limit = count
             break
         last = first

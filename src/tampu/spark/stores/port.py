@@ -6,7 +6,8 @@ threads, and what travels between processes is a plain pickled value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +16,9 @@ import pyarrow as pa
 from tampu.engines.port import Call, Document
 from tampu.model.journal import Position
 from tampu.model.message import State
+
+Run = Callable[[Sequence[Call]], list[Any]]
+"""Carries out calls; the first error is raised."""
 
 
 class MessageQuery(msgspec.Struct, frozen=True):
@@ -47,10 +51,20 @@ class Store(Protocol):
     # -- the verbs of the port, in one commit
 
     def run(self, calls: Sequence[Call]) -> list[Any]:
-        """All calls in one commit; the first error is raised."""
+        """All calls in one commit; the first error is raised. A store takes `Load` whether its engine does or not."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        """Several runs that take effect together when the block ends, or not at all when an error leaves it."""
         ...
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
+
+    def documents(self, kind: str, tenant: str) -> list[Document]: ...
+
+    def staging(self) -> str | None:
+        """A folder that the driver and all executors can reach and write; None if the store knows none."""
+        ...
 
     def now(self) -> int: ...
 
@@ -64,8 +78,17 @@ class Store(Protocol):
         """The position before the first transition at or after a time."""
         ...
 
-    def journal(self, partition: str, after: int, upto: int, tenant: str | None) -> Iterator[pa.RecordBatch]:
-        """Transitions with after < offset <= upto in the columns of `columns.JOURNAL`, of one tenant or of all."""
+    def until_time(self, at_us: int) -> Position:
+        """The position of the last transition before a time."""
+        ...
+
+    def journal(
+        self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Transitions with after < offset <= upto in the columns of `columns.JOURNAL`, of one tenant or of all.
+
+        Raises `NotFound` when some of them were trimmed.
+        """
         ...
 
     # -- messages
@@ -74,6 +97,10 @@ class Store(Protocol):
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
         """In the columns of `columns.MESSAGES`. Raises `NotFound` when a message was removed since the plan."""
+        ...
+
+    def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
+        """How many messages of a queue are in each state."""
         ...
 
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:

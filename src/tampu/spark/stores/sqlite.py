@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ from tampu.engines.port import Call, Document
 from tampu.engines.sqlite import SqliteEngine
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
+from tampu.model.message import State
 from tampu.opening import make_engine
 from tampu.spark.stores import sqlite_journal, sqlite_messages
-from tampu.spark.stores.port import MessageQuery, SnapshotPlan
+from tampu.spark.stores.port import MessageQuery, Run, SnapshotPlan
 
 
 class SqliteStore:
@@ -29,14 +31,21 @@ class SqliteStore:
         self.engine.close()
 
     def run(self, calls: Sequence[Call]) -> list[Any]:
-        replies = self.engine.run(calls)
-        for reply in replies:
-            if isinstance(reply, TampuError):
-                raise reply
-        return replies
+        return _without_errors(self.engine.run(calls))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        with self.engine.transaction(None) as work:
+            yield lambda calls: _without_errors(work.run(calls))
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
         return self.engine.document(kind, tenant, name)
+
+    def documents(self, kind: str, tenant: str) -> list[Document]:
+        return self.engine.documents(kind, tenant)
+
+    def staging(self) -> str | None:
+        return f"{self.engine.path}-stage"
 
     def now(self) -> int:
         return self.engine.now()
@@ -47,8 +56,13 @@ class SqliteStore:
     def at_time(self, at_us: int) -> Position:
         return sqlite_journal.at_time(self.engine, at_us)
 
-    def journal(self, partition: str, after: int, upto: int, tenant: str | None) -> Iterator[pa.RecordBatch]:
-        return sqlite_journal.read(self.engine, partition, after, upto, tenant)
+    def until_time(self, at_us: int) -> Position:
+        return sqlite_journal.until_time(self.engine, at_us)
+
+    def journal(
+        self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return sqlite_journal.read(self.engine, partition, after, upto, tenant, queues)
 
     def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan:
         return sqlite_messages.plan(self.engine, query, pieces)
@@ -56,5 +70,15 @@ class SqliteStore:
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
         return sqlite_messages.read(self.engine, piece)
 
+    def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
+        return next((stats.counts for stats in self.engine.stats(tenant, queue)), {})
+
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
         return sqlite_messages.by_ids(self.engine, tenant, ids)
+
+
+def _without_errors(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, TampuError):
+            raise reply
+    return replies

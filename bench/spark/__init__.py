@@ -1,0 +1,1 @@
+"""Measurements of the Spark side; `make bench-spark`."""

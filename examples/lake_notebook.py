@@ -1,0 +1,57 @@
+"""A notebook as a program: work a small queue, bring it to the lake, ask gold, draw, and run what died again.
+
+The `# %%` cells run one by one in VS Code, Spyder or Jupyter (with jupytext), or all at once: python lake_notebook.py.
+It needs tampu[spark]. What it makes is notebook.db, notebook.lake and notebook.html in this folder.
+"""
+
+# %% Some work: three in forty fail for good, one needs a second try.
+import tampu
+import tampu.spark
+from tampu.lake.insights import gather
+from tampu.lake.looking import Lake
+from tampu.lake.replaying import replay
+from tampu.lake.report import write
+from tampu.lake.running import run_once
+
+q = tampu.open("notebook.db", keepers=False)
+q.queues.put("invoices", max_attempts=2, backoff=tampu.fixed(0))
+q.publish_many("invoices", [tampu.NewMessage({"number": n}, type="invoice.send") for n in range(40)])
+while leases := q.claim("invoices", limit=10, worker="notebook"):
+    for lease in leases:
+        number = lease.payload["number"]
+        if number % 15 == 9 or (number == 20 and lease.attempt == 1):
+            q.nack(lease, error=f"ConnectionError: no route to printer {number}", delay=0)
+        else:
+            q.ack(lease, result={"pages": 1 + number % 3})
+print(f"worked: {q.stats('invoices').done} done, {q.stats('invoices').dead} dead")
+
+# %% The pipeline: from the journal to bronze, silver and gold.
+small = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+spark = tampu.spark.session("local[2]", config=small)
+run_once(spark, "notebook.db", "notebook.lake")
+lake = Lake("notebook.lake")
+
+# %% Gold, in SQL (DuckDB; Spark is only needed to write).
+with lake.ask() as ask:
+    for row in ask.rows(
+        "SELECT queue, sum(published) AS n, sum(failed) AS failed FROM gold.queue_minutes GROUP BY queue"
+    ):
+        print(f"gold: {row['queue']}: {row['n']} in, {row['failed']} attempts failed")
+
+# %% What fails together, and a report with pictures.
+insights = gather(lake, days=1)
+for failure in insights.failures:
+    print(f"fails: {failure.error.rstrip('0123456789 ')}: {failure.dead} dead after {failure.attempts} attempts")
+print(f"report: {write(insights, 'notebook.html')}")
+
+# %% The printer is back: what died runs again, as new messages; asking twice changes nothing.
+for _ in range(2):
+    done = replay(q, lake, where="state = 'dead'", replay_id="printer-is-back")
+    print(f"replay: {done.new} new, {done.earlier} before")
+for lease in q.claim("invoices", limit=10, worker="notebook"):
+    q.ack(lease, result={"pages": 1})
+print(f"left: {q.stats('invoices').depth}")
+
+# %% The end.
+spark.stop()
+q.close()

@@ -1,0 +1,323 @@
+"""`tampu pipeline`: keeps the lake up to date with the journal, and cares for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+import tampu
+from tampu.broker import readers
+from tampu.cli import output, parsing
+from tampu.cli.app import DryRun, app, command
+from tampu.cli.output import text
+from tampu.cli.session import Session
+
+if TYPE_CHECKING:
+    from tampu.lake.lineage import RunReport
+    from tampu.lake.storage import Lake
+
+PANEL = "Lake"
+_EXTRA = "pip install 'tampu[spark]', which brings what the lake needs"
+
+pipeline = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake: the journal and ended messages as tables."
+)
+
+LakePath = Annotated[
+    str | None,
+    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or beside the file: jobs.db has jobs.lake)"),
+]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The reader, when a store feeds several lakes")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="For the lake's storage: AWS_REGION=eu-west-1, spark.scheme=s3a"
+    ),
+]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master (local[*])")]
+Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect: sc://host:port")]
+Format = Annotated[str | None, typer.Option("--format", help="How Spark reads the tables: parquet, or delta by jars")]
+
+
+def open_lake(session: Session, path: str | None, options: list[str] | None, format: str | None = None) -> Lake:
+    try:
+        from tampu.lake.storage import Lake
+        from tampu.lake.urls import default_lake
+    except ImportError as error:
+        raise tampu.Unavailable(f"{error.name} is not installed", hint=_EXTRA) from None
+    given = dict(parsing.pair(one, "option", tampu.InvalidConfig) for one in options or [])
+    if format is not None:
+        given["spark.format"] = format
+    return Lake(path or default_lake(session.store), given)
+
+
+def _must_exist(session: Session) -> None:
+    """A url that is wrong is told before Spark is started."""
+    with session.open():
+        pass
+
+
+@command("run", PANEL, of=pipeline)
+def run(
+    session: Session,
+    lake: LakePath = None,
+    once: Annotated[bool, typer.Option("--once", help="Bring the lake up to date and end")] = False,
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look for news")] = "30s",
+    name: Name = "main",
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    format: Format = None,
+    option: Options = None,
+    archive_after: Annotated[
+        str | None,
+        typer.Option("--archive-after", metavar="TIME", help="The store may drop ended messages the lake has by then"),
+    ] = None,
+    objectives: Annotated[
+        Path | None, typer.Option("--objectives", metavar="FILE", help="JSON: what gold.slo measures against")
+    ] = None,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on when transitions were trimmed before the lake had them")
+    ] = False,
+    metrics_port: Annotated[
+        str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464, or 0.0.0.0:9464")
+    ] = None,
+) -> None:
+    """Bring the lake up to date with the journal, again and again until SIGTERM or Ctrl-C, or --once.
+
+    A run that was killed is repeated exactly by the next one. Spark is started when there is news.
+    """
+    from tampu.model.times import duration
+
+    seconds = parsing.duration(every, "every")
+    archive = parsing.optional_duration(archive_after, "archive_after")
+    place = open_lake(session, lake, option, format)
+    _must_exist(session)
+    from tampu.cli.pipeline_running import Runner
+    from tampu.lake.running import Pipeline
+
+    steps = _Steps(session)
+    work = Pipeline(
+        session.store,
+        place,
+        name=name,
+        archive_after_us=None if archive is None else duration(archive, "archive_after"),
+        targets=None if objectives is None else _objectives(objectives),
+        skip_lost=skip_lost,
+        on_step=steps,
+    )
+    settings = parsing.pairs(conf, "conf") or {}
+    runner = Runner(work, master, remote, settings, lambda report: _tell(session, report))
+    if metrics_port is not None:
+        port = runner.serve(metrics_port)
+        session.out.note(f"metrics on port {port}")
+    with steps:
+        runner.once() if once else runner.forever(seconds)
+
+
+def _objectives(path: Path) -> list[Any]:
+    from tampu.lake.objectives import parse
+
+    try:
+        return list(parse(path.read_bytes()))
+    except OSError as error:
+        raise tampu.InvalidConfig(f"{path}: {error.strerror}", field="objectives") from None
+
+
+class _Steps:
+    """What is being done, on standard error, when that is a terminal."""
+
+    def __init__(self, session: Session) -> None:
+        import sys
+
+        self._status: Any = None
+        if sys.stderr.isatty() and not session.json:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("looking for news")
+
+    def __call__(self, step: str) -> None:
+        if self._status is not None:
+            self._status.update(f"{step} ✓" if "." in step else step)
+
+    def __enter__(self) -> None:
+        if self._status is not None:
+            self._status.start()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def _tell(session: Session, report: RunReport) -> None:
+    if session.json:
+        session.out.document({**msgspec.to_builtins(report), "transitions": report.transitions, "took": report.took})
+    elif not report.news:
+        session.out.say("nothing new")
+    else:
+        rows = " · ".join(f"{table} {count:,}" for table, count in report.rows.items() if not table.startswith("_"))
+        rate = report.transitions / max(report.took, 1e-9)
+        session.out.say(
+            f"run {report.run}: {report.transitions:,} transitions in {output.span(report.took)} ({rate:,.0f}/s)",
+            "bold",
+        )
+        session.out.say(f"  {rows}")
+
+
+@command("status", PANEL, of=pipeline)
+def status(session: Session, lake: LakePath = None, name: Name = "main", option: Options = None) -> None:
+    """How far the lake is, table by table, and how far behind the journal. Starts no Spark."""
+    place = open_lake(session, lake, option)
+    _must_exist(session)
+    from tampu.lake.status import status as look
+
+    found = look(session.store, place, name)
+    if session.json:
+        session.out.document(found)
+        return
+    if not found["registered"]:
+        session.out.say(f"no run of {found['reader']} yet; begin with: {session.call('pipeline', 'run', '--once')}")
+    session.out.say(
+        f"{found['lake']}: {found['lag_messages']:,} transitions behind"
+        + (f", the oldest {output.span(found['lag_seconds'])} old" if found["lag_messages"] else "")
+    )
+    columns = ("table", "rows", "files", "bytes", "version", "behind")
+    cells = [[text(f"{row[c]:,}" if c != "table" else row[c]) for c in columns] for row in found["tables"]]
+    if cells:
+        session.out.show(output.table(columns, cells, right=columns[1:]))
+    last = found["last_run"]
+    if last is not None:
+        session.out.say(f"last run {last['run']}, ended {output.ago(last['finished'])}")
+
+
+@command("backfill", PANEL, of=pipeline)
+def backfill(
+    session: Session,
+    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day (UTC): 2026-01-31")],
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (today)")] = None,
+    table: Annotated[str, typer.Option("--table", help="gold, or silver and what follows from it")] = "gold",
+    lake: LakePath = None,
+    name: Name = "main",
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    option: Options = None,
+) -> None:
+    """Compute days anew from bronze."""
+    if table not in ("silver", "gold"):
+        raise tampu.InvalidConfig(f"--table is {table!r:.40}", field="table", hint="silver or gold")
+    start, end = _day(first, "from"), _day(last, "to") if last else datetime.now(UTC).date()
+    if end < start:
+        raise tampu.InvalidConfig("--to is before --from", field="to")
+    place = open_lake(session, lake, option)
+    _must_exist(session)
+    from tampu.cli.pipeline_running import spark_session, translated
+    from tampu.lake.running import Pipeline
+
+    days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
+    work = Pipeline(session.store, place, name=name)
+    with translated():
+        spark = spark_session(master, remote, parsing.pairs(conf, "conf") or {})
+        report = work.backfill(spark, days, layer=table)
+    _tell(session, report)
+
+
+def _day(given: str, field: str) -> date:
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise tampu.InvalidConfig(f"{given!r:.40} is no day", field=field, hint="such as 2026-01-31") from None
+
+
+@command("compact", PANEL, of=pipeline)
+def compact(session: Session, lake: LakePath = None, option: Options = None) -> None:
+    """Join small files, so that reading stays quick. Runs and readers may go on meanwhile."""
+    from tampu.lake import maintenance
+
+    done = maintenance.compact(_there(open_lake(session, lake, option)))
+    _cared(session, done, "nothing to join")
+
+
+@command("vacuum", PANEL, of=pipeline)
+def vacuum(
+    session: Session,
+    retain: Annotated[
+        str, typer.Option("--retain", metavar="TIME", help="Keep what the tables were, this long")
+    ] = "7d",
+    drop_before: Annotated[
+        str | None, typer.Option("--drop-before", metavar="DAY", help="Let the rows of days before this one go")
+    ] = None,
+    dry_run: DryRun = False,
+    lake: LakePath = None,
+    option: Options = None,
+) -> None:
+    """Remove files that no table needs any more, and days that nobody wants."""
+    from tampu.lake import maintenance
+
+    hours = parsing.duration(retain, "retain") / 3600
+    place = _there(open_lake(session, lake, option))
+    if drop_before is not None:
+        before = _day(drop_before, "drop_before")
+        if not dry_run:
+            maintenance.drop_days(place, before)
+    _cared(session, maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run), "nothing to remove")
+
+
+def _there(place: Lake) -> Lake:
+    if not place.table("bronze.events").exists():
+        raise tampu.NotFound(f"there is no lake in {place.uri}", field="lake", hint="make it with: tampu pipeline run")
+    return place
+
+
+def _cared(session: Session, done: list[Any], nothing: str) -> None:
+    if session.json:
+        session.out.document({"tables": [msgspec.to_builtins(care) for care in done]})
+        return
+    for care in done:
+        session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
+    if not done:
+        session.out.say(nothing)
+
+
+@command("forget", PANEL, of=pipeline)
+def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The reader's --name")]) -> None:
+    """The store keeps nothing for this reader any more. Its lake stays, and can go on only from what is left."""
+    from tampu.lake.state import reader_name
+
+    with session.open() as q:
+        (gone,) = q._core.engine.run([readers.forgetting(reader_name(name))])
+    if not gone:
+        raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor names them")
+    if session.json:
+        session.out.document({"forgotten": name})
+    else:
+        session.out.say(f"forgot {name}")
+
+
+@command("shell", PANEL, of=pipeline)
+def shell(
+    session: Session,
+    lake: LakePath = None,
+    code: Annotated[str | None, typer.Option("--command", "-c", help="Run this Python and end")] = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    option: Options = None,
+) -> None:
+    """A Python prompt with `spark`, and the tables as views: bronze_events, silver_messages, gold_queue_minutes …"""
+    place = _there(open_lake(session, lake, option))
+    from tampu.cli.pipeline_running import prompt, spark_session, translated
+
+    with translated():
+        spark = spark_session(master, remote, parsing.pairs(conf, "conf") or {})
+        names = []
+        for table in place.present():
+            names.append(table.replace(".", "_"))
+            place.table(table).open().read(spark).createOrReplaceTempView(names[-1])
+        prompt(spark, names, code)

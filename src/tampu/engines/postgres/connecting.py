@@ -1,0 +1,130 @@
+"""From a url to connections, and what PostgreSQL's errors mean to a user.
+
+A pooler between us and the server (pgbouncer in transaction mode) gives each transaction another session. It is
+noticed by the process id of the server's session, which is not the one that the connection was told; then nothing is
+prepared and nothing listens.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import errors
+
+from tampu.engines.postgres.statements import NAME, Db
+from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFull, TampuError, Unavailable
+
+OLDEST = 130_000
+CONNECT_SECONDS = 10
+_OWN = ("schema", "durability")
+_DURABILITIES = {"full": "on", "process": "off"}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where to connect, and as what."""
+
+    conninfo: str
+    schema: str
+    durability: str
+    shown: str
+    """The url without its password."""
+
+
+def target(url: str, durability: str | None) -> Target:
+    """The parts of a ``postgresql://`` url; ``schema`` and ``durability`` are ours, other options are libpq's."""
+    base, _, query = url.partition("?")
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    own = {name: options.pop(name) for name in _OWN if name in options}
+    schema = own.get("schema", "tampu")
+    if not NAME.match(schema) or schema.startswith("pg_"):
+        raise InvalidConfig(
+            f"{schema!r:.60} can not be a schema's name", field="url", hint="a-z 0-9 _, at most 40, not pg_…"
+        )
+    durability = own.get("durability", durability) or "full"
+    if durability not in _DURABILITIES:
+        raise InvalidConfig(
+            f"no such durability: {durability}",
+            field="durability",
+            hint="full (survives a crash of the server) or process (the last moments before one may be lost)",
+        )
+    rest = f"{base}?{urllib.parse.urlencode(options)}" if options else base
+    try:
+        parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(rest)
+    except psycopg.ProgrammingError as error:
+        raise InvalidConfig(f"the url can not be read: {error}".strip(), field="url") from None
+    parts.setdefault("connect_timeout", CONNECT_SECONDS)
+    parts.setdefault("application_name", "tampu")
+    for name, value in (("keepalives_idle", 30), ("keepalives_interval", 10), ("keepalives_count", 3)):
+        parts.setdefault(name, value)
+    shown = f"{parts.get('host', '')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+    return Target(psycopg.conninfo.make_conninfo(**parts), schema, durability, shown)
+
+
+def connect(place: Target) -> Db:
+    """A connection in autocommit: transactions are begun and ended by name."""
+    connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=None)
+    try:
+        version = connection.info.server_version
+        if version < OLDEST:
+            raise Unavailable(f"PostgreSQL {version // 10_000} is too old", hint="tampu needs 13 or newer")
+        db = Db(connection, place.schema, ours=not pooled(connection))
+        if db.ours:
+            db.rows("settings", False)
+        return db
+    except BaseException:
+        connection.close()
+        raise
+
+
+def pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Is there a pooler between us and the server?"""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return row is None or row[0] != connection.info.backend_pid
+
+
+def synchronous(durability: str) -> str:
+    """synchronous_commit for a durability; the server's own setting may be stricter than ``on``, and stays."""
+    return _DURABILITIES[durability]
+
+
+def gone(error: BaseException) -> bool:
+    """Was it the connection, or the way to the server, that failed? Not what was asked of it."""
+    shut_down = errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.TooManyConnections
+    if isinstance(error, shut_down):
+        return True
+    wrong = errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName
+    return (
+        isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        and getattr(error, "sqlstate", None) is None
+        and not isinstance(error, wrong)
+    )
+
+
+def retriable(error: BaseException) -> bool:
+    """Did the server undo the transaction for the sake of others, so that it may simply be tried again?"""
+    return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
+
+
+def translate(error: psycopg.Error, place: Target) -> TampuError:  # noqa: PLR0911 - one line per meaning
+    """What an error of PostgreSQL means for the caller. Nothing of the call took effect."""
+    said = str(error).strip().partition("\n")[0]
+    if isinstance(error, errors.DiskFull):
+        return StorageFull("the server's disk is full; nothing was stored", hint="make room and call again")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return Forbidden(
+            f"{place.shown}: {said}", hint=f"have the schema's owner run tampu migrate, and grant on {place.schema}"
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return Unavailable(f"{place.shown} is read only: {said}", hint="connect to the primary server")
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedColumn):
+        return StorageError(f"{place.shown}: {said}", hint="the schema is not tampu's, or of another version: migrate")
+    if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
+        return Forbidden(f"{place.shown}: {said}", hint="check user and password in the url")
+    if isinstance(error, errors.LockNotAvailable | errors.QueryCanceled):
+        return Unavailable(f"{place.shown}: {said}", hint="look for a long transaction on the database")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return Unavailable(f"{place.shown} can not be reached: {said}", hint="is the server running?")
+    return StorageError(f"{place.shown}: {said}")

@@ -1,0 +1,158 @@
+"""get, list, stats: looking without changing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tampu.engines.port import Page, QueueStats
+from tampu.engines.postgres.commit import House
+from tampu.engines.postgres.statements import Db, Ints, Uuids, text
+from tampu.engines.sqlite.codes import (
+    CANCELLED,
+    CODE,
+    DEAD,
+    DELAYED,
+    DONE,
+    EXPIRED,
+    HELD,
+    LEASED,
+    READY,
+    STATES,
+    unpack_seqs,
+)
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import Failure, Message, State, unpack_body
+from tampu.model.times import moment
+
+_LISTS = {
+    READY: "page_ready", DELAYED: "page_delayed", LEASED: "page_leased", HELD: "page_held", DEAD: "page_dead",
+}  # fmt: skip
+_START = -(1 << 63)
+_ENDINGS = 200
+"""Commits of which a page of ended messages is put together at a time."""
+
+
+def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """(seq, q) by id, of the messages that are the tenant's."""
+    made = [house.id.seq_of(id) for id in ids]
+    rows = db.rows(
+        "find",
+        tenant,
+        Ints(None if place is None else place[1] for place in made),
+        Ints(None if place is None else place[0] for place in made),
+        Uuids(UUID(id).bytes for id in ids),
+    )
+    return {ids[n - 1]: (seq, q) for n, seq, q in rows}
+
+
+def load(db: Db, house: House, seqs: Sequence[int]) -> dict[int, Message]:
+    """Messages with the index each is in, in the order asked for; without failures and result."""
+    return {row[0]: _message(db, house, row) for row in db.rows("load", Ints(seqs))}
+
+
+def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
+    """The index each message is in."""
+    return {row[0]: row[8] for row in db.rows("load", Ints(seqs))} if seqs else {}
+
+
+def _message(db: Db, house: House, row: Any) -> Message:
+    (
+        seq, q, created, stamp, max_attempts, expires, own, body, code, attempts, run_at, ended, reason, cancel, error,
+    ) = row  # fmt: skip
+    tenant, queue = house.name(db, q)
+    return Message(
+        house.id.of(stamp, seq) if own is None else str(own),
+        tenant,
+        queue,
+        STATES[code],
+        unpack_body(body),
+        attempts,
+        max_attempts,
+        created,
+        run_at,
+        expires,
+        ended,
+        text(reason),
+        text(error),
+        cancel_requested=cancel,
+    )
+
+
+def whole(db: Db, house: House, tenant: str, id: str, now: int | None) -> Message | None:
+    """One message with failures and result."""
+    place = find(db, house, tenant, [id]).get(id)
+    if place is None:
+        return None
+    found = load(db, house, [place[0]]).get(place[0])
+    if found is None:
+        return None
+    failures = tuple(
+        Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
+        for attempt, at, outcome, worker, error, traceback in db.rows("failures", place[0])
+    )
+    result = db.row("result", place[0], now)
+    return _with(found, failures, None if result is None else result[0])
+
+
+def _with(message: Message, failures: tuple[Failure, ...], result: bytes | None) -> Message:
+    return Message(
+        message.id, message.tenant, message.queue, message.state, message.body, message.attempts,
+        message.max_attempts, message.created_us, message.run_us, message.expires_us, message.ended_us,
+        message.reason, failures[-1].error if failures else None, failures, result, message.cancel_requested,
+    )  # fmt: skip
+
+
+def page(
+    db: Db, house: House, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+) -> Page | None:
+    q = house.number(db, tenant, queue)
+    if q is None:
+        return None
+    code = CODE[state]
+    if after and (len(after) != (1 if code in (LEASED, HELD) else 2) or not all(isinstance(v, int) for v in after)):
+        raise InvalidMessage("after is not a cursor of these messages", field="after")
+    if code in (DONE, CANCELLED, EXPIRED):
+        return _ended_page(db, house, q, code, after or (0, 0), limit)
+    keys = live_page(db, q, code, after, limit)
+    found = load(db, house, [seq for seq, _ in keys])
+    return Page([m for m in found.values() if m.state is state], keys[-1][1] if len(keys) == limit else None)
+
+
+def live_page(
+    db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """(seq, cursor) of messages that have not ended, or are dead."""
+    cursor = after or (_START,) * (1 if code in (LEASED, HELD) else 2)
+    return [(row[0], tuple(row[1:])) for row in db.rows(_LISTS[code], q, *cursor, limit)]
+
+
+def _ended_page(db: Db, house: House, q: int, code: int, after: tuple[Any, ...], limit: int) -> Page:
+    """Ended messages, oldest end first; the cursor is (entry, last message of it that was seen)."""
+    no, seen = after
+    found: list[Message] = []
+    while True:
+        rows = db.rows("page_ending", q, code, no, _ENDINGS)
+        for number, packed in rows:
+            seqs = list(unpack_seqs(packed))
+            # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
+            start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
+            for seq, message in load(db, house, seqs[start : start + limit]).items():
+                found.append(message)
+                if len(found) == limit:
+                    return Page(found, (number, seq))
+        if len(rows) < _ENDINGS:
+            return Page(found, None)
+        no, seen = rows[-1][0] + 1, 0
+
+
+def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[QueueStats]:
+    found: dict[str, QueueStats] = {}
+    for name, kind, count, oldest, at in db.rows("stats", tenant, queue, now):
+        one = found.get(name)
+        if one is None:
+            one = found[name] = QueueStats(tenant, name, dict.fromkeys(STATES, 0), oldest, at)
+        if kind is not None:
+            one.counts[STATES[kind]] = count
+    return list(found.values())

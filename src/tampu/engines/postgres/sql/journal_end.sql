@@ -1,0 +1,2 @@
+-- Out: the offset given out last
+SELECT n FROM tampu.journal_end

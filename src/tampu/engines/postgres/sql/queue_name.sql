@@ -1,0 +1,3 @@
+-- In:  $1 number
+-- Out: tenant, name
+SELECT tenant, name FROM tampu.queue WHERE q = $1::int8

@@ -1,0 +1,3 @@
+-- In:  $1 tenant, $2 name
+-- Out: the queue's number
+SELECT q FROM tampu.queue WHERE tenant = $1::text AND name = $2::text

@@ -1,0 +1,220 @@
+"""Statements in a row without waiting for each: libpq's pipeline, used directly.
+
+psycopg's own pipeline writes to the socket with every statement and steps through several generators for each; for a
+commit of six small statements that was half of the client's work. Here what is sent is written together, when an
+answer is needed; values are put into PostgreSQL's binary form by their Python type, so every parameter of our
+statements names its type. Answers are read by psycopg's own loaders.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import ExecStatus, Format
+
+_HEADER = struct.Struct(">iiiii")
+_LENGTH = struct.Struct(">i").pack
+_INT = struct.Struct(">q").pack
+_ITEM = struct.Struct(">iq").pack
+_FLOAT = struct.Struct(">d").pack
+_NULL = _LENGTH(-1)
+_INT8, _BYTEA, _UUID = 20, 17, 2950
+_DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+_MOST_FORMATS = 32
+_BINARY = [[Format.BINARY] * count for count in range(_MOST_FORMATS)]
+
+
+class Ints:
+    """A list of numbers (and None) for an int8[]."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Iterable[int | None]) -> None:
+        self.values = list(values)
+
+    def binary(self) -> bytes:
+        values: list[Any] = self.values
+        if not values:
+            return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
+        count = len(values)
+        if None in values:
+            items = b"".join([_NULL if value is None else _ITEM(8, value) for value in values])
+            return _HEADER.pack(1, 1, _INT8, count, 1) + items
+        flat = [8] * (2 * count)
+        flat[1::2] = values
+        return _HEADER.pack(1, 0, _INT8, count, 1) + struct.pack(f">{'iq' * count}", *flat)
+
+
+class Blobs:
+    """A list of bytes (and None) for a bytea[]."""
+
+    __slots__ = ("values",)
+    item = _BYTEA
+
+    def __init__(self, values: Iterable[bytes | None]) -> None:
+        self.values = list(values)
+
+    def binary(self) -> bytes:
+        values = self.values
+        if not values:
+            return _HEADER.pack(0, 0, self.item, 0, 1)[:12]
+        parts = [_HEADER.pack(1, 1, self.item, len(values), 1)]
+        for value in values:
+            if value is None:
+                parts.append(_NULL)
+            else:
+                parts.append(_LENGTH(len(value)))
+                parts.append(value)
+        return b"".join(parts)
+
+
+class Uuids(Blobs):
+    """A list of ids, as 16 bytes (and None), for a uuid[]."""
+
+    __slots__ = ()
+    item = _UUID
+
+
+_TO_BINARY: dict[type, Callable[[Any], bytes]] = {
+    int: _INT,
+    bool: lambda value: b"\1" if value else b"\0",
+    str: str.encode,
+    bytes: bytes,
+    float: _FLOAT,
+    Ints: Ints.binary,
+    Blobs: Blobs.binary,
+    Uuids: Uuids.binary,
+    UUID: lambda value: value.bytes,
+}
+
+
+class Wire:
+    """One connection, outside of psycopg's cursors. Used by one thread at a time."""
+
+    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._prepare = prepare
+        self._prepared: dict[bytes, bytes] = {}
+        self._made = 0
+        self._loader = Transformer()
+        self._under_way: deque[Answer] = deque()
+        self._poll = select.poll()
+        self._poll.register(self._pgconn.socket, select.POLLIN)
+
+    def enter(self) -> None:
+        self._pgconn.enter_pipeline_mode()
+
+    def send(self, text: bytes, parameters: tuple[Any, ...] = ()) -> Answer:
+        """A statement that goes out with the next answer that is waited for."""
+        values = [None if value is None else _TO_BINARY[type(value)](value) for value in parameters]
+        formats = _BINARY[len(values)]
+        if self._prepare:
+            name = self._prepared.get(text)
+            if name is None:
+                self._made += 1
+                name = self._prepared[text] = b"tampu%d" % self._made
+                self._pgconn.send_prepare(name, text)
+                self._under_way.append(Answer(self, prepares=text))
+            self._pgconn.send_query_prepared(name, values, formats, Format.BINARY)
+        else:
+            self._pgconn.send_query_params(text, values, None, formats, Format.BINARY)
+        answer = Answer(self)
+        self._under_way.append(answer)
+        return answer
+
+    def flush(self) -> None:
+        """Let the server begin."""
+        self._pgconn.flush()
+
+    def receive(self, wanted: Answer) -> None:
+        """Read answers until this one is there."""
+        self._pgconn.send_flush_request()
+        while not wanted.there:
+            self._next()
+
+    def _next(self) -> None:
+        """The answer of the oldest statement under way."""
+        while True:
+            result = self._result()
+            if result is None:
+                break
+            if result.status == ExecStatus.TUPLES_OK:
+                count = result.ntuples
+                if count:
+                    self._loader.set_pgresult(result, format=Format.BINARY)
+                    self._under_way[0].rows = self._loader.load_rows(0, count, tuple)
+            elif result.status not in _DONE:
+                if result.status == ExecStatus.PIPELINE_ABORTED:
+                    raise psycopg.OperationalError("a statement before it failed")
+                raise psycopg.errors.error_from_result(result)
+        self._under_way.popleft().there = True
+
+    def _result(self) -> psycopg.pq.abc.PGresult | None:
+        pgconn = self._pgconn
+        if pgconn.flush():
+            self._write()
+        while pgconn.is_busy():
+            self._poll.poll()
+            pgconn.consume_input()
+        return pgconn.get_result()
+
+    def _write(self) -> None:
+        """The socket's buffer is full: read meanwhile, or both sides would wait for each other."""
+        writing = select.poll()
+        writing.register(self._pgconn.socket, select.POLLIN | select.POLLOUT)
+        while True:
+            for _, event in writing.poll():
+                if event & select.POLLIN:
+                    self._pgconn.consume_input()
+            if not self._pgconn.flush():
+                return
+
+    def leave(self) -> None:
+        """All that was sent has been carried out when this returns; raises the first error."""
+        self._pgconn.pipeline_sync()
+        while self._under_way:
+            self._next()
+        self._end()
+
+    def abandon(self) -> None:
+        """After an error: forget what is under way, so that the session can go on."""
+        if self._pgconn.status != psycopg.pq.ConnStatus.OK:
+            return
+        for answer in self._under_way:
+            if answer.prepares is not None:  # perhaps it was not
+                self._prepared.pop(answer.prepares, None)
+        self._pgconn.pipeline_sync()
+        self._end()
+
+    def _end(self) -> None:
+        while True:
+            result = self._result()
+            if result is not None and result.status == ExecStatus.PIPELINE_SYNC:
+                break
+        self._under_way.clear()
+        self._pgconn.exit_pipeline_mode()
+
+
+class Answer:
+    """What a statement will answer."""
+
+    __slots__ = ("_wire", "prepares", "rows", "there")
+
+    def __init__(self, wire: Wire, prepares: bytes | None = None) -> None:
+        self._wire = wire
+        self.prepares = prepares
+        self.rows: list[Any] = []
+        self.there = False
+
+    def get(self) -> list[Any]:
+        if not self.there:
+            self._wire.receive(self)
+        return self.rows

@@ -1,0 +1,49 @@
+"""What the engine asks of the server, and how operations are written.
+
+An operation is a generator: it yields a list of `Ask`s, is sent a reply for each, and returns what the port wants. The
+engine lets all operations of a run take their turns together, so each turn is one pipeline, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+
+from tampu.engines.redis import scripts
+from tampu.model.errors import TampuError
+
+R = TypeVar("R")
+
+
+class Ask(NamedTuple):
+    """One command to the server that has the tag."""
+
+    tag: str
+    command: tuple[Any, ...]
+
+
+Asking = Generator[list[Ask], list[Any], R]
+"""Replies are what the server said, or a `TampuError`."""
+
+
+class Writer:
+    """Writes asks; scripts are told the time, or ('') to look themselves."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+
+    def script(self, name: str, tag: str, *args: Any) -> Ask:
+        now = "" if self._clock is None else self._clock.now()
+        return Ask(tag, ("EVALSHA", scripts.digest(name), 1, tag, now, *args))
+
+    @staticmethod
+    def plain(command: str, tag: str, end: str, *args: Any) -> Ask:
+        """A command on one key of a tag."""
+        return Ask(tag, (command, f"{tag}:{end}", *args))
+
+
+def ok(reply: Any) -> Any:
+    """The reply; raised, if it is an error."""
+    if isinstance(reply, TampuError):
+        raise reply
+    return reply

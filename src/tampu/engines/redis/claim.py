@@ -1,0 +1,84 @@
+"""claim: lease the first messages of the ready index, from queue after queue until the limit is reached.
+
+Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than the limit, the queue's
+max_in_flight and its rate allow, never a message past its expiry. One script per queue; which of many queues have
+anything is asked in one pipeline first, so an empty claim costs one turn however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any
+
+import msgspec
+
+from tampu.engines.port import AGAIN, Again, Claim, Want
+from tampu.engines.redis import rows
+from tampu.engines.redis.asking import Ask, Asking
+from tampu.engines.redis.house import Room
+from tampu.engines.redis.ids import cut
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease, Message, State
+
+SWEEP_FIRST = 1000
+"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
+
+
+def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Again]:
+    wants = []
+    for want in call.wants:
+        room = yield from turn.house.known(call.tenant, want.queue)
+        if room is not None:
+            wants.append((want, room))
+    leases: list[Lease] = []
+    unfinished = False
+    while wants and len(leases) < call.limit:
+        want, room = wants.pop(0)
+        lease = f"{secrets.randbits(63):x}"
+        asks = [_ask(turn, call, want, room, lease, call.limit - len(leases))]
+        asks += [turn.write.script("waits", other.tag) for _, other in wants]
+        reply, *waiting = yield asks
+        if isinstance(reply, TampuError) and leases:
+            break  # what is claimed already is the caller's; the server of this queue will be asked next time
+        found = turn.heard(room, reply)
+        unfinished = unfinished or found[2] >= SWEEP_FIRST
+        if len(found) > 3:
+            leases.extend(_leases(call, room, lease, found[3:]))
+        wants = [one for one, there in zip(wants, waiting, strict=True) if there]
+    return AGAIN if not leases and unfinished else leases
+
+
+def _ask(turn: Turn, call: Claim, want: Want, room: Room, lease: str, limit: int) -> Ask:
+    burst = want.burst or max(1, math.ceil(want.rate))
+    return turn.write.script(
+        "claim", room.tag, limit, lease, want.lease_us, call.worker or "", want.max_in_flight, want.rate, burst,
+        SWEEP_FIRST,
+    )  # fmt: skip
+
+
+def _leases(call: Claim, room: Room, lease: str, found: list[Any]) -> list[Lease]:
+    until, packed, counts, errors, *raw = found
+    seqs = cut(packed.decode())
+    attempts = [counts] * len(seqs) if isinstance(counts, int) else rows.decode(counts)
+    tenant, queue, worker, leased, read = call.tenant, room.queue, call.worker, State.LEASED, rows.read_row
+    begin, end = f"{queue}/", f".{lease}"
+    leases = []
+    for seq, id, attempt, one in zip(seqs, room.ids.many(seqs), attempts, raw, strict=True):
+        row = read(one)
+        extra = row.extra
+        if extra is None:
+            message = Message(id, tenant, queue, leased, row.body, attempt, row.max_attempts, row.created)
+        else:
+            message = Message(
+                extra.get("o") or id, tenant, queue, leased, row.shown, attempt, row.max_attempts, row.created, None,
+                extra.get("e"),
+            )  # fmt: skip
+        leases.append(Lease(message, f"{begin}{seq}{end}", until, worker))
+    if errors:
+        told = rows.decode(errors)
+        for place, error in told.items() if isinstance(told, dict) else enumerate(told, 1):
+            message = msgspec.structs.replace(leases[place - 1].message, last_error=error)
+            leases[place - 1] = msgspec.structs.replace(leases[place - 1], message=message)
+    return leases

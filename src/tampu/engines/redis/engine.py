@@ -1,0 +1,304 @@
+"""The Redis and Valkey engine: opens the server, runs calls in pipelines, answers reads.
+
+What each verb does is in its own file, and in its own script.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from tampu.engines import port
+from tampu.engines.redis import (
+    checking,
+    claim,
+    documents,
+    journal,
+    keeping,
+    loading,
+    publish,
+    reading,
+    scripts,
+    settle,
+    steering,
+    urls,
+)
+from tampu.engines.redis.asking import Ask, Asking, Writer, ok
+from tampu.engines.redis.company import Company
+from tampu.engines.redis.house import House
+from tampu.engines.redis.tags import Tags
+from tampu.engines.redis.turn import Turn
+from tampu.engines.redis.wire import Wire
+from tampu.model.errors import SchemaMismatch, TampuError, Unavailable
+from tampu.model.journal import JournalPage, Position
+from tampu.model.message import Message, State
+from tampu.model.times import SECOND, Clock
+
+R = TypeVar("R")
+Work = tuple[list[int], Asking[Any]]
+"""Places of calls in a run, and the operation that answers them (one answer, or a list when they were put together)."""
+
+# Calls in the order they are sent: claims come last, so they see what arrives with them.
+_ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
+    (port.PutDocument, documents.put),
+    (port.DeleteDocument, documents.delete),
+    (port.Extend, settle.extend),
+    (port.Publish, publish.publish),
+    (port.Load, loading.load),
+    (port.Cancel, lambda turn, call: steering.steer(turn, "cancel", call)),
+    (port.Free, lambda turn, call: steering.steer(turn, "free", call)),
+    (port.Replay, lambda turn, call: steering.steer(turn, "replay", call)),
+    (port.Purge, steering.purge),
+    (port.Rerank, steering.rerank),
+    (port.Trim, keeping.trim),
+    (port.Sweep, keeping.sweep),
+    (port.Claim, claim.claim),
+)
+LAYOUT = 1
+"""Of the keys; docs/reference/redis-layout.md tells it."""
+_STORING = frozenset(scripts.digest(name) for name in ("publish_bare", "publish", "load"))
+_SOON = SECOND
+"""Keepers look by themselves this often; only what is due sooner needs the bell."""
+
+
+class RedisEngine:
+    """See `tampu.engines.port.Engine` for the contract."""
+
+    capabilities = frozenset({"group_order"})
+
+    def __init__(self, url: str, *, clock: Clock | None = None, durability: str | None = None) -> None:
+        self.place = urls.parse(url)
+        self._clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._listener: port.Listener | None = None
+        self._wire = Wire(self.place)
+        try:
+            self._check_layout()
+            servers = [checking.look(self._wire, node) for node in self._wire.route.masters()]
+            self.durability = checking.admit(servers, durability or self.place.durability)
+        except BaseException:
+            self._wire.close()
+            raise
+        tags = Tags(self.place.prefix)
+        self._write = Writer(clock)
+        self.house = House(tags, self._write)
+        self._wire.on_lost = self.house.forget
+        self.company = Company(
+            self._wire,
+            tags,
+            self._write,
+            sharded=self.place.cluster and all(server.version[0] >= 7 for server in servers),
+        )
+
+    def _check_layout(self) -> None:
+        """Note how the keys are laid out. A server that is just starting is waited for, for a bounded time."""
+        tag = Tags(self.place.prefix).house
+        first = Writer.plain("HSETNX", tag, "n", "layout", LAYOUT)
+        made, found = self._wire.send([first, Writer.plain("HGET", tag, "n", "layout")], safe=True)
+        ok(made)
+        if int(ok(found)) > LAYOUT:
+            raise SchemaMismatch(
+                f"{self.place} was written by a newer tampu (layout {int(found)}, this one knows {LAYOUT})",
+                hint="upgrade tampu here too",
+            )
+
+    def now(self) -> int:
+        if self._clock is not None:
+            return self._clock.now()
+        self._check_usable()
+        seconds, micros = ok(self._wire.send([Ask(self.house.tags.house, ("TIME",))], safe=True)[0])
+        return int(seconds) * SECOND + int(micros)
+
+    # -- writing
+
+    def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        with self._lock:
+            self._check_usable()
+            turn = Turn(self.house)
+            replies: list[Any] = [None] * len(calls)
+            self._carry_out(calls, list(_plan(turn, calls)), replies, turn)
+        self._announce(turn)
+        return replies
+
+    def _carry_out(self, calls: Sequence[port.Call], works: list[Work], replies: list[Any], turn: Turn) -> None:
+        """All operations take their turns together: one pipeline per turn."""
+        waiting: list[tuple[Work, list[Ask]]] = []
+        for work in works:
+            self._advance(work, None, waiting, replies, calls, turn)
+        rung = False
+        while waiting:
+            asks = [ask for _, some in waiting for ask in some]
+            if any(ask.command[1] in _STORING for ask in asks):
+                asks.append(self.company.ring())  # in the same pipeline, for it will most likely be needed
+                rung = True
+            answers = iter(self._wire.send(asks))
+            now_waiting, waiting = waiting, []
+            for work, some in now_waiting:
+                self._advance(work, [next(answers) for _ in some], waiting, replies, calls, turn)
+        if not rung and (turn.ready or self._soon(turn.due)):
+            self._wire.send([self.company.ring()])
+
+    def _soon(self, due: int | None) -> bool:
+        """By our own clock: it only decides about a wake-up."""
+        if due is None:
+            return False
+        now = time.time_ns() // 1000 if self._clock is None else self._clock.now()
+        return due < now + _SOON
+
+    def _advance(
+        self,
+        work: Work,
+        told: list[Any] | None,
+        waiting: list[tuple[Work, list[Ask]]],
+        replies: list[Any],
+        calls: Sequence[port.Call],
+        turn: Turn,
+    ) -> None:
+        """Let an operation go on; what it asks next, or its answers, or the error that only it gets."""
+        places, asking = work
+        try:
+            waiting.append((work, next(asking) if told is None else asking.send(told)))
+        except StopIteration as end:
+            for place, reply in zip(places, end.value if len(places) > 1 else [end.value], strict=True):
+                replies[place] = reply
+        except TampuError as error:
+            for place in places:
+                replies[place] = error
+        except Exception as error:
+            if told is None and len(places) > 1:  # nothing was sent yet: each alone, and only the broken one fails
+                for place in places:
+                    for _, alone in _plan(turn, [calls[place]]):
+                        self._advance(([place], alone), None, waiting, replies, calls, turn)
+                return
+            failed = TampuError(
+                f"{type(calls[places[0]]).__name__.lower()} failed: {error!r}", hint="this is a fault of tampu's"
+            )
+            failed.__cause__ = error
+            for place in places:
+                replies[place] = failed
+
+    def _announce(self, turn: Turn) -> None:
+        if self._listener is not None:
+            if turn.due is not None:
+                self._listener.due(turn.due)
+            if turn.ready:
+                self._listener.ready(turn.ready)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise Unavailable("this queue was closed", hint="open it again")
+        if os.getpid() != self._pid:
+            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+
+    # -- reading
+
+    def _look(self, asking: Asking[R]) -> R:
+        self._check_usable()
+        try:
+            asks = next(asking)
+            while True:
+                asks = asking.send(self._wire.send(asks, safe=True))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+
+    def get(self, tenant: str, id: str) -> Message | None:
+        return self._look(reading.get(self.house, tenant, id))
+
+    def page(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> port.Page | None:
+        return self._look(reading.page(self.house, tenant, queue, state, after, limit))
+
+    def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
+        return self._look(reading.stats(self.house, tenant, queue))
+
+    def queues(self) -> list[tuple[str, str]]:
+        return [(room.tenant, room.queue) for room in self._look(self.house.all())]
+
+    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
+        return self._look(journal.read(self.house, after, limit, tenant))
+
+    def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
+        return self._look(documents.get(self.house, kind, tenant, name))
+
+    def documents(self, kind: str, tenant: str) -> list[port.Document]:
+        return self._look(documents.list_all(self.house, kind, tenant))
+
+    def revision(self) -> int:
+        return int(self._look(_one(self._write.plain("HGET", self.house.tags.house, "n", "revision"))) or 0)
+
+    def next_due(self) -> int | None:
+        return self._look(keeping.next_due(self.house))
+
+    def check(self) -> list[tuple[str, str, str]]:
+        self._check_usable()
+        servers = [checking.look(self._wire, node) for node in self._wire.route.masters()]
+        return checking.findings(servers) + self._look(checking.agreement(self.house, self.now()))
+
+    # -- company
+
+    def listen(self, listener: port.Listener) -> None:
+        self._listener = listener
+        self.company.listen(listener.stirred)
+
+    def lead(self) -> bool:
+        self._check_usable()
+        return self.company.lead()
+
+    def close(self) -> None:
+        if self._closed or os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._closed = True
+        self.company.close()
+        self._wire.close()
+
+
+def _one(ask: Ask) -> Asking[Any]:
+    (reply,) = yield [ask]
+    return ok(reply)
+
+
+def _plan(turn: Turn, calls: Sequence[port.Call]) -> Iterator[Work]:
+    """Operations for the calls. Plain batches of one queue are put together, and so are all settlements."""
+    settles = [i for i, call in enumerate(calls) if isinstance(call, port.Settle)]
+    if settles:
+        yield settles, _unlisted(settle.settle(turn, [calls[i] for i in settles]), settles)  # type: ignore[misc]  # all are
+        if len(settles) == len(calls):
+            return
+    together: set[int] = set()
+    for places in _bare(calls):
+        together.update(places)
+        yield places, _unlisted(publish.publish_bare(turn, [calls[i] for i in places]), places)  # type: ignore[misc]  # all are
+    if len(together) < len(calls):
+        for kind, verb in _ALONE:
+            for i, call in enumerate(calls):
+                if type(call) is kind and i not in together:
+                    yield [i], verb(turn, call)
+
+
+def _bare(calls: Sequence[port.Call]) -> Iterator[list[int]]:
+    """Places of plain publishes that can be stored as one."""
+    lines: dict[tuple[str, str], list[int]] = {}
+    sizes: dict[tuple[str, str], int] = {}
+    for i, call in enumerate(calls):
+        if isinstance(call, port.Publish) and call.bare and not call.max_depth:
+            name = (call.tenant, call.queue)
+            size = sizes.get(name, 0) + len(call.items)
+            if size > publish.MOST_TOGETHER and name in lines:
+                yield lines.pop(name)
+                size = len(call.items)
+            sizes[name] = size
+            lines.setdefault(name, []).append(i)
+    yield from lines.values()
+
+
+def _unlisted(asking: Asking[list[Any]], places: list[int]) -> Asking[Any]:
+    """Of one call, its own answer instead of a list of one."""
+    answers = yield from asking
+    return answers if len(places) > 1 else answers[0]

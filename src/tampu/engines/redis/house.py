@@ -1,0 +1,135 @@
+"""The directory of queues: which there are, and the tail of the ids of each.
+
+A queue is written down before anything is stored in it, so nothing is ever stored where no keeper looks; it counts as
+there when something was stored, or when it has settings. What is remembered here only saves asking: it is written once
+and never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tampu.engines.redis import ids
+from tampu.engines.redis.asking import Ask, Asking, Writer, ok
+from tampu.engines.redis.tags import Tags
+from tampu.model.errors import StorageError
+
+_SALTS = 16
+
+
+class Room:
+    """One queue."""
+
+    __slots__ = ("ids", "made", "queue", "tag", "tenant")
+
+    def __init__(self, tenant: str, queue: str, tag: str, tail: int, *, made: bool) -> None:
+        self.tenant = tenant
+        self.queue = queue
+        self.tag = tag
+        self.ids = ids.Ids(tail)
+        self.made = made
+
+    @property
+    def partition(self) -> str:
+        """The part of the journal that is this queue's."""
+        return f"{self.tenant}/{self.queue}"
+
+
+class House:
+    def __init__(self, tags: Tags, write: Writer) -> None:
+        self.tags = tags
+        self.write = write
+        self._rooms: dict[tuple[str, str], Room] = {}
+        self._tails: dict[int, Room] = {}
+
+    def forget(self) -> None:
+        """The server may be another one, with older data: ask again."""
+        self._rooms, self._tails = {}, {}
+
+    def known(self, tenant: str, queue: str) -> Asking[Room | None]:
+        """The queue, if it is in the directory; it may be empty still."""
+        room = self._rooms.get((tenant, queue))
+        if room is None:
+            (reply,) = yield [self.write.plain("HGET", self.tags.house, "queues", f"{tenant}/{queue}")]
+            if ok(reply) is None:
+                return None
+            room = self._learn(tenant, queue, reply)
+        return room
+
+    def present(self, tenant: str, queue: str) -> Asking[Room | None]:
+        """The queue, if it is there."""
+        room = yield from self.known(tenant, queue)
+        if room is not None and not room.made:
+            yield from self._look([room])
+        return room if room is not None and room.made else None
+
+    def enter(self, tenant: str, queue: str) -> Asking[Room]:
+        """The queue, written down if it is new."""
+        room = self._rooms.get((tenant, queue))
+        return room if room is not None else (yield from self._register(tenant, queue, made=False))
+
+    def confirm(self, room: Room) -> Asking[None]:
+        """Something is stored in it now."""
+        made = yield from self._register(room.tenant, room.queue, made=True)
+        room.made = made.made = True
+
+    def _register(self, tenant: str, queue: str, *, made: bool) -> Asking[Room]:
+        for salt in range(_SALTS):
+            tail = f"{ids.tail_of(tenant, queue, salt):014x}"
+            (reply,) = yield [
+                self.write.script("register", self.tags.house, f"{tenant}/{queue}", tail, 1 if made else 0)
+            ]
+            if ok(reply) is not None:
+                return self._learn(tenant, queue, reply)
+        raise StorageError(f"no place for the ids of queue {queue}", hint="use another name")
+
+    def by_tail(self, tail: int) -> Asking[Room | None]:
+        room = self._tails.get(tail)
+        if room is None:
+            text = f"{tail:014x}"
+            (reply,) = yield [self.write.plain("HGET", self.tags.house, "tails", text)]
+            if ok(reply) is None:
+                return None
+            tenant, _, queue = reply.decode().partition("/")
+            room = self._learn(tenant, queue, text.encode())
+        return room
+
+    def all(self, tenant: str | None = None) -> Asking[list[Room]]:
+        """Every queue that is there, of one tenant or of all, by name."""
+        (reply,) = yield [self.write.plain("HGETALL", self.tags.house, "queues")]
+        flat = ok(reply)
+        rooms = []
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            owner, _, queue = name.decode().partition("/")
+            if tenant is None or owner == tenant:
+                rooms.append(self._learn(owner, queue, value))
+        yield from self._look([room for room in rooms if not room.made])
+        return sorted((room for room in rooms if room.made), key=lambda room: (room.tenant, room.queue))
+
+    def _look(self, rooms: list[Room]) -> Asking[None]:
+        """Is something stored in these? A process may have died between storing it and saying so here."""
+        if rooms:
+            replies = yield [self.write.plain("HEXISTS", room.tag, "n", "ms") for room in rooms]
+            stored = [room for room, reply in zip(rooms, replies, strict=True) if ok(reply)]
+            yield from self._say(stored)
+
+    def _say(self, rooms: Iterable[Room]) -> Asking[None]:
+        asks: list[Ask] = []
+        for room in rooms:
+            room.made = True
+            name, tail = f"{room.tenant}/{room.queue}", f"{room.ids.tail:014x}"
+            asks.append(self.write.script("register", self.tags.house, name, tail, 1))
+        if asks:
+            for reply in (yield asks):
+                ok(reply)
+
+    def _learn(self, tenant: str, queue: str, value: bytes) -> Room:
+        room = self._rooms.get((tenant, queue))
+        if room is None:
+            tag = self.tags.queue(tenant, queue)
+            room = Room(tenant, queue, tag, int(value[:14], 16), made=value.endswith(b"+"))
+            self._rooms[tenant, queue] = room
+            self._tails[room.ids.tail] = room
+        elif value.endswith(b"+"):
+            room.made = True
+        return room

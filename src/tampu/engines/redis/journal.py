@@ -1,0 +1,132 @@
+"""The journal: a stream per queue, an entry per script, verb and state; read back as one transition per message.
+
+Each queue is a partition with offsets of its own, without gaps. A page merges the partitions by time; where it stopped
+in each is its position, so pages of any size give the same transitions in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import re
+from typing import Any
+
+from tampu.engines.redis import rows
+from tampu.engines.redis.asking import Ask, Asking, ok
+from tampu.engines.redis.house import House, Room
+from tampu.engines.redis.ids import cut, series
+from tampu.model.errors import InvalidMessage
+from tampu.model.journal import JournalPage, Position, Transition
+
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+|'[^']*'|\"[^\"]*\"")
+_LEAST, _MOST = 16, 1000
+
+
+def fingerprint(error: str) -> str:
+    """The same for errors that differ only in numbers, addresses and quoted values."""
+    return hashlib.blake2b(_VARYING.sub("?", error).encode(), digest_size=6).hexdigest()
+
+
+class _Partition:
+    """One queue's journal, read from a place on, some entries at a time."""
+
+    def __init__(self, room: Room, offset: int, end: int, count: int) -> None:
+        self.room = room
+        self.offset = offset
+        self.end = end
+        self.count = count
+        self.rows: list[Transition] = []
+        self.more = end > offset
+        self._read = offset
+
+    def ask(self, house: House) -> Ask:
+        return house.write.plain("XRANGE", self.room.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
+
+    def take(self, entries: list[Any]) -> None:
+        self.rows = []
+        for id, fields in entries:
+            last, _, n = id.decode().partition("-")
+            found = _unfold(self.room, int(last), int(n), int(fields[1]), fields[3])
+            self.rows += found[max(0, self._read - found[0].offset + 1) :]
+            self._read = int(last)
+        self.rows.reverse()  # the next one is the last
+        self.more = len(entries) == self.count
+        if not self.more and not self.rows:
+            self.offset = max(self.offset, self.end)  # what retention has removed is no backlog any more
+
+
+def read(house: House, after: Position | None, limit: int, tenant: str | None) -> Asking[JournalPage]:
+    position = _checked(after)
+    rooms = yield from house.all(tenant)
+    ends: list[Any] = (yield [house.write.plain("HGET", r.tag, "n", "end") for r in rooms]) if rooms else []
+    count = min(limit, max(_LEAST, min(_MOST, limit // max(1, len(rooms)))))
+    partitions = [
+        _Partition(room, position.get(room.partition, 0), int(end), count)
+        for room, end in zip(rooms, ends, strict=True)
+        if ok(end) is not None
+    ]
+    behind = [p for p in partitions if p.more]
+    if behind:
+        for partition, reply in zip(behind, (yield [p.ask(house) for p in behind]), strict=True):
+            partition.take(ok(reply))
+    heads = [(p.rows[-1].at_us, i) for i, p in enumerate(partitions) if p.rows]
+    heapq.heapify(heads)
+    found: list[Transition] = []
+    while heads and len(found) < limit:
+        _, i = heapq.heappop(heads)
+        partition = partitions[i]
+        transition = partition.rows.pop()
+        found.append(transition)
+        partition.offset = transition.offset
+        if not partition.rows and partition.more:
+            (reply,) = yield [partition.ask(house)]
+            partition.take(ok(reply))
+        if partition.rows:
+            heapq.heappush(heads, (partition.rows[-1].at_us, i))
+        elif not partition.more:
+            partition.offset = max(partition.offset, partition.end)
+    return JournalPage(
+        transitions=found,
+        position={p.room.partition: p.offset for p in partitions},
+        latest={p.room.partition: max(p.end, p.offset) for p in partitions},
+    )
+
+
+def _checked(after: Position | None) -> Position:
+    """A bare number counts in the one partition of other engines; here only 0, the beginning, has a meaning."""
+    position = {name: offset for name, offset in (after or {}).items() if offset or name != "0"}
+    if any("/" not in name for name in position):
+        raise InvalidMessage(
+            "after is not a position of this journal", field="after", hint="pass the position of the page before"
+        )
+    return position
+
+
+def _own_ids(own: Any, count: int) -> list[str]:
+    if isinstance(own, str):
+        return [own[:26] + own[i : i + 10] for i in range(26, len(own), 10)]
+    return own or [""] * count
+
+
+def _unfold(room: Room, last: int, count: int, at: int, packed: bytes) -> list[Transition]:
+    verb, state, worker, seqs, attempts, types, details, own = rows.decode(packed)
+    made = room.ids.many(series(*seqs) if isinstance(seqs, list) else cut(seqs))
+    own = _own_ids(own, count)
+    return [
+        Transition(
+            offset=last - count + 1 + i,
+            at_us=at,
+            tenant=room.tenant,
+            queue=room.queue,
+            verb=verb,
+            id=own[i] or made[i],
+            state=None if state is False else rows.STATES[state],
+            attempt=attempts[i] if isinstance(attempts, list) else attempts,
+            type=(types[i] if isinstance(types, list) else types) or None,
+            worker=worker or None,
+            detail=(details[i] or None) if details else None,
+            fingerprint=fingerprint(details[i]) if details and details[i] else None,
+            partition=room.partition,
+        )
+        for i in range(count)
+    ]

@@ -1,0 +1,117 @@
+"""load: store many plain messages under ids of their own, without making an object of any.
+
+Contract: a call is all or nothing; refuses with QueueFull. A message whose id is there already, in any queue of the
+tenant, is left as it is. Ids that are loaded together begin alike, so one reservation serves all of them; see `naming`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.port import Item, Load, Publish
+from tampu.engines.redis import naming, publish, rows
+from tampu.engines.redis.asking import Asking, ok
+from tampu.engines.redis.house import Room
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import InvalidMessage, Unavailable
+from tampu.model.message import unpack_body
+
+_MOST_NUMBER = 1 << 40
+
+
+def load(turn: Turn, call: Load) -> Asking[int]:
+    _check(call)
+    text = call.stem.hex()
+    begin = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    room = yield from turn.house.enter(call.tenant, call.queue)
+    voided = ""
+    for _ in range(naming.TRIES):
+        (reply,) = yield [_reserve(turn, call, begin, voided)]
+        mine, *rest = ok(reply)
+        if not mine:
+            other = yield from turn.house.enter(call.tenant, rest[0].decode())
+            (used,) = yield [turn.write.script("void", other.tag, "s", begin, rest[1], naming.VOID_US)]
+            if ok(used):  # ids of this beginning are in another queue: each by itself
+                return (yield from _one_by_one(turn, call, begin))
+            voided = rest[1].decode()
+            continue
+        token, *others = rest
+        elsewhere = yield from _elsewhere(turn, call, begin, others)
+        (reply,) = yield [_ask(turn, call, room, begin, token, elsewhere)]
+        _, _, new, stored = turn.heard(room, reply)
+        if stored == b"void":
+            voided = token.decode()
+            continue
+        if stored == b"full":
+            raise publish.full(call)
+        if new:
+            yield from turn.house.confirm(room)
+        return int(stored)
+    raise Unavailable("others keep loading under the same ids", hint="try again")
+
+
+def _reserve(turn: Turn, call: Load, begin: str, voided: str) -> Any:
+    token = f"{secrets.randbits(63):x}"
+    return turn.write.script(
+        "reserve_stem", turn.house.tags.tenant(call.tenant), call.queue, token, begin, voided, naming.LOOK_US,
+        rows.encode(list(call.numbers)),
+    )  # fmt: skip
+
+
+def _ask(turn: Turn, call: Load, room: Room, begin: str, token: bytes, elsewhere: set[int]) -> Any:
+    numbers, starts, types = list(call.numbers), list(call.starts), list(call.types)
+    bodies = bytes(call.bodies)
+    if elsewhere:
+        chosen = [i for i, number in enumerate(numbers) if number not in elsewhere]
+        pieces = [bodies[starts[i] : starts[i + 1]] for i in chosen]
+        numbers, types = [numbers[i] for i in chosen], [types[i] for i in chosen]
+        starts, bodies = [0, *itertools.accumulate(map(len, pieces))], b"".join(pieces)
+    kinds: Any = types[0] if types and types.count(types[0]) == len(types) else types
+    return turn.write.script(
+        "load", room.tag, call.max_depth, begin, token, call.max_attempts, rows.encode((numbers, starts, kinds)), bodies
+    )
+
+
+def _elsewhere(turn: Turn, call: Load, begin: str, others: list[Any]) -> Asking[set[int]]:
+    """Single ids of this beginning that other queues have: in use there, or free from now on."""
+    found: set[int] = set()
+    for number, queue, token in zip(others[::3], others[1::3], others[2::3], strict=True):
+        other = yield from turn.house.enter(call.tenant, queue.decode())
+        id = f"{begin}{number:010x}"
+        (used,) = yield [turn.write.script("void", other.tag, "o", id, token, naming.VOID_US)]
+        if ok(used):
+            found.add(number)
+        else:
+            (reply,) = yield [turn.write.script("unname", turn.house.tags.tenant(call.tenant), f"o{id}", token)]
+            ok(reply)
+    return found
+
+
+def _one_by_one(turn: Turn, call: Load, begin: str) -> Asking[int]:
+    bodies = bytes(call.bodies)
+    items = []
+    for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
+        packed = bodies[start:end]
+        items.append(Item(unpack_body(packed), packed, call.max_attempts, id=f"{begin}{number:010x}"))
+    made = yield from publish.publish(turn, Publish(call.tenant, call.queue, items, call.max_depth))
+    return sum(not message.duplicate for message in made)
+
+
+def _check(call: Load) -> None:
+    numbers, starts, size = call.numbers, call.starts, len(call.bodies)
+    if len(call.stem) != 11 or call.stem[6] >> 4 != 8 or call.stem[8] >> 6 != 2:
+        raise InvalidMessage("the stem must be the first 11 bytes of a UUIDv8", field="stem")
+    if not numbers or numbers[0] < 0 or numbers[-1] >= _MOST_NUMBER or not _grow(numbers, strictly=True):
+        raise InvalidMessage("numbers must grow and be below 2^40", field="numbers")
+    if len(starts) != len(numbers) + 1 or len(call.types) != len(numbers):
+        raise InvalidMessage("there must be a body and a type for each number", field="bodies")
+    if starts[0] < 0 or starts[-1] > size or not _grow(starts, strictly=False):
+        raise InvalidMessage("bodies must follow each other", field="starts")
+
+
+def _grow(values: Sequence[int], *, strictly: bool) -> bool:
+    least = 1 if strictly else 0
+    return all(b - a >= least for a, b in itertools.pairwise(values))

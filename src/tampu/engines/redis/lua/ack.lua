@@ -1,0 +1,59 @@
+-- ack: leases end, the work is done, without a result. The common batch of `settle`.
+-- needs: base journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: numbers in a row, 16 digits each   3: msgpack: lease number (one, or one each)
+-- Returns {woken, due, one letter each: d done, l lease lost, then place and own id of those that have one}
+local seqs, leases = {}, decode(ARGV[3])
+local count = 0
+for i = 1, #ARGV[2], 16 do
+  count = count + 1
+  seqs[count] = sub(ARGV[2], i, i + 15)
+end
+local answers, done, attempts, memo, seen, owns = {}, {}, {}, {}, {}, {}
+local found, one_lease, ended_count = fetch('x', seqs), type(leases) == 'string' and leases, 0
+for i = 1, count do
+  local raw, seq, lease = found[i], seqs[i], one_lease or leases[i]
+  local x = raw and memo[raw]
+  if raw and not x then
+    x = decode(raw)
+    memo[raw] = x
+  end
+  if seen[seq] then
+    answers[i] = seen[seq] == lease and 'd' or 'l'
+  elseif x and x[1] == LEASED and x[3] == lease then
+    answers[i], seen[seq] = 'd', lease
+    ended_count = ended_count + 1
+    done[ended_count], attempts[ended_count] = seq, x[2]
+  else
+    answers[i] = x and x[1] == DONE and x[3] == 'a' .. lease and 'd' or 'l'
+  end
+  if answers[i] == 'd' and is_own(seq) then owns[#owns + 1], owns[#owns + 2] = i, own_id(seq) end
+end
+if #done > 0 then
+  guard()
+  many('ZREM', 'leased', done)
+  local places, ended = {}, {}
+  local one = folded(attempts)
+  local at = whole(now)
+  for i = 1, ended_count do ended[2 * i - 1], ended[2 * i] = at, done[i] end
+  many('ZADD', 'done', ended)
+  if #owns > 0 then
+    for i, seq in ipairs(done) do note('ack', DONE, seq, attempts[i]) end
+  else
+    local r = record('ack', DONE)
+    r.seqs, r.attempts = done, one
+  end
+  if call('EXISTS', K .. 'lane') == 1 then
+    for i, row in ipairs(fetch('m', done)) do leave_lane(done[i], extra_of(row).l) end
+  end
+  local last = finish()
+  local same = one_lease and type(one) == 'number' and encode({ DONE, one, 'a' .. one_lease, now, '', last })
+  for i = 1, ended_count do
+    local seq = done[i]
+    places[2 * i - 1], places[2 * i] = seq, same or encode({ DONE, attempts[i], 'a' .. seen[seq], now, '', last })
+  end
+  many('HSET', 'x', places)
+end
+local answer = { woken, due, table.concat(answers) }
+for i, value in ipairs(owns) do answer[3 + i] = value end
+return answer

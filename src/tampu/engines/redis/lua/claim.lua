@@ -1,0 +1,101 @@
+-- claim: lease the first messages of the ready index; what is due by now (delays, leases that ran out) is ready first.
+-- needs: base journal moves sweeping
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: most   3: lease number (hex)   4: how long   5: worker or ''   6: max_in_flight   7: rate a second
+--       8: burst   9: how much to sweep first
+-- Returns {woken, due, swept} when there is nothing, else {woken, due, swept, until, numbers in a row,
+--       attempts (one, or msgpack of all), msgpack {place: last error} or '', m, m, …}
+-- Attempts + 1. Never one past its expiry, never more than max_in_flight and the rate allow.
+local limit, lease, lease_us, worker = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local in_flight, rate, burst = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local swept = sweep(tonumber(ARGV[9]))
+local tokens
+if in_flight > 0 then limit = math.min(limit, in_flight - call('ZCARD', K .. 'leased')) end
+if rate > 0 then
+  local kept = call('HMGET', K .. 'n', 'tokens', 'tokens_at')
+  tokens = kept[1] and math.min(burst, kept[1] + math.max(0, now - kept[2]) * rate / 1000000) or burst
+  limit = math.min(limit, math.floor(tokens + 1e-9))
+end
+
+local seqs, rows, attempts, errors, again, taken, own = {}, {}, {}, {}, {}, 0, false
+local function take(room)
+  local popped = call('ZPOPMIN', K .. 'ready', room)
+  local fresh, back, places, count = {}, {}, {}, 0
+  for i = 1, #popped, 2 do
+    local member = popped[i]
+    local seq = sub(member, -16)
+    count = count + 1
+    fresh[count] = seq
+    if #member == 48 then
+      back[#back + 1], places[seq] = seq, true
+    elseif sub(member, 1, 16) ~= FIFO then
+      again[#again + 1] = seq
+    end
+  end
+  for i, raw in ipairs(fetch('x', back)) do
+    places[back[i]] = decode(raw)
+    again[#again + 1] = back[i]
+  end
+  local found = fetch('m', fresh)
+  for i = 1, count do
+    local seq, row = fresh[i], found[i]
+    local x, flags = places[seq], byte(row, 19)
+    local extra = flags % 2 == 1 and extra_of(row)
+    if extra then drop_marks(seq, row) end
+    own = own or flags % 8 >= 4
+    if extra and extra.e and extra.e <= now then
+      finish_as(EXPIRED, seq, row, x and x[2] or 0, '')
+      note('expire', EXPIRED, seq, x and x[2] or 0)
+    else
+      taken = taken + 1
+      seqs[taken], rows[taken], attempts[taken] = seq, row, x and x[2] + 1 or 1
+    end
+  end
+  return count
+end
+
+local looked = 0
+if limit > 0 and call('ZCARD', K .. 'ready') > 0 then
+  guard()
+  while taken < limit and looked < limit + 1000 do
+    local found = take(limit - taken)
+    looked = looked + found
+    if found == 0 then break end
+  end
+  many('ZREM', 'aged', again)
+end
+if taken == 0 then
+  finish()
+  return { woken, due, swept }
+end
+
+local till = now + lease_us
+local score = whole(till)
+local one = folded(attempts)
+local row = type(one) == 'number' and encode({ LEASED, one, lease, till, worker, 0 })
+local leased, places = {}, {}
+for i = 1, taken do
+  local seq = seqs[i]
+  leased[2 * i - 1], leased[2 * i] = score, seq
+  places[2 * i - 1], places[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0 })
+end
+many('ZADD', 'leased', leased)
+many('HSET', 'x', places)
+if tokens then call('HSET', K .. 'n', 'tokens', tokens - taken, 'tokens_at', now) end
+if own then
+  for i, seq in ipairs(seqs) do note('claim', LEASED, seq, attempts[i], worker, nil, nil, extra_of(rows[i]).o) end
+else
+  local r = record('claim', LEASED, worker)
+  r.seqs, r.attempts = seqs, one
+end
+finish()
+falls_due(till)
+if #again > 0 then
+  for i, error in ipairs(fetch('e', seqs)) do
+    if error then errors[i] = error end
+  end
+end
+local answer = { woken, due, swept, till, table.concat(seqs), type(one) == 'number' and one or encode(one),
+  next(errors) and encode(errors) or '' }
+for i, message in ipairs(rows) do answer[7 + i] = message end
+return answer

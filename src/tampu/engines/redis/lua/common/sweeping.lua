@@ -1,0 +1,73 @@
+-- What time alone brings about, in this queue: at most `limit` of each kind.
+local function head(index)
+  return tonumber(call('ZRANGE', K .. index, 0, 0, 'WITHSCORES')[2])
+end
+
+local function past(index, limit)
+  return call('ZRANGEBYSCORE', K .. index, '-inf', now, 'LIMIT', 0, limit)
+end
+
+local function expire(limit)
+  local seqs = past('expiry', limit)
+  for i, row in ipairs(fetch('m', seqs)) do
+    local seq = seqs[i]
+    local x = place_of(seq)
+    withdraw(seq, row, x)
+    finish_as(EXPIRED, seq, row, x[2], '')
+    note('expire', EXPIRED, seq, x[2])
+  end
+  return #seqs
+end
+
+-- None of it is the lease's own doing, so no trace stays: a late settle must not be taken for a repeated one.
+local function reap(limit)
+  local seqs = past('leased', limit)
+  for i, row in ipairs(fetch('m', seqs)) do
+    local seq = seqs[i]
+    local x = place_of(seq)
+    local attempts, worker = x[2], x[5]
+    local _, most = details(row)
+    call('ZREM', K .. 'leased', seq)
+    failed(seq, attempts, 'lease_expired', worker)
+    if x[6] == 1 then
+      finish_as(CANCELLED, seq, row, attempts, '')
+      note('cancel', CANCELLED, seq, attempts, worker)
+    elseif attempts >= most then
+      finish_as(DEAD, seq, row, attempts, '', 'lease_expired')
+      note('reap', DEAD, seq, attempts, worker, 'lease_expired')
+    else
+      enter_ready(seq, rank_of(row), attempts, '')
+      restore_marks(seq, row)
+      note('reap', READY, seq, attempts, worker)
+    end
+  end
+  return #seqs
+end
+
+local function promote(limit)
+  local seqs = past('delayed', limit)
+  for i, row in ipairs(fetch('m', seqs)) do
+    local seq = seqs[i]
+    local x = place_of(seq)
+    call('ZREM', K .. 'delayed', seq)
+    enter_ready(seq, rank_of(row), x[2], x[3])
+    note('promote', READY, seq, x[2])
+  end
+  return #seqs
+end
+
+local function next_due()
+  local at = false
+  for _, index in ipairs({ 'expiry', 'leased', 'delayed' }) do
+    local first = head(index)
+    if first and (not at or first < at) then at = first end
+  end
+  return at
+end
+
+local function sweep(limit)
+  local first = next_due()
+  if not first or first > now then return 0 end
+  guard()
+  return expire(limit) + reap(limit) + promote(limit)
+end

@@ -1,0 +1,8 @@
+-- delete_document: take a document away.
+-- needs: base
+-- KEYS  1: tag of the house
+-- ARGV  1: now   2: kind and tenant, as the key ends   3: name
+-- Returns 1 if it was there
+local gone = call('HDEL', K .. 'doc:' .. ARGV[2], ARGV[3])
+if gone == 1 then call('HINCRBY', K .. 'n', 'revision', 1) end
+return gone

@@ -1,0 +1,6 @@
+-- due: when the next delay, lease or expiry of this queue falls due. Writes nothing.
+-- needs: base journal moves sweeping
+-- KEYS  1: tag of the queue
+-- ARGV  1: now
+-- Returns the time or nil
+return next_due()

@@ -1,0 +1,27 @@
+-- free: let held messages go on; those that wait for their turn in a group go by themselves.
+-- needs: base journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: msgpack [number or own id, …]
+-- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in, does it wait for its turn}; {-1}: not here.
+local answers = { 0, false }
+for i, name in ipairs(decode(ARGV[2])) do
+  local seq = #name == 16 and name or call('HGET', K .. 'own', name)
+  local row = seq and call('HGET', K .. 'm', seq)
+  if not row then
+    answers[2 + i] = { -1 }
+  else
+    local x = place_of(seq)
+    if x[1] ~= HELD or x[6] == 1 then
+      answers[2 + i] = { 0, x[1], x[1] == HELD and 1 or 0 }
+    else
+      guard()
+      call('ZREM', K .. 'held', seq)
+      local to = admit(seq, rank_of(row), x[4], x[2], extra_of(row).l)
+      note('free', to, seq, x[2])
+      answers[2 + i] = { 1, to }
+    end
+  end
+end
+finish()
+answers[1], answers[2] = woken, due
+return answers

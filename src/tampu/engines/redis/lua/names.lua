@@ -1,0 +1,25 @@
+-- names: forget reservations of idempotency keys whose time is over; say which own ids (o) and beginnings of them (s) are to be looked after.
+-- needs: base
+-- KEYS  1: tag of the tenant
+-- ARGV  1: now   2: most (0: only say how many there are)   3: how far to look when only asked
+--       4: look at the others again after
+-- Returns how many (with most 0), or {how many were forgotten, kind .. name, queue, token, kind .. name, …}
+local limit = tonumber(ARGV[2])
+local spent = call('ZRANGEBYSCORE', K .. 'names.until', '-inf', now, 'LIMIT', 0, limit > 0 and limit or tonumber(ARGV[3]))
+if limit == 0 then return #spent end
+local gone, answer = {}, { 0 }
+for i, raw in ipairs(fetch('names', spent)) do
+  local field = spent[i]
+  if raw and field:sub(1, 1) ~= 'i' then
+    local entry = decode(raw)
+    local k = #answer
+    answer[k + 1], answer[k + 2], answer[k + 3] = field, entry[2], entry[3]
+    call('ZADD', K .. 'names.until', now + tonumber(ARGV[4]), field)
+  else
+    gone[#gone + 1] = field
+  end
+end
+many('HDEL', 'names', gone)
+many('ZREM', 'names.until', gone)
+answer[1] = #gone
+return answer

@@ -1,0 +1,143 @@
+-- publish: store messages in ready, delayed or held, all or none. Looks at everything before it writes anything.
+-- needs: base journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies. An item is a map:
+--       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
+--       u run_at, l ttl, k key, n lane, h hold reason, p [priority, deadline, group, hold] where one is given,
+--       o own id, oc token of its reservation, f the own id is a message's elsewhere,
+--       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation
+-- Returns {woken, due, is the queue new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
+--       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then.
+--       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
+--       or {'gone', seq, own id}: known by its idempotency key, and removed since; or {'else'}: see f.
+-- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void.lua.
+local items = decode(ARGV[3])
+local most_messages = tonumber(ARGV[2])
+local depth = 0
+if most_messages > 0 then
+  for _, index in ipairs({ 'ready', 'delayed', 'leased', 'held' }) do depth = depth + call('ZCARD', K .. index) end
+end
+
+local function kept_idem(key) -- the entry that holds now
+  local raw = call('HGET', K .. 'idem', key)
+  local entry = raw and decode(raw)
+  if entry and entry[1] > now then return entry end
+end
+
+local void, ids, owns, keys = {}, {}, {}, {}
+for i, item in ipairs(items) do
+  item.b = ARGV[3 + i]
+  local known = false
+  if item.i then
+    local entry = ids[item.i] or kept_idem(item.i)
+    if call('HGET', K .. 'void', 'i' .. item.i) == item.ic then void[#void + 1] = item.ic end
+    if entry then
+      if entry[2] ~= item.id then return { 0, false, 0, now, 'conflict' } end
+      known = true
+    end
+  end
+  if item.f then
+    known = true
+  elseif item.o and not known then
+    if call('HGET', K .. 'void', 'o' .. item.o) == item.oc then void[#void + 1] = item.oc end
+    known = owns[item.o] or call('HEXISTS', K .. 'own', item.o) == 1
+  end
+  if not known then
+    if not (item.k and (keys[item.k] or call('HEXISTS', K .. 'key', item.k) == 1)) then depth = depth + 1 end
+    if item.k then keys[item.k] = true end
+    if item.i and item.iw > now then ids[item.i] = { item.iw, item.id } end
+    if item.o then owns[item.o] = true end
+  end
+end
+if #void > 0 then return { 0, false, 0, now, 'void', unpack(void, 1, 1000) } end
+if most_messages > 0 and depth > most_messages then return { 0, false, 0, now, 'full' } end
+
+local function rank_for(item)
+  if item.r then return item.r end
+  local low = item.g[2] + now % 4294967296
+  local high = item.g[1] + math.floor(now / 4294967296)
+  if low >= 4294967296 then low, high = low - 4294967296, high + 1 end
+  if high >= 3221225472 then return 'c000000000000000' end
+  if high < 1073741824 then return '4000000000000000' end
+  return string.format('%08x%08x', high, low)
+end
+
+local function remember(item, seq, own)
+  if item.i and item.iw > now then
+    call('HSET', K .. 'idem', item.i, encode({ item.iw, item.id, seq, own or '' }))
+    call('ZADD', K .. 'idem.until', item.iw, item.i)
+  end
+end
+
+local function again(seq)
+  local row = call('HGET', K .. 'm', seq)
+  return row and { 'again', seq, row, call('HGET', K .. 'x', seq), call('HGET', K .. 'e', seq) }
+end
+
+local function replace(item, seq) -- the new payload, in place: id, order, attempts and what decides about them stay
+  local row = call('HGET', K .. 'm', seq)
+  local created, most, extra = details(row)
+  extra.p = extra.p or { 0, false, false, false }
+  call('HSET', K .. 'm', seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
+  local x = place_of(seq)
+  note('replace', x[1], seq, x[2], nil, nil, item.t)
+  return again(seq)
+end
+
+local function store(item)
+  local seq = number()
+  if item.o then seq = seq:sub(1, 15) .. string.format('%x', tonumber(seq:sub(16), 16) + 1) end
+  local rank = rank_for(item)
+  local expires = item.l and now + item.l
+  local run_at = item.d and now + item.d or item.u
+  if run_at and run_at <= now then run_at = nil end
+  local flags, extra = 0, nil
+  if expires or item.k or item.n or item.o or item.p then
+    extra = { e = expires, k = item.k, l = item.n, o = item.o, p = item.p }
+    flags = ((expires or item.k) and 1 or 0) + (item.n and 2 or 0) + (item.o and 4 or 0)
+      + (item.p and 8 or 0)
+  end
+  local row = with_head(rank, flags, now, item.a, extra, item.b)
+  call('HSET', K .. 'm', seq, row)
+  if item.o then
+    call('HSET', K .. 'own', item.o, seq)
+    if stem_of(item.o) then call('HINCRBY', K .. 'stems', stem_of(item.o), 1) end
+  end
+  restore_marks(seq, row)
+  remember(item, seq, item.o)
+  local to
+  if item.h then
+    to = hold(seq, 0, run_at, item.h)
+  elseif item.n and call('HSETNX', K .. 'lane', item.n, seq) == 0 then
+    to = hold(seq, 0, run_at, 'group', item.n)
+  elseif run_at then
+    to = enter_delayed(seq, run_at, 0, '')
+  else
+    call('ZADD', K .. 'ready', 0, rank .. seq)
+    if rank ~= FIFO then call('ZADD', K .. 'aged', 0, seq) end
+    woken, to = woken + 1, READY
+  end
+  note('publish', to, seq, 0, nil, nil, item.t)
+  return { 'new', seq, to, run_at or false, expires or false }
+end
+
+local function answer(item)
+  local entry = item.i and kept_idem(item.i)
+  if entry then return again(entry[3]) or { 'gone', entry[3], entry[4] } end
+  if item.f then return { 'else' } end
+  local own = item.o and call('HGET', K .. 'own', item.o)
+  if own then return again(own) end
+  local holder = item.k and call('HGET', K .. 'key', item.k)
+  if holder then
+    remember(item, holder, extra_of(call('HGET', K .. 'm', holder)).o)
+    return replace(item, holder)
+  end
+  return store(item)
+end
+
+load_numbers()
+local answers = { 0, false, 0, now }
+for i, item in ipairs(items) do answers[4 + i] = answer(item) end
+finish()
+answers[1], answers[2], answers[3] = woken, due, is_new and numbers_changed and 1 or 0
+return answers

@@ -1,0 +1,23 @@
+-- publish_bare: store messages that are ready at once at rank 0, with nothing to look up or to expire.
+-- needs: base journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: msgpack [max_attempts (one, or one each), type (one, or one each)]   3 …: packed bodies
+-- Returns {woken, due, is the queue new, now, first number}; the numbers of the others follow in steps of two.
+local most, types = unpack(decode(ARGV[2]))
+local count = #ARGV - 2
+local prefix, no = series(count)
+local head = '\150\176' .. FIFO .. '\0' .. encode(now)
+local same = type(most) == 'number' and head .. encode(most) .. '\192'
+local messages, members, seqs = {}, {}, {}
+for i = 1, count do
+  local seq = prefix .. format('%05x', no + 2 * (i - 1))
+  seqs[i] = seq
+  messages[2 * i - 1], messages[2 * i] = seq, (same or head .. encode(most[i]) .. '\192') .. ARGV[2 + i]
+  members[2 * i - 1], members[2 * i] = '0', FIFO .. seq
+end
+many('HSET', 'm', messages)
+many('ZADD', 'ready', members)
+local r = record('publish', READY)
+r.seqs, r.attempts, r.types = seqs, 0, types
+finish()
+return { count, false, is_new and 1 or 0, now, seqs[1] }

@@ -1,0 +1,24 @@
+-- purge: remove messages of one state for good, from the front of its index. Never leased ones.
+-- needs: base journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: state   3: most
+-- Returns {woken, due, how many}
+local state, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+local seqs = {}
+for i, member in ipairs(call('ZRANGE', K .. INDEX[state], 0, limit - 1)) do seqs[i] = member:sub(-16) end
+if #seqs > 0 then guard() end
+local gone = fetch('m', seqs)
+for i, row in ipairs(gone) do
+  local seq = seqs[i]
+  local x = place_of(seq)
+  if state == READY or state == DELAYED or state == HELD then
+    withdraw(seq, row, x)
+  else
+    call('ZREM', K .. INDEX[state], seq)
+  end
+  note('purge', nil, seq, x[2])
+end
+for i, row in ipairs(gone) do leave_lane(seqs[i], extra_of(row).l) end
+for i, row in ipairs(gone) do forget(seqs[i], row) end
+finish()
+return { woken, due, #seqs }

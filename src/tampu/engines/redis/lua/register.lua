@@ -1,0 +1,13 @@
+-- register: write a queue into the directory before anything is stored in it.
+-- needs: base
+-- KEYS  1: tag of the house
+-- ARGV  1: now   2: tenant/queue   3: tail of its ids (14 hex)   4: 1 when the queue is there, 0 when it may come
+-- Returns its tail; nil when the tail is another queue's
+-- `queues`: tenant/queue -> tail, with a + when the queue is there. `tails`: tail -> tenant/queue.
+local known = call('HGET', K .. 'queues', ARGV[2])
+local tail = known and known:sub(1, 14) or ARGV[3]
+if not known and call('HSETNX', K .. 'tails', tail, ARGV[2]) == 0 then return false end
+if not known or (ARGV[4] == '1' and #known == 14) then
+  call('HSET', K .. 'queues', ARGV[2], tail .. (ARGV[4] == '1' and '+' or ''))
+end
+return tail

@@ -1,0 +1,32 @@
+-- reserve: say in which queue a name (an idempotency key or an own id) is looked up. The first one in a tenant wins.
+-- needs: base
+-- KEYS  1: tag of the tenant
+-- ARGV  1: now   2: queue   3: token   4: msgpack [[kind, name, how long, token that was voided or ''], …]
+-- Returns {answer, …}: {until, token} this queue has it; {0} nobody has it, and it is not to be kept;
+--       {-1, queue, token} another queue has it
+-- `names`: kind .. name -> [until, queue, token]; by time in `names.until`. What a name stands for is in the queue alone.
+local queue, token, answers = ARGV[2], ARGV[3], {}
+for i, item in ipairs(decode(ARGV[4])) do
+  local kind, name, window, voided = unpack(item)
+  local field = kind .. name
+  local raw = call('HGET', K .. 'names', field)
+  local entry = raw and decode(raw)
+  if entry and ((kind == 'i' and entry[1] <= now) or entry[3] == voided) then entry = nil end
+  if not entry and kind == 'o' and name:sub(15, 15) == '8' then -- it may be one of those that were loaded
+    raw = call('HGET', K .. 'names', 's' .. name:sub(1, 26))
+    local whole = raw and decode(raw)
+    if whole and whole[2] ~= queue and whole[3] ~= voided then entry = whole end
+  end
+  if entry and entry[2] ~= queue then
+    answers[i] = { -1, entry[2], entry[3] }
+  elseif not entry and window == 0 then
+    answers[i] = { 0 }
+  else
+    local till = math.max(entry and entry[1] or 0, now + window)
+    local mine = entry and entry[3] or token
+    call('HSET', K .. 'names', field, encode({ till, queue, mine }))
+    call('ZADD', K .. 'names.until', till, field)
+    answers[i] = { till, mine }
+  end
+end
+return answers

@@ -1,0 +1,18 @@
+-- void: is a name in use in this queue? If not, the reservation that leads here holds no more: who comes late with its
+-- token is refused.
+-- needs: base
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: i (idempotency key), o (own id) or s (beginning of own ids)   3: name   4: token
+--       5: how long to remember that
+-- Returns 1: it is in use; 0: it is not
+-- `void`: kind .. name -> token; by time in `void.until`.
+local kind, name = ARGV[2], ARGV[3]
+if kind == 'i' then
+  local raw = call('HGET', K .. 'idem', name)
+  if raw and decode(raw)[1] > now then return 1 end
+elseif call('HEXISTS', K .. (kind == 'o' and 'own' or 'stems'), name) == 1 then
+  return 1
+end
+call('HSET', K .. 'void', kind .. name, ARGV[4])
+call('ZADD', K .. 'void.until', now + tonumber(ARGV[5]), kind .. name)
+return 0

@@ -1,0 +1,7 @@
+-- waits: may a claim find something in this queue? Writes nothing.
+-- needs: base journal moves sweeping
+-- KEYS  1: tag of the queue
+-- ARGV  1: now
+-- Returns 1 or 0
+local first = next_due()
+return (call('EXISTS', K .. 'ready') == 1 or (first and first <= now)) and 1 or 0

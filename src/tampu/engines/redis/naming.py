@@ -1,0 +1,134 @@
+"""Names that are unique in a tenant, over all its queues: idempotency keys and ids of the user's own.
+
+What a name stands for is kept in the queue of its message, and changes with it, in one script. The tenant only keeps in
+which queue to look: a reservation, made before the message is stored. A process that dies in between leaves a
+reservation and no message. Whoever wants the name for another queue then asks the first queue, which answers that the
+name is in use, or remembers that this reservation (its token) holds no more; so a publisher that was only slow is
+refused by its own queue, and comes back here. Nothing is lost or doubled, and nothing has to time out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.port import Item
+from tampu.engines.redis import ids, rows
+from tampu.engines.redis.asking import Asking, ok
+from tampu.engines.redis.house import Room
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import Unavailable
+from tampu.model.message import Message
+
+TRIES = 20
+VOID_US = 86_400_000_000
+"""How long a queue remembers that a reservation holds no more: longer than any call can be under way."""
+LOOK_US = 86_400_000_000
+"""Reservations of own ids are held against their queue this often."""
+
+
+def wanted(items: Sequence[Item]) -> bool:
+    return any(item.body.idempotency_key is not None or item.id is not None for item in items)
+
+
+class Names:
+    """The names of one publish."""
+
+    def __init__(self, turn: Turn, room: Room, items: Sequence[Item]) -> None:
+        self._turn = turn
+        self._room = room
+        self._items = items
+        self._voided: dict[tuple[str, str], str] = {}
+        self._tokens: dict[str, tuple[str, str]] = {}
+        self._tries = 0
+
+    def _wanted(self) -> dict[tuple[str, str], int]:
+        names: dict[tuple[str, str], int] = {}
+        for item in self._items:
+            if item.body.idempotency_key is not None:
+                names["i", item.body.idempotency_key] = item.window_us
+            if item.id is not None:
+                names["o", item.id] = LOOK_US
+        return names
+
+    def lose(self, tokens: Sequence[bytes]) -> None:
+        """The queue says that these reservations hold no more."""
+        for token in tokens:
+            kind_and_name = self._tokens.get(token.decode())
+            if kind_and_name is not None:
+                self._voided[kind_and_name] = token.decode()
+
+    def reserve(self, packed: Sequence[dict[str, Any]]) -> Asking[dict[int, Message]]:
+        """Write the reservations into the items; the messages that own ids stand for already, by place."""
+        known: dict[int, Message] = {}
+        found = yield from self._our_own()
+        while True:
+            self._tries += 1
+            if self._tries > TRIES:
+                raise Unavailable("others keep publishing with the same names", hint="try again")
+            others, held = yield from self._ask()
+            for kind, name, queue, token in others:
+                message = yield from self._elsewhere(kind, name, queue, token)
+                if message is not None:
+                    found[name] = message
+            if all(kind == "o" and name in found for kind, name, _, _ in others):
+                break
+        for i, item in enumerate(self._items):
+            packed[i].pop("f", None)
+            if item.id in found:
+                known[i], packed[i]["f"] = found[item.id], 1
+            key = item.body.idempotency_key
+            if key is not None:
+                packed[i]["ic"], packed[i]["iw"] = held["i", key]
+            if item.id is not None and ("o", item.id) in held:
+                packed[i]["oc"] = held["o", item.id][0]
+        return known
+
+    def _ask(self) -> Asking[tuple[list[tuple[str, str, str, str]], dict[tuple[str, str], tuple[str, int]]]]:
+        """Names that other queues have, and (token, until) of those that are ours."""
+        names = self._wanted()
+        argument = [(kind, name, window, self._voided.get((kind, name), "")) for (kind, name), window in names.items()]
+        token = f"{secrets.randbits(63):x}"
+        tag = self._turn.house.tags.tenant(self._room.tenant)
+        (reply,) = yield [self._turn.write.script("reserve", tag, self._room.queue, token, rows.encode(argument))]
+        others, held = [], {}
+        for (kind, name), answer in zip(names, ok(reply), strict=True):
+            if answer[0] == -1:
+                others.append((kind, name, answer[1].decode(), answer[2].decode()))
+            else:
+                mine = answer[1].decode() if answer[0] else ""
+                held[kind, name] = (mine, answer[0])
+                self._tokens[mine] = (kind, name)
+        return others, held
+
+    def _our_own(self) -> Asking[dict[str, Message]]:
+        """Own ids that are ids we made: the messages they belong to."""
+        found: dict[str, Message] = {}
+        for item in self._items:
+            parsed = ids.parse(item.id) if item.id else None
+            if item.id and parsed:
+                room = yield from self._turn.house.by_tail(parsed[0])
+                if room is not None and room.tenant == self._room.tenant:
+                    message = yield from self._load(room, parsed[1])
+                    if message is not None:
+                        found[item.id] = message
+        return found
+
+    def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Asking[Message | None]:
+        """Ask the queue that has the name: in use, or free from now on."""
+        room = yield from self._turn.house.enter(self._room.tenant, queue)
+        (reply,) = yield [self._turn.write.script("void", room.tag, kind, name, token, VOID_US)]
+        if not ok(reply):
+            self._voided[kind, name] = token
+            return None
+        if kind == "i":
+            raise rows.conflict()
+        return (yield from self._load(room, name))
+
+    def _load(self, room: Room, name: str) -> Asking[Message | None]:
+        (reply,) = yield [self._turn.write.script("get", room.tag, name)]
+        if ok(reply) is None:
+            return None
+        seq, raw, place, _, _, error, _ = reply
+        return rows.again(rows.message(room, seq.decode(), raw, place, error))

@@ -1,0 +1,128 @@
+"""publish: store messages in ready, delayed or held.
+
+Contract: a call is all or nothing, in one script of its queue. Refuses with QueueFull and IdempotencyConflict. A key
+replaces the payload of the waiting message that has it; an idempotency key within its window, or an id that is there,
+answers with the first message. Plain batches of many callers are one script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.port import Item, Load, Publish
+from tampu.engines.redis import ids, naming, rows
+from tampu.engines.redis.asking import Asking
+from tampu.engines.redis.house import Room
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import QueueFull, TampuError
+from tampu.model.message import Message, State
+from tampu.model.rank import rank
+
+MOST_TOGETHER = 2000
+"""Messages of several callers in one script, so that a script stays short."""
+
+
+def publish_bare(turn: Turn, calls: Sequence[Publish]) -> Asking[list[list[Message] | TampuError]]:
+    """Plain batches of one queue, together."""
+    tenant, queue = calls[0].tenant, calls[0].queue
+    items = [item for call in calls for item in call.items]
+    head = rows.encode((_one([item.max_attempts for item in items]), _one([item.body.type for item in items])))
+    bodies = [item.packed for item in items]
+    room = yield from turn.house.enter(tenant, queue)
+    (reply,) = yield [turn.write.script("publish_bare", room.tag, head, *bodies)]
+    _, _, new, now, first = turn.heard(room, reply)
+    state = State.READY
+    made = [
+        Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
+        for id, item in zip(room.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
+    ]
+    if new:
+        yield from turn.house.confirm(room)
+    answers: list[list[Message] | TampuError] = []
+    start = 0
+    for call in calls:
+        answers.append(made[start : start + len(call.items)])
+        start += len(call.items)
+    return answers
+
+
+def _one(values: list[Any]) -> Any:
+    """One value, if all are the same."""
+    return values[0] if values.count(values[0]) == len(values) else values
+
+
+def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
+    """One call that has something to look up."""
+    packed = [_packed(item) for item in call.items]
+    bodies = [item.packed for item in call.items]
+    room = yield from turn.house.enter(call.tenant, call.queue)
+    names = naming.Names(turn, room, call.items) if naming.wanted(call.items) else None
+    while True:
+        elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
+        (reply,) = yield [turn.write.script("publish", room.tag, call.max_depth, rows.encode(packed), *bodies)]
+        _, _, new, now, *answers = turn.heard(room, reply)
+        if answers[0] == b"void":
+            assert names is not None
+            names.lose(answers[1:])
+            continue
+        if answers[0] == b"full":
+            raise full(call)
+        if answers[0] == b"conflict":
+            raise rows.conflict()
+        if new:
+            yield from turn.house.confirm(room)
+        return [
+            elsewhere[i] if answer[0] == b"else" else _read(room, item, answer, now)
+            for i, (item, answer) in enumerate(zip(call.items, answers, strict=True))
+        ]
+
+
+def _packed(item: Item) -> dict[str, Any]:
+    """An item as `publish.lua` takes it; what is not there is left out."""
+    body = item.body
+    made: dict[str, Any] = {"t": body.type, "a": item.max_attempts}
+    if item.ordering == "priority" and item.ageing_us:
+        made["g"] = rows.ageing_base(body.priority, item.ageing_us)
+    else:
+        made["r"] = rows.rank_text(rank(item.ordering, 0, body.priority, body.deadline, 0))
+    if item.delay_us is not None:
+        made["d"] = item.delay_us + 0
+    elif item.run_us is not None:
+        made["u"] = item.run_us + 0
+    if item.ttl_us:
+        made["l"] = item.ttl_us + 0
+    for name, value in (("k", body.key), ("n", item.lane), ("h", body.hold), ("o", item.id)):
+        if value is not None:
+            made[name] = value
+    if body.priority or body.deadline is not None or body.group is not None or body.hold is not None:
+        # Beside the body, for it can not be read in Lua: what decides about the order, and what a key does not replace.
+        made["p"] = (body.priority, body.deadline or False, body.group or False, body.hold or False)
+    if body.idempotency_key is not None:
+        made["i"], made["id"] = body.idempotency_key, (item.digest or b"").hex()
+    return made
+
+
+def _read(room: Room, item: Item, answer: list[Any], now: int) -> Message:
+    kind, seq = answer[0], answer[1].decode()
+    if kind == b"new":
+        _, _, code, run_at, expires = answer
+        reason = item.body.hold or ("group" if code == rows.HELD else None)
+        return Message(
+            item.id or room.ids.of(seq), room.tenant, room.queue, rows.STATES[code], item.body, 0, item.max_attempts,
+            now, run_at, expires, reason=reason,
+        )  # fmt: skip
+    if kind == b"again":
+        return rows.again(rows.message(room, seq, *answer[2:]))
+    # The first message has ended and been removed; its id is still the answer.
+    created = int(seq[:11], 16) * 1000
+    id = answer[2].decode() or room.ids.of(seq)
+    return Message(id, room.tenant, room.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
+
+
+def full(call: Publish | Load) -> QueueFull:
+    return QueueFull(
+        f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
+        field="queue",
+        hint="publish again when workers have caught up, or raise max_depth",
+    )

@@ -1,0 +1,77 @@
+"""get, list, stats: looking without changing. Each message, page and queue is read in one script."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tampu.engines.port import Page, QueueStats
+from tampu.engines.redis import rows, steering
+from tampu.engines.redis.asking import Asking, ok
+from tampu.engines.redis.house import House
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import Message, State
+
+_MEMBER = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{16}){0,2}\Z")
+_BY_MEMBER = (State.READY, State.HELD)
+
+
+def get(house: House, tenant: str, id: str) -> Asking[Message | None]:
+    placed = yield from steering.by_id(house, tenant, id)
+    for again in (False, True):
+        if again:
+            placed = yield from steering.by_name(house, house.write, tenant, id)
+        if placed is not None:
+            room, name = placed
+            (reply,) = yield [house.write.script("get", room.tag, name)]
+            if ok(reply) is not None:
+                seq, raw, place, failed, kept, error, now = reply
+                failures = rows.failures(failed)
+                return rows.message(room, seq.decode(), raw, place, error, failures, rows.result(kept, now))
+    return None
+
+
+def page(
+    house: House, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+) -> Asking[Page | None]:
+    """Keyset pages: the cursor is a member of the index, with its time where the index is by time."""
+    room = yield from house.present(tenant, queue)
+    if room is None:
+        return None
+    member, score = _cursor(state, after)
+    (reply,) = yield [house.write.script("page", room.tag, str(state), limit, member, score)]
+    flat = ok(reply)
+    messages = [
+        rows.message(room, flat[i][-16:].decode(), flat[i + 2], flat[i + 3], flat[i + 4])
+        for i in range(0, len(flat), 5)
+    ]
+    cursor: tuple[Any, ...] | None = None
+    if len(messages) == limit:
+        last = flat[-5].decode()
+        cursor = (last,) if state in _BY_MEMBER else (int(float(flat[-4])), last)
+    return Page(messages, cursor)
+
+
+def _cursor(state: State, after: tuple[Any, ...] | None) -> tuple[str, int | str]:
+    match after or ():
+        case ():
+            return "", ""
+        case (str(member),) if state in _BY_MEMBER and _MEMBER.match(member):
+            return member, ""
+        case (int(score), str(member)) if state not in _BY_MEMBER and _MEMBER.match(member):
+            return member, score
+    raise InvalidMessage("after is not a cursor of these messages", field="after")
+
+
+def stats(house: House, tenant: str, queue: str | None) -> Asking[list[QueueStats]]:
+    if queue is None:
+        rooms = yield from house.all(tenant)
+    else:
+        room = yield from house.present(tenant, queue)
+        rooms = [] if room is None else [room]
+    found = []
+    if rooms:
+        for room, reply in zip(rooms, (yield [house.write.script("stats", r.tag) for r in rooms]), strict=True):
+            now, oldest, *counts = ok(reply)
+            found.append(QueueStats(tenant, room.queue, dict(zip(rows.STATES, counts, strict=True)), oldest, now))
+    return found

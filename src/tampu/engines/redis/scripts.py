@@ -1,0 +1,42 @@
+"""The Lua scripts: one file per operation, the common parts it needs put in front of it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from importlib import resources
+
+_NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The whole text of a script."""
+    folder = resources.files(__package__) / "lua"
+    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    needs = _NEEDS.search(text)
+    assert needs is not None, f"{name}.lua does not say what it needs"
+    parts = [(folder / "common" / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
+    return "\n".join([*(_bare(part) for part in parts), _bare(text)])
+
+
+def _bare(text: str) -> str:
+    """Without the lines that only explain: the server keeps every script in memory."""
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+
+
+@functools.cache
+def digest(name: str) -> str:
+    """What EVALSHA calls it by."""
+    known = hashlib.sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+    _sources[known] = name
+    return known
+
+
+_sources: dict[str, str] = {}
+
+
+def by_digest(known: str) -> str:
+    """The text of a script that was called by its digest."""
+    return source(_sources[known])

@@ -1,0 +1,115 @@
+"""cancel, free, replay, purge, rerank: what people do to single messages and to whole queues.
+
+Contract of the first three: one outcome per item, in order; an id that is not the tenant's is NotFound.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tampu.engines.port import Cancel, Free, Purge, Replay, Rerank
+from tampu.engines.redis import ids, rows
+from tampu.engines.redis.asking import Asking, Writer, ok
+from tampu.engines.redis.house import House, Room
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+from tampu.model.outcome import Outcome
+from tampu.model.rank import rank
+
+Placed = tuple[Room, str]
+"""A queue, and what a message is called there: its number, or the id the user gave."""
+
+
+def by_id(house: House, tenant: str, id: str) -> Asking[Placed | None]:
+    """Where the message of an id that we made would be."""
+    parsed = ids.parse(id)
+    if parsed is None:
+        return None
+    room = yield from house.by_tail(parsed[0])
+    return (room, parsed[1]) if room is not None and room.tenant == tenant else None
+
+
+def by_name(house: House, write: Writer, tenant: str, id: str) -> Asking[Placed | None]:
+    """Where the message of an id that the user gave would be."""
+    (reply,) = yield [write.plain("HMGET", house.tags.tenant(tenant), "names", f"o{id}", f"s{id[:26]}")]
+    known = ok(reply)[0] or reply[1]
+    if known is None:
+        return None
+    room = yield from house.known(tenant, rows.decode(known)[1])
+    return None if room is None else (room, id)
+
+
+def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[Outcome]]:
+    """Carry out one of the scripts on each id: first where our own ids lead, then by name."""
+    answers: dict[int, list[Any] | TampuError] = {}
+    left = list(enumerate(call.ids))
+    for way in (by_id, by_name):
+        groups: dict[Room, list[tuple[int, str]]] = {}
+        for place, id in left:
+            found = yield from (
+                by_id(turn.house, call.tenant, id) if way is by_id else by_name(turn.house, turn.write, call.tenant, id)
+            )
+            if found is not None:
+                groups.setdefault(found[0], []).append((place, found[1]))
+        if groups:
+            replies = yield [
+                turn.write.script(script, room.tag, rows.encode([name for _, name in names]))
+                for room, names in groups.items()
+            ]
+            for (room, names), reply in zip(groups.items(), replies, strict=True):
+                if isinstance(reply, TampuError):  # of one server of several: the others' answers hold
+                    answers.update({place: reply for place, _ in names})
+                    continue
+                for (place, _), answer in zip(names, turn.heard(room, reply)[2:], strict=True):
+                    if answer[0] >= 0:
+                        answers[place] = answer
+        left = [(place, id) for place, id in left if place not in answers]
+    return [_outcome(script, id, answers.get(place)) for place, id in enumerate(call.ids)]
+
+
+def _outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outcome:
+    if isinstance(answer, TampuError):
+        return Outcome(id, None, answer)
+    if answer is None:
+        return Outcome(id, None, NotFound(f"no message {id}", field="id"))
+    done, code, *turn = answer
+    if done:
+        return Outcome(id, rows.STATES[code])
+    state = rows.STATES[code]
+    error: TampuError
+    if script == "cancel":
+        error = InvalidState(f"the message is {state}: nothing to cancel")
+    elif script == "free" and turn[0]:
+        error = InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
+    else:
+        error = InvalidState(f"the message is {state}, not {'held' if script == 'free' else 'dead'}")
+    return Outcome(id, None, error)
+
+
+def purge(turn: Turn, call: Purge) -> Asking[int]:
+    room = yield from turn.house.present(call.tenant, call.queue)
+    if room is None:
+        raise NotFound(f"no queue {call.queue}", field="queue")
+    if call.state is State.LEASED:
+        raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
+    (reply,) = yield [turn.write.script("purge", room.tag, rows.CODE[call.state], call.limit)]
+    return int(turn.heard(room, reply)[2])
+
+
+def rerank(turn: Turn, call: Rerank) -> Asking[int | None]:
+    """About so many messages get the rank of the new ordering; ``after`` is the cursor of a scan."""
+    room = yield from turn.house.known(call.tenant, call.queue)
+    if room is None:
+        return None
+    (reply,) = yield [turn.write.script("ranks", room.tag, call.after, call.limit)]
+    cursor, *flat = ok(reply)
+    changes: list[str] = []
+    for seq, old, created, priority, deadline in zip(*(flat[i::5] for i in range(5)), strict=True):
+        new = rows.rank_text(rank(call.ordering, call.ageing_us, priority, deadline, created))
+        if new.encode() != old:
+            changes += [seq.decode(), new]
+    if changes:
+        (reply,) = yield [turn.write.script("rerank", room.tag, rows.encode(changes))]
+        ok(reply)
+    return int(cursor) or None

@@ -1,0 +1,289 @@
+"""Asks on their way: one pipeline to a server, or one per server of a cluster, all under way at once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from redis import exceptions
+from redis.crc import key_slot
+from redis.sentinel import Sentinel
+
+from tampu.engines.redis.asking import Ask
+from tampu.engines.redis.node import Lost, Node, Patience, Sent, lost, translate, whole
+from tampu.engines.redis.urls import Place
+from tampu.model.errors import Unavailable
+
+_NOT_DONE = (
+    exceptions.NoScriptError,
+    exceptions.AskError,
+    exceptions.TryAgainError,
+    exceptions.ClusterDownError,
+    exceptions.ReadOnlyError,
+    exceptions.BusyLoadingError,
+)
+"""The server says that it did not do it: safe to send again."""
+
+
+_MOVED = (
+    exceptions.MovedError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterDownError,
+    exceptions.BusyLoadingError,
+    Lost,
+)
+"""Servers may have changed places."""
+
+
+class Route(Protocol):
+    """Knows which server has a tag."""
+
+    def node(self, tag: str) -> Node: ...
+
+    def masters(self) -> list[Node]: ...
+
+    def refresh(self) -> None:
+        """Something moved: look again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Single:
+    """One server, or the master that Sentinels name."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.only = Node(place, self._where)
+
+    def _where(self) -> tuple[str, int]:
+        place = self._place
+        if place.service is None:
+            return place.hosts[0]
+        make: Any = Sentinel  # the driver has no types
+        keeper = make(
+            list(place.hosts), socket_timeout=2.0, socket_connect_timeout=2.0, password=place.sentinel_password
+        )
+        try:
+            host, port = keeper.discover_master(place.service)
+        except exceptions.RedisError as error:
+            raise exceptions.ConnectionError(f"no Sentinel names the master of {place.service}: {error}") from error
+        finally:
+            for sentinel in keeper.sentinels:
+                sentinel.close()
+        return str(host), int(port)
+
+    def node(self, tag: str) -> Node:
+        del tag
+        return self.only
+
+    def masters(self) -> list[Node]:
+        return [self.only]
+
+    def refresh(self) -> None:
+        self.only.drop()
+
+    def close(self) -> None:
+        self.only.close()
+
+
+class Cluster:
+    """The masters of a cluster, by slot."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._nodes: dict[tuple[str, int], Node] = {}
+        self._slots: list[tuple[int, int, Node]] = []
+        self._tags: dict[str, Node] = {}
+        self._closed = False
+
+    def at(self, address: tuple[str, int]) -> Node:
+        with self._lock:
+            known = self._nodes.get(address)
+            if known is None:
+                known = self._nodes[address] = Node(self._place, lambda: address)
+            return known
+
+    def node(self, tag: str) -> Node:
+        known = self._tags.get(tag)
+        if known is None:
+            if not self._slots:
+                self.refresh()
+            slot = key_slot(tag.encode())
+            for first, last, node in self._slots:
+                if first <= slot <= last:
+                    known = self._tags[tag] = node
+                    break
+            else:
+                raise exceptions.ClusterDownError(f"no server has slot {slot}")
+        return known
+
+    def masters(self) -> list[Node]:
+        if not self._slots:
+            self.refresh()
+        return list({id(node): node for _, _, node in self._slots}.values())
+
+    def refresh(self) -> None:
+        """Ask any server who has which slots."""
+        error: Exception = exceptions.ConnectionError("no server of the cluster answers")
+        for address in (*self._nodes, *self._place.hosts):
+            try:
+                (reply,) = self.at(address).send([("CLUSTER", "SLOTS")]).replies()
+                if isinstance(reply, Exception):
+                    raise reply
+            except (exceptions.RedisError, Lost, OSError) as failed:
+                error = failed
+                continue
+            slots = []
+            for first, last, master, *_ in reply:
+                host = master[0].decode() or address[0]
+                slots.append((int(first), int(last), self.at((host, int(master[1])))))
+            self._slots, self._tags = slots, {}
+            return
+        raise exceptions.ConnectionError(str(error)) from error
+
+    def close(self) -> None:
+        with self._lock:
+            nodes, self._nodes = list(self._nodes.values()), {}
+        for node in nodes:
+            node.close()
+
+
+class Wire:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.route: Single | Cluster = Cluster(place) if place.cluster else Single(place)
+        self.on_lost: Callable[[], None] = lambda: None
+
+    def send(self, asks: Sequence[Ask], *, safe: bool = False) -> list[Any]:
+        """A reply for each ask, or a `TampuError`. ``safe``: they only read, so a broken connection is tried again."""
+        if isinstance(self.route, Single):
+            try:
+                sent = self.route.only.send([ask.command for ask in asks])
+                answers = sent.replies()
+            except Exception as error:
+                return self._send(asks, [self._failed(error)] * len(asks), safe=safe)
+            return answers if sent.clean else self._send(asks, answers, safe=safe)
+        return self._send(asks, None, safe=safe)
+
+    def _failed(self, error: Exception) -> Exception:
+        """Everything of a pipeline failed; raised, if it is nothing of the wire's."""
+        if isinstance(error, Lost):
+            self._look_again()
+            return error
+        if isinstance(error, exceptions.RedisError | OSError):
+            self._look_again()
+            return _unsent(error)
+        raise error
+
+    def _send(self, asks: Sequence[Ask], answers: list[Any] | None, *, safe: bool) -> list[Any]:
+        """What was not carried out is sent again, as long as there is patience. ``answers``: of a first round."""
+        replies: list[Any] = [None] * len(asks)
+        left = list(range(len(asks)))
+        patience = Patience()
+        texts: set[int] = set()
+        while left:
+            if answers is None:
+                answers = self._round([asks[i] for i in left], [i in texts for i in left])
+            again, pause = [], False
+            for i, answer in zip(left, answers, strict=True):
+                if isinstance(answer, exceptions.NoScriptError):
+                    texts.add(i)
+                    again.append(i)
+                elif isinstance(answer, _NOT_DONE) or (safe and isinstance(answer, Lost)):
+                    again.append(i)
+                    pause = pause or not isinstance(answer, exceptions.AskError)
+                    replies[i] = answer
+                else:
+                    replies[i] = answer
+            if not again:
+                break
+            if pause and not patience.wait():
+                break
+            left, answers = again, None
+        return [self._final(reply) for reply in replies]
+
+    def _final(self, reply: Any) -> Any:
+        if isinstance(reply, Lost):
+            return lost(reply, self.place)
+        return translate(reply, self.place) if isinstance(reply, Exception) else reply
+
+    def _round(self, asks: Sequence[Ask], texts: Sequence[bool]) -> list[Any]:
+        """One pipeline per server. What could not be sent is a `BusyLoadingError`: it was not carried out."""
+        answers: list[Any] = [None] * len(asks)
+        groups: dict[Node, list[int]] = {}
+        try:
+            for i, ask in enumerate(asks):
+                groups.setdefault(self.route.node(ask.tag), []).append(i)
+        except (exceptions.RedisError, OSError) as error:
+            return [_unsent(error)] * len(asks)
+        for places, replies in _exchange(
+            groups, [whole(a) if t else a.command for a, t in zip(asks, texts, strict=True)]
+        ):
+            for i, reply in zip(places, replies, strict=True):
+                answers[i] = reply
+        for i, answer in enumerate(answers):
+            if isinstance(answer, exceptions.AskError) and not isinstance(answer, exceptions.MovedError):
+                answers[i] = self._elsewhere(asks[i], answer)
+        if any(isinstance(answer, _MOVED) for answer in answers):
+            self._look_again()
+        return answers
+
+    def _look_again(self) -> None:
+        """Servers changed: forget what was known of them."""
+        self.on_lost()
+        with contextlib.suppress(exceptions.RedisError, OSError):  # the next round says so
+            self.route.refresh()
+
+    def _elsewhere(self, ask: Ask, error: exceptions.AskError) -> Any:
+        """A slot that is just being moved: this one goes to the new server, the next ones not yet."""
+        assert isinstance(self.route, Cluster)
+        try:
+            return self.route.at((error.host, error.port)).send([("ASKING",), whole(ask)]).replies()[1]
+        except (exceptions.RedisError, OSError) as failed:
+            return _unsent(failed)
+        except Lost as failed:
+            return failed
+
+    def one(self, node: Node, *command: Any) -> Any:
+        """A command to one certain server; only for looking."""
+        try:
+            (reply,) = node.send([command]).replies()
+        except (exceptions.RedisError, OSError, Lost) as error:
+            raise Unavailable(f"can not reach {self.place}: {error}") from error
+        if isinstance(reply, Exception):
+            raise translate(reply, self.place)
+        return reply
+
+    def close(self) -> None:
+        self.route.close()
+
+
+def _exchange(groups: dict[Node, list[int]], commands: list[tuple[Any, ...]]) -> Iterator[tuple[list[int], list[Any]]]:
+    """Send to all servers, then read from each: they work at the same time."""
+    under_way: list[tuple[list[int], Sent | Exception]] = []
+    for node, places in groups.items():
+        try:
+            under_way.append((places, node.send([commands[i] for i in places])))
+        except Lost as error:
+            under_way.append((places, error))
+        except (exceptions.RedisError, OSError) as error:
+            under_way.append((places, _unsent(error)))
+    for places, sent in under_way:
+        if isinstance(sent, Sent):
+            try:
+                yield places, sent.replies()
+            except Lost as error:
+                yield places, [error] * len(places)
+        else:
+            yield places, [sent] * len(places)
+
+
+def _unsent(error: Exception) -> Exception:
+    """Not carried out, for it was never sent. Wrong credentials do not get better by waiting."""
+    if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
+        return error
+    return exceptions.BusyLoadingError(str(error))

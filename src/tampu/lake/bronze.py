@@ -1,0 +1,162 @@
+"""Bronze: the journal as it is, and messages as they ended.
+
+Executors open the store themselves and write what they read straight into data files: what the journal says does not
+pass through the JVM on its way. (Through `format("tampu")` and a second Python worker the same batch took longer; the
+ratio is in docs/decisions/0004-lake.md.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.lake.files import Via
+from tampu.lake.tables import BY_NAME
+from tampu.model.journal import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS = BY_NAME["bronze.events"]
+MESSAGES = BY_NAME["bronze.messages"]
+ENDS = ("done", "dead", "cancelled", "expired")
+LEAST = 100_000
+"""Transitions in a slice: opening the store costs as much as some thousands."""
+_FIRST, _MOST = 128, 8192
+_FULL = 8 << 20
+"""Messages are fetched in batches of about so many bytes."""
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """after < offset <= upto of one partition of the journal."""
+
+    partition: str
+    after: int
+    upto: int
+
+
+def slices(after: Position, upto: Position, most: int) -> list[Slice]:
+    """The transitions between two positions, in about ``most`` equal parts, none of them small."""
+    total = sum(max(0, end - after.get(p, 0)) for p, end in upto.items())
+    size = max(LEAST, -(-total // most))
+    return [
+        Slice(p, start, min(start + size, end))
+        for p, end in sorted(upto.items())
+        for start in range(after.get(p, 0), end, size)
+    ]
+
+
+def events(spark: SparkSession, url: str, after: Position, upto: Position, run: str) -> tuple[DataFrame, Via]:
+    """What to give `storage.write`: a row per slice, and what makes events of it."""
+    parts = slices(after, upto, 4 * parallelism(spark))
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_slice(url, parts[number], run)
+
+    return spark.range(0, len(parts), 1, len(parts)), read
+
+
+def read_slice(url: str, part: Slice, run: str) -> Iterator[pa.RecordBatch]:
+    from tampu.spark.stores.opening import open_store
+
+    with open_store(url) as store:
+        for batch in store.journal(part.partition, part.after, part.upto, None):
+            yield event_rows(batch, run)
+
+
+def event_rows(batch: pa.RecordBatch, run: str) -> pa.RecordBatch:
+    """Transitions in the columns of bronze.events."""
+    made = {
+        "run": pa.repeat(pa.scalar(run, pa.string()), batch.num_rows),
+        "day": batch.column("at").cast(pa.date32()),
+    }
+    return pa.RecordBatch.from_arrays(
+        [made[name] if name in made else batch.column(name) for name in EVENTS.schema.names], schema=EVENTS.schema
+    )
+
+
+def ends(new: DataFrame) -> DataFrame:
+    """Of events, those in which a message ended."""
+    from pyspark.sql import functions as F
+
+    return new.where(F.col("state").isin(*ENDS)).select(*EVENTS.schema.names)
+
+
+def ended_messages(url: str, run: str) -> Via:
+    """Makes rows of bronze.messages out of ends: what the store knows of the message now, as it was at that end."""
+
+    def fetch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tampu.spark.stores.opening import open_store
+
+        with open_store(url) as store:
+            for batch in batches:
+                for part in _of_one_tenant(batch):
+                    yield from _fetched(store, part, run)
+
+    return fetch
+
+
+def _of_one_tenant(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    table = pa.Table.from_batches([batch])
+    for tenant in pc.unique(table["tenant"]).to_pylist():
+        yield table.filter(pc.equal(table["tenant"], tenant))
+
+
+def _fetched(store: Any, ends: pa.Table, run: str) -> Iterator[pa.RecordBatch]:
+    tenant = ends["tenant"][0].as_py()
+    start, size = 0, _FIRST
+    while start < ends.num_rows:
+        part = ends.slice(start, size)
+        start += size
+        rows = message_rows(part, store.by_ids(tenant, pc.unique(part["id"]).to_pylist()), run)
+        yield from rows.to_batches()
+        size = min(size * 2, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
+
+
+def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
+    """Each end with the message it is of. A message that has moved on since (it was replayed) keeps what does not
+    change; what that end left behind is taken from the journal."""
+    known = known.combine_chunks()
+    at = pc.index_in(ends["id"], value_set=known["id"])
+
+    def of(name: str) -> pa.ChunkedArray:
+        return known[name].take(at)
+
+    same = pc.fill_null(pc.equal(of("ended_at"), ends["at"]), False)
+    died = pc.equal(ends["state"], "dead")
+    null = pa.scalar(None, pa.string())
+    columns = {
+        "id": ends["id"],
+        "tenant": ends["tenant"],
+        "queue": ends["queue"],
+        "state": ends["state"],
+        "type": pc.coalesce(of("type"), ends["type"]),
+        "attempts": ends["attempt"],
+        "ended_at": ends["at"],
+        "reason": pc.if_else(same, of("reason"), pc.if_else(died, ends["detail"], null)),
+        "last_error": pc.if_else(same, of("last_error"), ends["detail"]),
+        "result": pc.if_else(same, of("result"), null),
+        "missing": pc.is_null(at),
+        "ended_partition": ends["partition"],
+        "ended_offset": ends["offset"],
+        "run": pa.repeat(pa.scalar(run, pa.string()), ends.num_rows),
+        "day": ends["day"],
+    }
+    schema = MESSAGES.schema
+    made = [columns[f.name] if f.name in columns else of(f.name) for f in schema]
+    return pa.table(
+        [column.cast(f.type) if column.type != f.type else column for column, f in zip(made, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Tasks that run at once; a guess where only the cluster knows (Spark Connect)."""
+    context = getattr(spark, "_sc", None)
+    return max(1, context.defaultParallelism) if context is not None else 8

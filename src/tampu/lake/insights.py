@@ -1,0 +1,342 @@
+"""What the lake says of the last days, gathered into plain values; `tampu insights` and the report only draw them.
+
+Counts come from gold, percentiles from silver.attempts: that of a week can not be had from those of its minutes. The
+period ends with the newest minute of the lake, not now, so that a lake that is behind is still told right.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tampu.lake.clustering import Cluster, cluster
+from tampu.lake.findings import Insights, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
+from tampu.lake.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
+from tampu.lake.looking import Lake, Questions
+from tampu.model.errors import InvalidMessage
+
+MOST_DAYS = 3660
+_MOST_LINES = 100
+_MOST_POINTS = 180
+_STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+_SHORTEST = timedelta(minutes=30)
+"""A chart spans at least so much, also when the lake has only just begun."""
+_WEEKS = timedelta(days=28)
+"""How far back the hours of the week are looked at, and how old the last word of a quiet queue may be."""
+
+
+def gather(lake: Lake, *, days: int = 7, tenant: str | None = None, now: datetime | None = None) -> Insights:
+    """Everything the insights show, of all tenants or of one."""
+    if not 1 <= days <= MOST_DAYS:
+        raise InvalidMessage(f"days must be a number from 1 to {MOST_DAYS}", field="days")
+    with lake.ask(tenant=tenant) as ask:
+        newest = ask.one("SELECT max(minute) AS at FROM gold.queue_minutes")["at"]
+        until = newest.astimezone(UTC) + timedelta(minutes=1) if newest else (now or datetime.now(UTC))
+        last = (until - timedelta(microseconds=1)).date()
+        since = datetime(last.year, last.month, last.day, tzinfo=UTC) - timedelta(days=days - 1)
+        period = _Period(ask, since, until)
+        series = period.series()
+        queues = period.queues(series)
+        return Insights(
+            lake=lake.path,
+            tenant=tenant,
+            days=days,
+            since=since,
+            until=until,
+            empty=newest is None,
+            totals=period.totals(),
+            series=series,
+            queues=queues,
+            failures=period.failures(),
+            tasks=period.tasks(),
+            workers=period.workers(),
+            slo=period.slo(),
+            week=period.week(),
+            tenants=period.tenants(),
+        )
+
+
+class _Period:
+    """The questions, all of one span of time."""
+
+    def __init__(self, ask: Questions, since: datetime, until: datetime) -> None:
+        self.ask, self.since, self.until = ask, since, until
+        self.days: dict[str, Any] = {"first": since.date(), "last": (until - timedelta(microseconds=1)).date()}
+        self._keep_minutes()
+        self._keep_attempts()
+
+    def _keep_minutes(self) -> None:
+        """Minutes of the period, and of the weeks before for what a quiet queue said last."""
+        back = min(self.since, self.until - _WEEKS)
+        self.ask.run(
+            "CREATE TEMP TABLE minutes AS SELECT tenant, queue, minute, published, replayed, done, failed, dead,"
+            " coalesce(done, 0) + coalesce(dead, 0) + coalesce(cancelled, 0) + coalesce(expired, 0) AS ended,"
+            " coalesce(depth, 0) AS depth, oldest FROM gold.queue_minutes WHERE day >= $day AND minute >= $since",
+            {"day": back.date(), "since": back},
+        )
+
+    def _keep_attempts(self) -> None:
+        self.ask.run(
+            "CREATE TEMP TABLE attempts AS SELECT tenant, queue, type, worker, ended_at, wait, run"
+            " FROM silver.attempts WHERE day BETWEEN $first AND $last",
+            self.days,
+        )
+
+    def totals(self) -> Totals:
+        row = self.ask.one(
+            "SELECT coalesce(sum(published), 0) AS published, coalesce(sum(done), 0) AS done,"
+            " coalesce(sum(failed), 0) AS failed, coalesce(sum(dead), 0) AS dead, coalesce(sum(ended), 0) AS ended"
+            " FROM minutes WHERE minute >= $since",
+            {"since": self.since},
+        )
+        waits = self.ask.one(
+            "SELECT quantile_cont(wait, 0.95) AS wait, quantile_cont(run, 0.95) AS run, coalesce(sum(run), 0) AS busy"
+            " FROM attempts"
+        )
+        now = self.ask.one(
+            "SELECT coalesce(sum(depth), 0) AS depth, count(*) AS queues FROM"
+            " (SELECT arg_max(depth, minute) AS depth FROM minutes GROUP BY tenant, queue)"
+        )
+        return Totals(
+            int(row["published"]), int(row["done"]), int(row["failed"]), int(row["dead"]), int(row["ended"]),
+            int(now["depth"]), now["queues"], _number(waits["busy"]) or 0.0, _number(waits["wait"]),
+            _number(waits["run"]), _share(row["failed"], row["done"]),
+        )  # fmt: skip
+
+    def series(self) -> Series:
+        first = self.ask.one("SELECT min(minute) AS at FROM minutes WHERE minute >= $since", {"since": self.since})[
+            "at"
+        ]
+        start = min(first.astimezone(UTC), self.until - _SHORTEST) if first else self.until
+        span = (self.until - start).total_seconds()
+        step = next((s for s in _STEPS if span / s <= _MOST_POINTS), 86_400 * math.ceil(span / 86_400 / _MOST_POINTS))
+        begin = int(start.timestamp() // step * step)
+        marks = list(range(begin, math.ceil(self.until.timestamp()), step)) if first else []
+        self.step, self.marks = step, marks
+        counts = self._by_mark(
+            "SELECT CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark, sum(published) AS published,"
+            " sum(done) AS done, sum(failed) AS failed, sum(dead) AS dead FROM minutes WHERE minute >= $since"
+            " GROUP BY mark",
+            {"since": self.since, "step": step},
+        )
+        waits = self._by_mark(
+            "SELECT CAST(floor(epoch(ended_at) / $step) AS BIGINT) * $step AS mark,"
+            " quantile_cont(wait, [0.5, 0.95, 0.99]) AS waits FROM attempts GROUP BY mark",
+            {"step": step},
+        )
+        depth = self._by_mark(
+            "WITH marks AS (SELECT unnest($marks) AS mark), queues AS (SELECT DISTINCT tenant, queue FROM minutes),"
+            " every AS (SELECT * FROM marks CROSS JOIN queues)"
+            " SELECT every.mark, sum(m.depth) AS depth FROM every ASOF JOIN minutes m ON m.tenant = every.tenant"
+            " AND m.queue = every.queue AND to_timestamp(every.mark + $step) > m.minute GROUP BY every.mark",
+            {"marks": marks or [0], "step": step},
+        )
+
+        def counted(name: str) -> list[int]:
+            return [int(counts.get(mark, {}).get(name) or 0) for mark in marks]
+
+        def waited(at: int) -> list[float | None]:
+            return [_number((waits.get(mark, {}).get("waits") or [None] * 3)[at]) for mark in marks]
+
+        return Series(
+            step=step,
+            at=[datetime.fromtimestamp(mark, UTC) for mark in marks],
+            published=counted("published"),
+            done=counted("done"),
+            failed=counted("failed"),
+            dead=counted("dead"),
+            depth=[int(depth.get(mark, {}).get("depth") or 0) for mark in marks],
+            wait_p50=waited(0),
+            wait_p95=waited(1),
+            wait_p99=waited(2),
+        )
+
+    def _by_mark(self, sql: str, parameters: dict[str, Any] | None = None) -> dict[int, dict[str, Any]]:
+        return {row["mark"]: row for row in self.ask.rows(sql, parameters or {})}
+
+    def queues(self, series: Series) -> list[QueueLine]:
+        lines = self.ask.rows(
+            "SELECT tenant, queue, coalesce(sum(published) FILTER (minute >= $since), 0) AS came,"
+            " coalesce(sum(ended) FILTER (minute >= $since), 0) AS went,"
+            " coalesce(sum(done) FILTER (minute >= $since), 0) AS done,"
+            " coalesce(sum(failed) FILTER (minute >= $since), 0) AS failed,"
+            " coalesce(sum(dead) FILTER (minute >= $since), 0) AS dead,"
+            " arg_max({minute: minute, depth: depth, oldest: oldest}, minute) AS latest FROM minutes"
+            " GROUP BY tenant, queue ORDER BY came + went DESC, tenant, queue LIMIT $most",
+            {"since": self.since, "most": _MOST_LINES},
+        )
+        percentiles = self._percentiles("tenant, queue")
+        recent = self._grouped(
+            "SELECT tenant, queue, minute, coalesce(published, 0) + coalesce(replayed, 0) AS came, ended, depth"
+            " FROM minutes WHERE minute >= $since",
+            {"since": self.until - max(WINDOWS)},
+        )
+        steps = self._grouped(
+            "SELECT tenant, queue, CAST(floor(epoch(minute) / $step) AS BIGINT) * $step AS mark,"
+            " sum(published) AS published FROM minutes WHERE minute >= $since GROUP BY ALL",
+            {"since": self.since, "step": series.step},
+        )
+        found = []
+        for line in lines:
+            name, latest = (line["tenant"], line["queue"]), line["latest"]
+            age = (self.until - latest["minute"]).total_seconds() - 60
+            before = (
+                [Minute(latest["minute"], 0, 0, latest["depth"])]
+                if latest["minute"] < self.until - max(WINDOWS)
+                else []
+            )
+            minutes = [Minute(r["minute"], int(r["came"]), int(r["ended"]), r["depth"]) for r in recent.get(name, [])]
+            by_step = {row["mark"]: int(row["published"] or 0) for row in steps.get(name, [])}
+            share = percentiles.get(name, {})
+            found.append(
+                QueueLine(
+                    line["tenant"], line["queue"], int(line["came"]), int(line["went"]), int(line["failed"]),
+                    int(line["dead"]), _share(line["failed"], line["done"]), share.get("wait"), share.get("run"),
+                    latest["depth"], _number(latest["oldest"]) and latest["oldest"] + age if latest["depth"] else None,
+                    drain([*before, *minutes], self.until), [by_step.get(mark, 0) for mark in self.marks],
+                )
+            )  # fmt: skip
+        return found
+
+    def _grouped(self, sql: str, parameters: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in self.ask.rows(sql, parameters):
+            found.setdefault((row["tenant"], row["queue"]), []).append(row)
+        return found
+
+    def _percentiles(self, by: str) -> dict[tuple[Any, ...], dict[str, float | None]]:
+        rows = self.ask.rows(
+            f"SELECT {by}, quantile_cont(wait, 0.95) AS wait,"  # noqa: S608 - columns that are named in this file
+            f" quantile_cont(run, [0.5, 0.95, 0.99]) AS run FROM attempts GROUP BY {by}"
+        )
+        names = by.split(", ")
+        found = {}
+        for row in rows:
+            low, high, most = row["run"] or [None] * 3
+            found[tuple(row[name] for name in names)] = {
+                "wait": _number(row["wait"]), "p50": _number(low), "run": _number(high), "p99": _number(most),
+            }  # fmt: skip
+        return found
+
+    def failures(self) -> list[Cluster]:
+        rows = self.ask.rows(
+            "SELECT tenant, queue, fingerprint, error, attempts, messages, dead, types, first_at, last_at, sample_ids"
+            " FROM gold.failures WHERE day BETWEEN $first AND $last ORDER BY dead DESC, attempts DESC LIMIT 20000",
+            self.days,
+        )
+        return cluster(rows)[:_MOST_LINES]
+
+    def tasks(self) -> list[TaskLine]:
+        percentiles = self._percentiles("tenant, queue, type")
+        rows = self.ask.rows(
+            "SELECT tenant, queue, type, sum(deliveries) AS deliveries, sum(failed) AS failed, sum(dead) AS dead"
+            " FROM gold.tasks WHERE day BETWEEN $first AND $last GROUP BY tenant, queue, type",
+            self.days,
+        )
+        found = []
+        for row in rows:
+            p = percentiles.get((row["tenant"], row["queue"], row["type"]), {})
+            found.append(
+                TaskLine(
+                    tenant=row["tenant"],
+                    queue=row["queue"],
+                    type=row["type"] or "",
+                    deliveries=int(row["deliveries"] or 0),
+                    failed=int(row["failed"] or 0),
+                    dead=int(row["dead"] or 0),
+                    run_p50=p.get("p50"),
+                    run_p95=p.get("run"),
+                    run_p99=p.get("p99"),
+                )
+            )
+        found.sort(key=lambda t: (-(t.run_p95 or 0.0), t.tenant, t.queue, t.type))
+        return found[:_MOST_LINES]
+
+    def workers(self) -> list[WorkerLine]:
+        percentiles = self._percentiles("tenant, worker")
+        rows = self.ask.rows(
+            "SELECT tenant, worker, coalesce(sum(deliveries), 0) AS deliveries, sum(done) AS done,"
+            " sum(failed) AS failed, sum(lost) AS lost, sum(run_seconds) AS run_seconds, max(last_at) AS last_at"
+            " FROM gold.workers WHERE day BETWEEN $first AND $last GROUP BY tenant, worker"
+            " ORDER BY deliveries DESC, tenant, worker LIMIT $most",
+            self.days | {"most": _MOST_LINES},
+        )
+        return [
+            WorkerLine(
+                tenant=row["tenant"],
+                worker=row["worker"] or "",
+                deliveries=int(row["deliveries"]),
+                done=int(row["done"] or 0),
+                failed=int(row["failed"] or 0),
+                lost=int(row["lost"] or 0),
+                run_seconds=_number(row["run_seconds"]) or 0.0,
+                run_p95=percentiles.get((row["tenant"], row["worker"]), {}).get("run"),
+                last_at=row["last_at"],
+            )
+            for row in rows
+        ]
+
+    def slo(self) -> list[SloLine]:
+        rows = self.ask.rows(
+            "SELECT tenant, queue, objective, target, within, sum(good) AS good, sum(total) AS total,"
+            " list({day: day, burn: burn} ORDER BY day) AS days FROM gold.slo WHERE day BETWEEN $first AND $last"
+            " GROUP BY ALL ORDER BY tenant, queue, objective, within LIMIT $most",
+            self.days | {"most": _MOST_LINES},
+        )
+        found = []
+        for row in rows:
+            good, total, target = int(row["good"] or 0), int(row["total"] or 0), _number(row["target"])
+            ratio = good / total if total else None
+            burn = (1 - ratio) / (1 - target) if ratio is not None and target is not None and target < 1 else None
+            days = [(entry["day"], _number(entry["burn"])) for entry in row["days"]]
+            found.append(
+                SloLine(
+                    row["tenant"], row["queue"], row["objective"] or "", target, _number(row["within"]), good, total,
+                    ratio, burn, days,
+                )
+            )  # fmt: skip
+        return sorted(found, key=lambda line: -(line.burn or 0.0))
+
+    def week(self) -> list[HourOfWeek]:
+        rows = self.ask.rows(
+            "SELECT date_trunc('hour', minute) AS hour, sum(published) AS n FROM minutes GROUP BY ALL", {}
+        )
+        arrivals = {row["hour"].astimezone(UTC): int(row["n"] or 0) for row in rows}
+        used = self.ask.one(
+            "SELECT coalesce(sum(published), 0) AS published, coalesce(sum(run_seconds), 0) AS busy"
+            " FROM gold.tenant_days WHERE day >= $day",
+            {"day": min(arrivals, default=self.since).date()},
+        )
+        each = (_number(used["busy"]) or 0.0) / int(used["published"]) if used["published"] else 0.0
+        return capacity(arrivals, each)
+
+    def tenants(self) -> list[TenantLine]:
+        rows = self.ask.rows(
+            "SELECT tenant, coalesce(sum(published), 0) AS published, sum(deliveries) AS deliveries, sum(done) AS done,"
+            " sum(dead) AS dead, sum(run_seconds) AS run_seconds, sum(payload_bytes) AS payload_bytes"
+            " FROM gold.tenant_days WHERE day BETWEEN $first AND $last GROUP BY tenant"
+            " ORDER BY published DESC, tenant LIMIT $most",
+            self.days | {"most": _MOST_LINES},
+        )
+        return [
+            TenantLine(
+                tenant=row["tenant"],
+                published=int(row["published"]),
+                deliveries=int(row["deliveries"] or 0),
+                done=int(row["done"] or 0),
+                dead=int(row["dead"] or 0),
+                run_seconds=_number(row["run_seconds"]) or 0.0,
+                payload_bytes=int(row["payload_bytes"] or 0),
+            )
+            for row in rows
+        ]
+
+
+def _number(value: Any) -> float | None:
+    """A number that can be drawn; nothing for null, infinities and what is none."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _share(failed: Any, done: Any) -> float | None:
+    return float(failed) / float(failed + done) if failed + done else None

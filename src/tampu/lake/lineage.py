@@ -1,0 +1,113 @@
+"""Lineage: a row per run that moved something: from where to where, what it wrote, how long it took, by what."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tampu.lake import files
+from tampu.lake.storage import Lake, LakeTable, Mark
+from tampu.lake.tables import TIME, Table
+from tampu.model.journal import Position
+
+LINEAGE = Table(
+    "_lineage",
+    1,
+    "each run of the pipeline",
+    ("run",),
+    pa.schema(
+        [
+            ("run", pa.int64()),
+            ("reader", pa.string()),
+            ("started", TIME),
+            ("finished", TIME),
+            ("from_position", pa.string()),  # as JSON, like the three that follow
+            ("to_position", pa.string()),
+            ("rows", pa.string()),  # written, by table
+            ("seconds", pa.string()),  # by step
+            ("versions", pa.string()),  # of the tables, and of what ran
+        ]
+    ),
+)
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did."""
+
+    run: int
+    """0: there was nothing new."""
+    reader: str
+    started: datetime
+    finished: datetime
+    from_position: Position
+    to_position: Position
+    rows: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    versions: dict[str, int] = {}
+
+    @property
+    def news(self) -> bool:
+        return self.run > 0
+
+    @property
+    def transitions(self) -> int:
+        return sum(end - self.from_position.get(p, 0) for p, end in self.to_position.items())
+
+    @property
+    def took(self) -> float:
+        return (self.finished - self.started).total_seconds()
+
+
+def table(lake: Lake) -> LakeTable:
+    return lake.table(LINEAGE, parted=False)
+
+
+def note(lake: Lake, report: RunReport, mark: Mark) -> None:
+    """One row, written by the driver; not again if this run is there."""
+    here = table(lake)
+    found = here.create()
+    if found.run(mark.reader) >= mark.run:
+        return
+    row = {
+        "run": report.run,
+        "reader": report.reader,
+        "started": report.started,
+        "finished": report.finished,
+        "from_position": json.dumps(report.from_position),
+        "to_position": json.dumps(report.to_position),
+        "rows": json.dumps(report.rows),
+        "seconds": json.dumps({step: round(took, 3) for step, took in report.seconds.items()}),
+        "versions": json.dumps({**report.versions, **_software()}),
+    }
+    batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
+    new = files.write_batches(here.place, LINEAGE.schema, f"r{mark.run}", [batch], parted=False)
+    found.commit(list(new), mark)
+
+
+def latest(lake: Lake, most: int = 20) -> list[dict[str, Any]]:
+    """The last runs, newest first."""
+    here = table(lake)
+    if not here.exists():
+        return []
+    rows: list[dict[str, Any]] = here.open().arrow().to_table().sort_by([("run", "descending")])[:most].to_pylist()
+    for row in rows:
+        for name in ("from_position", "to_position", "rows", "seconds", "versions"):
+            row[name] = json.loads(row[name])
+    return rows
+
+
+def _software() -> Mapping[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("tampu", "pyspark", "deltalake", "pyarrow"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "?"
+    return found

@@ -1,0 +1,405 @@
+"""Replay from the lake: messages that have ended run again, as new messages that know which old one caused them.
+
+Never twice for one replay id. The id of each new message is computed from the replay id and the end it stands for, and
+how far the replay has come is noted in the same commit that publishes; so it may be killed at any moment and started
+again, also at once by two people, and also when what it published has long been worked on and removed.
+The first run fixes up to where the lake is looked at: ends that come later are not part of the replay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import msgspec
+
+from tampu.broker import incoming
+from tampu.broker.queue import Queue
+from tampu.engines.port import PutDocument
+from tampu.lake.looking import Lake, Questions, as_error, checked_condition, fetched
+from tampu.model.errors import InvalidMessage, InvalidState, TampuError, VersionConflict
+from tampu.model.message import Message, NewMessage
+
+KIND = "replay"
+_SPACE = uuid.UUID("5bd0c5f6-6c1f-5f57-9d54-a6c3ab0f2c11")
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,99}\Z")
+_BATCH = 500
+_BATCH_BYTES = 8 << 20
+_SAMPLE = 5
+_NAMED = 100
+_ALL = 2**62
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay would do now."""
+
+    replay_id: str
+    messages: int
+    """Still to publish."""
+    missing: int
+    """Left out: they were removed from the store before the pipeline came by, so nobody knows their payload."""
+    earlier: int
+    """Already behind this replay id."""
+    queues: dict[str, int]
+    """Where they came from."""
+    oldest: datetime | None
+    newest: datetime | None
+    sample: list[dict[str, Any]]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What this run of a replay did."""
+
+    replay_id: str
+    new: int
+    already: int
+    """Were there: another run with this replay id had published them."""
+    missing: int
+    refused: int
+    problems: list[tuple[str, str]]
+    """Old ids that were left out, with the reason; at most the first hundred."""
+    earlier: int
+    """Were behind this replay id when the run began."""
+
+
+class _Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The note a replay keeps in the store: what it is, and how far it came."""
+
+    where: str | None
+    queue: str | None
+    ids: list[str] | None
+    to: str | None
+    upto: dict[str, int]
+    """The last offset of the lake that belongs to it, by partition."""
+    position: tuple[date, str, int, str] | None = None
+    """(day, partition, offset, id) of the last row that is done with."""
+    seen: int = 0
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """A row of bronze.messages, in the order in which `_rows` asks for its columns."""
+
+    day: date
+    partition: str
+    offset: int
+    id: str
+    queue: str
+    type: str | None
+    payload: bytes | None
+    content_type: str | None
+    headers: dict[str, str] | None
+    labels: dict[str, str] | None
+    priority: int | None
+    group: str | None
+    correlation_id: str | None
+    missing: bool | None
+
+    @property
+    def position(self) -> tuple[date, str, int, str]:
+        return self.day, self.partition, self.offset, self.id
+
+
+class Replay:
+    """One replay id on one store and one lake. `preview` changes nothing; `run` goes on where it was."""
+
+    def __init__(
+        self,
+        q: Queue,
+        lake: Lake | str,
+        *,
+        where: str | None = None,
+        queue: str | None = None,
+        ids: Sequence[str] | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        replay_id: str | None = None,
+    ) -> None:
+        self.replay_id = uuid.uuid4().hex[:12] if replay_id is None else replay_id
+        if not _ID.match(self.replay_id):
+            raise InvalidMessage(
+                f"{self.replay_id!r:.120} is not a replay id", field="replay_id", hint="1 to 100 of A-Z a-z 0-9 _ . : -"
+            )
+        if limit is not None and limit < 1:
+            raise InvalidMessage("limit must be at least 1", field="limit")
+        if to is not None:
+            incoming.name(to, "queue")
+        self._q, self._lake = q, lake if isinstance(lake, Lake) else Lake(lake)
+        self._tenant = q.tenant
+        self._asked = {
+            "where": None if where is None else checked_condition(where),
+            "queue": queue,
+            "ids": sorted(set(ids)) if ids else None,
+            "to": to,
+        }
+        self._limit = limit
+
+    def preview(self) -> Preview:
+        """What `run` would publish."""
+        with self._lake.ask(tenant=self._tenant) as lake:
+            progress, _ = self._progress(lake)
+            self._choose(lake, progress)
+            by_queue = lake.rows(
+                "SELECT queue, count(*) FILTER (NOT gone) AS n, count(*) FILTER (gone) AS gone,"
+                " min(ended_at) AS oldest, max(ended_at) AS newest FROM chosen GROUP BY queue ORDER BY n DESC, queue"
+            )
+            sample = lake.rows(
+                "SELECT id, queue, state, type, ended_at, attempts, last_error FROM bronze.messages"
+                " JOIN (SELECT id, ended_partition, ended_offset FROM chosen WHERE NOT gone"
+                "       ORDER BY day, ended_partition, ended_offset, id LIMIT $most)"
+                " USING (id, ended_partition, ended_offset) ORDER BY ended_at, id",
+                {"most": _SAMPLE},
+            )
+        return Preview(
+            replay_id=self.replay_id,
+            messages=sum(row["n"] for row in by_queue),
+            missing=sum(row["gone"] for row in by_queue),
+            earlier=progress.seen,
+            queues={row["queue"]: row["n"] for row in by_queue if row["n"]},
+            oldest=min((row["oldest"] for row in by_queue), default=None),
+            newest=max((row["newest"] for row in by_queue), default=None),
+            sample=sample,
+        )
+
+    def run(
+        self,
+        *,
+        rate: float | None = None,
+        advance: Callable[[int], None] = lambda _rows: None,
+        pause: Callable[[float], Any] = time.sleep,
+    ) -> Result:
+        """Publish what is left, at most ``rate`` messages a second."""
+        if rate is not None and not 0 < rate <= 1e9:
+            raise InvalidMessage("rate must be a number of messages a second", field="rate", hint="for example 50")
+        count = _Count()
+        with self._lake.ask(tenant=self._tenant) as lake:
+            progress, version = self._progress(lake)
+            if not version:
+                with contextlib.suppress(VersionConflict):  # somebody else began it at the same moment
+                    self._note(progress, 0)
+                progress, version = self._progress(lake)
+            earlier = progress.seen
+            self._choose(lake, progress)
+            pace = _Pace(rate, pause)
+            for batch in _batches(_rows(lake), pace.most):
+                pace.wait(len(batch))
+                left: Sequence[_Row] = batch
+                while left:
+                    try:
+                        progress, version = self._publish(left, progress, version, count)
+                        break
+                    except VersionConflict:
+                        # Somebody else runs the same replay. What they have done is behind their note.
+                        progress, version = self._progress(lake)
+                        ahead = [row for row in left if progress.position is None or row.position > progress.position]
+                        count.already += len(left) - len(ahead)
+                        left = ahead
+                advance(len(batch))
+        return Result(replay_id=self.replay_id, earlier=earlier, **msgspec.structs.asdict(count))
+
+    # -- what it is and how far it came
+
+    def _progress(self, lake: Questions) -> tuple[_Progress, int]:
+        """The note of this replay id with its version; a first one, version 0, if there is none."""
+        document = self._q._core.engine.document(KIND, self._tenant, self.replay_id)
+        if document is None:
+            ends = lake.rows("SELECT ended_partition AS p, max(ended_offset) AS o FROM bronze.messages GROUP BY ALL")
+            return _Progress(upto={row["p"]: row["o"] for row in ends}, **self._asked), 0  # type: ignore[arg-type]  # as _Progress has them
+        progress = msgspec.json.decode(document.value, type=_Progress)
+        for name, asked in self._asked.items():
+            if getattr(progress, name) != asked:
+                raise InvalidState(
+                    f"the replay id {self.replay_id} was used with another {name}: {getattr(progress, name)!r:.200}",
+                    field="replay_id",
+                    hint="say the same again to go on, or take a new replay id",
+                )
+        return progress, document.version
+
+    def _note(self, progress: _Progress, version: int) -> int:
+        reply = self._q._core.engine.run([self._put(progress, version)])[0]
+        if isinstance(reply, TampuError):
+            raise reply
+        return int(reply)
+
+    def _put(self, progress: _Progress, version: int) -> PutDocument:
+        return PutDocument(KIND, self._tenant, self.replay_id, msgspec.json.encode(progress), version)
+
+    def _choose(self, lake: Questions, progress: _Progress) -> None:
+        """The rows that are left, narrow, in a table of the connection: of each message only its last end."""
+        import duckdb
+
+        lake.run("CREATE TEMP TABLE upto (p VARCHAR, o BIGINT)")
+        for end in progress.upto.items():
+            lake.run("INSERT INTO upto VALUES (?, ?)", end)
+        lake.run(
+            "CREATE TEMP TABLE latest AS SELECT id, unnest(max({ended: ended_at, ended_partition: "
+            "ended_partition, ended_offset: ended_offset})) FROM bronze.messages JOIN upto"
+            " ON ended_partition = p AND ended_offset <= o GROUP BY id"
+        )
+        found = lake.connection.sql(
+            "SELECT m.* FROM bronze.messages m SEMI JOIN latest l USING (id, ended_partition, ended_offset)"
+        )
+        try:
+            if progress.where is not None:
+                found = found.filter(progress.where)
+            if progress.queue is not None:
+                found = found.filter(duckdb.ColumnExpression("queue") == duckdb.ConstantExpression(progress.queue))
+            if progress.ids is not None:
+                found = found.filter(
+                    duckdb.ColumnExpression("id").isin(*(duckdb.ConstantExpression(id) for id in progress.ids))
+                )
+            found.project(
+                "day, ended_partition, ended_offset, id, queue, ended_at, coalesce(missing, false) AS gone"
+            ).create("matching")
+        except duckdb.Error as error:
+            raise as_error(error, "where") from None
+        day, partition, offset, id = progress.position or (date.min, "", 0, "")
+        lake.run(
+            "CREATE TEMP TABLE chosen AS FROM matching WHERE (day, ended_partition, ended_offset, id) > (?, ?, ?, ?)"
+            " ORDER BY day, ended_partition, ended_offset, id LIMIT ?",
+            [day, partition, offset, id, _ALL if self._limit is None else max(0, self._limit - progress.seen)],
+        )
+
+    # -- publishing
+
+    def _publish(
+        self, batch: Sequence[_Row], progress: _Progress, version: int, count: _Count
+    ) -> tuple[_Progress, int]:
+        """One batch and the note that it is done with, in one commit; without what the queue would refuse."""
+        after = msgspec.structs.replace(progress, position=batch[-1].position, seen=progress.seen + len(batch))
+        fit = [row for row in batch if not row.missing and row.payload is not None]
+        refused: list[tuple[str, str]] = []
+        try:
+            messages, version = self._commit(fit, after, version)
+        except InvalidMessage:
+            why = [(row, self._refusal(row)) for row in fit]
+            refused = [(row.id, text) for row, text in why if text is not None]
+            messages, version = self._commit([row for row, text in why if text is None], after, version)
+        count.missing += len(batch) - len(fit)
+        count.refused += len(refused)
+        gone = [(row.id, "its payload is not in the lake") for row in batch if row.missing or row.payload is None]
+        count.problems = [*count.problems, *gone, *refused][:_NAMED]
+        found = sum(m.duplicate for m in messages)
+        count.already += found
+        count.new += len(messages) - found
+        return after, version
+
+    def _refusal(self, row: _Row) -> str | None:
+        """Why a queue would not take this message by itself."""
+        try:
+            self._q._verbs._publishing(self._target(row), [self._message(row)])
+        except InvalidMessage as error:
+            return error.message
+        return None
+
+    def _target(self, row: _Row) -> str:
+        return str(self._asked["to"] or row.queue)
+
+    def _commit(self, rows: Sequence[_Row], after: _Progress, version: int) -> tuple[list[Message], int]:
+        put = self._put(after, version)
+        by_queue: dict[str, list[NewMessage]] = {}
+        for row in rows:
+            by_queue.setdefault(self._target(row), []).append(self._message(row))
+        if "transaction" not in self._q._core.engine.capabilities:
+            # The note comes after: a kill in between is made good by the ids, which are the same next time.
+            made = [m for queue, news in by_queue.items() for m in self._q.publish_many(queue, news)]
+            return made, self._note(after, version)
+        with self._q.transaction() as tx:
+            reply = tx._work.run([put])[0]
+            if isinstance(reply, TampuError):
+                raise reply
+            return [m for queue, news in by_queue.items() for m in tx.publish_many(queue, news)], int(reply)
+
+    def _message(self, row: _Row) -> NewMessage:
+        name = f"{self._tenant}\0{self.replay_id}\0{row.id}\0{row.partition}\0{row.offset}"
+        return NewMessage(
+            row.payload,
+            type=row.type,
+            content_type=row.content_type,
+            headers=row.headers,
+            labels=row.labels,
+            priority=row.priority or 0,
+            group=row.group,
+            correlation_id=row.correlation_id,
+            causation_id=row.id,
+            source=f"replay:{self.replay_id}",
+            id=str(uuid.uuid5(_SPACE, name)),
+        )
+
+
+def replay(
+    q: Queue,
+    lake: Lake | str,
+    *,
+    where: str | None = None,
+    queue: str | None = None,
+    ids: Sequence[str] | None = None,
+    to: str | None = None,
+    limit: int | None = None,
+    rate: float | None = None,
+    replay_id: str | None = None,
+) -> Result:
+    """Publish ended messages of the lake again, each once for a replay id.
+
+    ``where`` is SQL over the columns of bronze.messages, ``queue`` and ``ids`` choose further; ``to`` is another queue
+    to publish into. Only messages of the tenant that ``q`` was opened with are looked at. ``limit`` counts over all
+    runs with the replay id.
+    """
+    chosen = Replay(q, lake, where=where, queue=queue, ids=ids, to=to, limit=limit, replay_id=replay_id)
+    return chosen.run(rate=rate)
+
+
+class _Count(msgspec.Struct):
+    new: int = 0
+    already: int = 0
+    missing: int = 0
+    refused: int = 0
+    problems: list[tuple[str, str]] = []
+
+
+def _rows(lake: Questions) -> Iterator[_Row]:
+    """The chosen rows with their payloads; day by day, so that only those of a day are in memory."""
+    for day in [row["day"] for row in lake.rows("SELECT DISTINCT day FROM chosen ORDER BY day")]:
+        answer = lake.run(
+            "SELECT day, ended_partition, ended_offset, id, queue, type, payload, content_type, headers, labels,"
+            ' priority, "group", correlation_id, missing FROM bronze.messages'
+            " SEMI JOIN chosen USING (id, ended_partition, ended_offset)"
+            " WHERE day = ? ORDER BY ended_partition, ended_offset, id",
+            [day],
+        )
+        for values in fetched(answer, _BATCH):
+            yield _Row(*values)
+
+
+def _batches(rows: Iterable[_Row], most: int) -> Iterator[list[_Row]]:
+    batch: list[_Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row.payload or b"")
+        if len(batch) >= most or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class _Pace:
+    """So many in a second, in steps of a tenth of a second or of one message."""
+
+    def __init__(self, rate: float | None, pause: Callable[[float], Any]) -> None:
+        self.most = _BATCH if rate is None else max(1, min(_BATCH, int(rate / 10)))
+        self._rate, self._pause = rate, pause
+        self._free = time.monotonic()
+
+    def wait(self, messages: int) -> None:
+        if self._rate is None:
+            return
+        now = time.monotonic()
+        if self._free > now:
+            self._pause(self._free - now)
+        self._free = max(self._free, now) + messages / self._rate

@@ -1,0 +1,195 @@
+"""A run of the pipeline: journal → bronze → silver → gold → lineage, and only then the reader's position in the store.
+
+There is no checkpoint beside the tables. Each table's log says how far into the journal the table has come, in the same
+commit as the rows; a run brings every table from where it is to where the journal was when the run began. So a run that
+died anywhere is repeated exactly, by whichever run comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tampu.broker.readers import Reader
+from tampu.engines.port import PutDocument
+from tampu.lake import lineage, objectives, state
+from tampu.lake.lineage import RunReport
+from tampu.lake.objectives import Objective
+from tampu.lake.state import EVENTS, SILVER, Registration, State
+from tampu.lake.storage import Lake, Mark
+from tampu.lake.urls import absolute
+from tampu.model.journal import Position
+from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.port import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST = 10_000_000
+"""Transitions that one round takes on; more are several rounds."""
+
+
+def _quiet(step: str) -> None:
+    """Nobody listens."""
+
+
+class Pipeline:
+    """One store, one lake and the reader that ties them together."""
+
+    def __init__(
+        self,
+        url: str,
+        lake: Lake,
+        *,
+        name: str = "main",
+        archive_after_us: int | None = None,
+        targets: Sequence[Objective] | None = None,
+        most: int = MOST,
+        skip_lost: bool = False,
+        on_step: Callable[[str], None] = _quiet,
+    ) -> None:
+        self.url = absolute(url)
+        self.lake = lake
+        self.reader = state.reader_name(name)
+        self._archive = archive_after_us
+        self._objectives = targets
+        self._most = most
+        self._skip_lost = skip_lost
+        self._on_step = on_step
+
+    # -- whole runs
+
+    def run(self, spark: Callable[[], SparkSession]) -> list[RunReport]:
+        """Bring the lake to where the journal is now. One report per round; a single one of run 0 without news.
+
+        Spark is asked for only when there is something to do.
+        """
+        began = _now()
+        with open_store(self.url) as store:
+            _, latest = store.bounds()
+            registration = Registration(store, self.reader)
+            if self._up_to_date(registration, latest):
+                return [self._nothing(began, latest)]
+            self._save_objectives(store)
+            here = State(self.lake, self.reader, state.store_id(store), latest)
+            reports = []
+            while True:
+                first, _ = store.bounds()
+                after = state.check_reach(here, first, latest, skip_lost=self._skip_lost)
+                if registration.reader is None:
+                    # From here on retention keeps what this run has not read yet.
+                    registration.save(after, self._archive, self.lake.uri)
+                target = _capped(after, latest, self._most)
+                reports.append(self._round(spark(), store, here, registration, after, target))
+                if target == latest:
+                    return reports
+                here.refresh(*state.ALL)
+
+    def _up_to_date(self, registration: Registration, latest: Position) -> bool:
+        """The position in the store is moved last: if it is at the end, every table is."""
+        known = registration.reader
+        if known is None or known.position != latest or known.archive_after_us != self._archive:
+            return False
+        events = state.table(self.lake, EVENTS)
+        return events.exists() and events.open().position(self.reader, latest) == latest
+
+    def _nothing(self, began: datetime, at: Position) -> RunReport:
+        return RunReport(run=0, reader=self.reader, started=began, finished=_now(), from_position=at, to_position=at)
+
+    def _round(
+        self,
+        spark: SparkSession,
+        store: Store,
+        here: State,
+        registration: Registration,
+        after: Position,
+        target: Position,
+    ) -> RunReport:
+        from tampu.lake.rounds import Round, suited
+
+        spark.conf.set("spark.sql.session.timeZone", "UTC")  # a day is a day of UTC, whoever's session this is
+        work = Round(spark, self.url, here, here.next_run(), self._on_step)
+        began = _now()
+        work.events(after, target)
+        work.messages(target)
+        with suited(spark, here.tables[EVENTS].rows(after=here.least(SILVER))):
+            work.silver(target)
+        work.gold(target, self._known_objectives(store))
+        report = RunReport(
+            run=work.run,
+            reader=self.reader,
+            started=began,
+            finished=_now(),
+            from_position=after,
+            to_position=target,
+            rows=work.rows,
+            seconds=work.seconds,
+            versions={name: found.version for name, found in here.tables.items()},
+        )
+        lineage.note(self.lake, report, Mark(self.reader, work.run, target))
+        self._on_step("position")
+        registration.save(target, self._archive, self.lake.uri)
+        self._on_step("done")
+        return report
+
+    # -- objectives are kept in the store, so that a backfill measures against the same
+
+    def _save_objectives(self, store: Store) -> None:
+        if self._objectives is not None:
+            text = msgspec.json.encode(list(self._objectives))
+            store.run([PutDocument("objectives", "*", self.reader, text)])
+
+    def _known_objectives(self, store: Store) -> list[Objective]:
+        found = store.document("objectives", "*", self.reader)
+        return objectives.parse(found.value) if found is not None else []
+
+    # -- days again
+
+    def backfill(self, spark: SparkSession, days: Sequence[date], *, layer: str = "gold") -> RunReport:
+        """Compute days anew from bronze: gold, or silver and gold."""
+        from tampu.lake import backfilling
+        from tampu.lake.rounds import Round
+
+        began = _now()
+        with open_store(self.url) as store:
+            _, latest = store.bounds()
+            here = State(self.lake, self.reader, state.store_id(store), latest)
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+            work = Round(spark, self.url, here, here.next_run(), self._on_step)
+            target = backfilling.check(here)
+            if layer == "silver":
+                backfilling.silver(work, here, days)
+            work.gold_days(days, target, self._known_objectives(store))
+            return RunReport(
+                run=work.run, reader=self.reader, started=began, finished=_now(), from_position=target,
+                to_position=target, rows=work.rows, seconds=work.seconds,
+                versions={name: found.version for name, found in here.tables.items()},
+            )  # fmt: skip
+
+    def registered(self) -> Reader | None:
+        with open_store(self.url) as store:
+            return Registration(store, self.reader).reader
+
+
+def _capped(after: Position, latest: Position, most: int) -> Position:
+    """The end, or as far as ``most`` transitions go."""
+    target = {}
+    for p, end in sorted(latest.items()):
+        target[p] = min(end, after.get(p, 0) + most)
+        most -= target[p] - after.get(p, 0)
+    return target
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def run_once(
+    spark: SparkSession | Callable[[], SparkSession], url: str, lake: Lake | str, *, name: str = "main"
+) -> RunReport:
+    """Bring the lake to where the journal is now; the report of the last round."""
+    make = spark if callable(spark) else lambda: spark
+    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name).run(make)[-1]

@@ -1,0 +1,151 @@
+"""The tables that one pipeline moves together: which there are, how far each has come, and whose they are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tampu.broker import readers
+from tampu.broker.readers import Reader
+from tampu.engines.port import PutDocument
+from tampu.lake import lineage
+from tampu.lake.storage import Lake, LakeTable, Snapshot
+from tampu.lake.tables import BY_NAME, Table
+from tampu.model.errors import InvalidConfig, NotFound, StorageError, VersionConflict
+from tampu.model.journal import Position
+from tampu.spark.stores.port import Store
+
+READER = "tampu.reader"
+STORE = "tampu.store"
+EVENTS, MESSAGES = "bronze.events", "bronze.messages"
+GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
+STAYS, CARRIED = "_state.stays", "_state.carried"
+SILVER = ("silver.attempts", "silver.messages", STAYS, CARRIED)
+ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
+_IDENTITY = ("store", "*", "identity")
+
+
+def reader_name(name: str) -> str:
+    return f"lake:{name}"
+
+
+def internal(name: str) -> Table:
+    """The tables that are the pipeline's own business; users do not query them."""
+    from tampu.lake.silver import CARRIED as CARRIED_SCHEMA
+    from tampu.lake.silver import STAYS as STAYS_SCHEMA
+
+    if name == STAYS:
+        return Table(STAYS, 1, "stays in ready that have ended (left_at)", ("id", "ready_at"), STAYS_SCHEMA)
+    return Table(CARRIED, 1, "all events of messages that have not ended", ("partition", "offset"), CARRIED_SCHEMA)
+
+
+def table(lake: Lake, name: str) -> LakeTable:
+    if name in BY_NAME:
+        return lake.table(name)
+    return lake.table(internal(name), parted=name == STAYS)
+
+
+class State:
+    """All tables of a lake as one run found them, opened for writing."""
+
+    def __init__(self, lake: Lake, reader: str, store_id: str, partitions: Iterable[str]) -> None:
+        self.lake = lake
+        self.reader = reader
+        self.partitions = tuple(partitions)
+        properties = {READER: reader, STORE: store_id}
+        self.tables: dict[str, Snapshot] = {name: table(lake, name).create(properties) for name in ALL}
+        self._check_owner(store_id)
+
+    def _check_owner(self, store_id: str) -> None:
+        events = self.tables[EVENTS]
+        if events.property(READER) != self.reader:
+            raise InvalidConfig(
+                f"the lake {self.lake.uri} is kept by the reader {events.property(READER)}, not by {self.reader}",
+                field="name",
+                hint="use its --name, or another --lake",
+            )
+        if events.property(STORE) != store_id:
+            raise InvalidConfig(
+                f"the lake {self.lake.uri} was made from another store", field="lake", hint="use another --lake"
+            )
+
+    def refresh(self, *names: str) -> None:
+        for name in names:
+            self.tables[name] = self.tables[name].table.open()
+
+    def position(self, name: str) -> Position:
+        return self.tables[name].position(self.reader, self.partitions)
+
+    def least(self, names: Iterable[str]) -> Position:
+        """What all of the tables have."""
+        found = [self.position(name) for name in names]
+        return {p: min(position[p] for position in found) for p in self.partitions}
+
+    def most(self, names: Iterable[str]) -> Position:
+        found = [self.position(name) for name in names]
+        return {p: max(position[p] for position in found) for p in self.partitions}
+
+    def next_run(self) -> int:
+        """Greater than that of every commit so far."""
+        here = lineage.table(self.lake)
+        told = here.open().run(self.reader) if here.exists() else 0
+        return 1 + max(told, *(found.run(self.reader) for found in self.tables.values()))
+
+
+def store_id(store: Store) -> str:
+    """What tells this store from others, made when it is first asked for."""
+    for _ in range(5):
+        found = store.document(*_IDENTITY)
+        if found is not None:
+            return found.value.decode()
+        try:
+            store.run([PutDocument(*_IDENTITY, uuid.uuid4().hex.encode(), version=0)])
+        except VersionConflict:
+            continue
+    raise StorageError("the store's identity can not be kept", hint="see tampu doctor")
+
+
+class Registration:
+    """The reader's document in the store: how far the lake has durably come."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        found = store.document(readers.KIND, readers.TENANT, name)
+        self.name = name
+        self.version = found.version if found else 0
+        self.reader: Reader | None = readers.decode(found) if found else None
+
+    def save(self, position: Position, archive_after_us: int | None, place: str) -> None:
+        """Refused when another run has saved meanwhile."""
+        reader = Reader(self.name, position, self._store.now(), archive_after_us, place)
+        try:
+            (self.version,) = self._store.run([readers.saving(reader, self.version)])
+        except VersionConflict:
+            raise VersionConflict(
+                f"another run of {self.name} is at work; nothing was doubled", hint="stop one of them"
+            ) from None
+        self.reader = reader
+
+
+def check_reach(state: State, first: Position, latest: Position, *, skip_lost: bool) -> Position:
+    """Where to go on reading: what the lake has, if the journal still goes on from there."""
+    have = state.position(EVENTS)
+    begun = any(have.values())
+    for p, offset in have.items():
+        if offset > latest[p]:
+            raise StorageError(
+                f"the lake has come to {offset} of the journal, which ends at {latest[p]}: the store was set back",
+                hint="restored from a backup? then begin another lake",
+            )
+        if begun and offset < first[p] and not skip_lost:
+            raise NotFound(
+                f"transitions {offset + 1} to {first[p]} were trimmed before the lake had them",
+                field="offset",
+                hint="go on without them with --skip-lost",
+            )
+    return {p: max(offset, first[p]) for p, offset in have.items()}
+
+
+Progress = Callable[[str, dict[str, Any]], None]
+"""Told of each step: its name, and what came of it."""

@@ -1,0 +1,289 @@
+"""Staged rows become messages: chunk by chunk, each in one commit with the ledger's entry of how far the job has come.
+
+Whoever runs the job again, after a crash between any two commits, goes on where the ledger says. The ledger is a
+document; its version lets only one driver at a time go on with a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.broker import incoming, settings
+from tampu.broker.settings import Settings
+from tampu.engines.port import Call, DeleteDocument, Load, Publish, PutDocument
+from tampu.model.errors import InvalidState, QueueFull, TampuError, VersionConflict
+from tampu.model.message import State
+from tampu.model.times import SECOND
+from tampu.spark import rows, staging
+from tampu.spark.stores.port import Run, Store
+
+JOBS = "spark-job"
+STREAMS = "spark-stream"
+_KEPT_US = 30 * 86_400 * SECOND
+"""How long the entry of a job that was given an id is kept."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What the winning attempt of one partition staged."""
+
+    partition: int
+    path: str | None
+    rows: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The ledger of one job, or of the latest batch of a stream."""
+
+    shape: str
+    """Of the rows: how many in each partition. The same job must bring the same rows."""
+    total: int
+    at_us: int
+    done: bool = False
+    partition: int = 0
+    row: int = 0
+    """All rows before this one of this partition, and all of the partitions before, are published."""
+    batch: int = -1
+    query: str | None = None
+    """Of a stream: the query that writes it."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What is published, and under which name it is remembered."""
+
+    tenant: str
+    queue: str | None
+    kind: str
+    name: str
+    """Of the ledger's document."""
+    remembered: bool
+    """Keep the entry when all is done: somebody may run it again."""
+    atomic: bool = False
+    batch: int = -1
+    query: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.name if self.batch < 0 else f"{self.name}\0{self.batch}"
+
+
+def stem(tenant: str, job: str, partition: int) -> bytes:
+    """The beginning of the ids of a partition's messages: a UUIDv8 out of who they are."""
+    raw = bytearray(hashlib.blake2b(f"{tenant}\0{job}\0{partition}".encode(), digest_size=11).digest())
+    raw[6] = 0x80 | raw[6] & 0x0F
+    raw[8] = 0x80 | raw[8] & 0x3F
+    return bytes(raw)
+
+
+class Publisher:
+    def __init__(self, store: Store, job: Job) -> None:
+        self._store = store
+        self._job = job
+        self._settings: dict[str, Settings] = {}
+
+    # -- the ledger
+
+    def entry(self) -> tuple[Entry | None, int]:
+        """How far the job has come, and the version of the document that says so."""
+        document = self._store.document(self._job.kind, self._job.tenant, self._job.name)
+        return (None, 0) if document is None else (msgspec.json.decode(document.value, type=Entry), document.version)
+
+    def finished(self) -> bool:
+        """Has all of it been published before?"""
+        entry, _ = self.entry()
+        if entry is None:
+            return False
+        if self._job.kind == STREAMS:
+            if entry.query != self._job.query:
+                raise InvalidState(
+                    f"the stream {self._job.name} was written by another query, whose batches have the same numbers",
+                    hint="give a new streamId to a query with a new checkpoint",
+                )
+            return entry.batch > self._job.batch or (entry.batch == self._job.batch and entry.done)
+        return entry.done
+
+    def begun(self) -> bool:
+        """Has some of it been published before?"""
+        entry, _ = self.entry()
+        return entry is not None and entry.batch == self._job.batch
+
+    def mark_done(self, total: int) -> None:
+        """Note that the tasks have published all of it by themselves."""
+        entry, version = self.entry()
+        shape = "" if entry is None else entry.shape
+        done = Entry(shape, total, self._store.now(), done=True, batch=self._job.batch, query=self._job.query)
+        if self._job.remembered and not self.finished():
+            self._store.run([self._put(done, version)])
+
+    def _put(self, entry: Entry, version: int) -> Call:
+        job = self._job
+        return PutDocument(job.kind, job.tenant, job.name, msgspec.json.encode(entry), version)
+
+    # -- publishing
+
+    def check_open(self, names: Iterable[str]) -> None:
+        """Refuse queues that take no messages."""
+        for name in names:
+            incoming.check_open(name, self._of(name))
+
+    def check_room(self, coming: Mapping[str, int]) -> None:
+        """Refuse, before anything is published, more than a queue has room for now."""
+        begun = self.begun()
+        for name, count in coming.items():
+            most = self._of(name).max_depth
+            if most and not begun:
+                held = self._store.counts(self._job.tenant, name)
+                live = sum(held.get(state, 0) for state in (State.READY, State.DELAYED, State.LEASED, State.HELD))
+                if live + count > most:
+                    raise QueueFull(
+                        f"queue {name} holds {live} of at most {most} that have not ended: no room for {count}",
+                        field="queue",
+                        hint="write when workers have caught up, or raise max_depth",
+                    )
+
+    def publish(self, parts: Sequence[Part]) -> int:
+        """Publish what was staged; how many rows this run published. Nothing, if the job has been finished before."""
+        job = self._job
+        parts = sorted(parts, key=lambda part: part.partition)
+        shape, total = _shape(parts), sum(part.rows for part in parts)
+        entry, version = self.entry()
+        if entry is not None and entry.batch < job.batch:
+            entry = None  # of an earlier batch
+        if self.finished():
+            if entry is not None and entry.shape != shape and job.kind == JOBS:
+                raise _other_rows(job)
+            return 0
+        if entry is not None and entry.shape != shape:
+            if job.kind == JOBS:
+                raise _other_rows(job)
+            entry = None  # a stream whose batch came out otherwise: what is there already is found by its id
+        start = (0, 0) if entry is None else (entry.partition, entry.row)
+        begun = entry is not None
+        fresh = Entry(shape, total, self._store.now(), batch=job.batch, query=job.query)
+        published = 0
+        with contextlib.ExitStack() as whole:
+            run = whole.enter_context(self._store.transaction()) if job.atomic else None
+            for chunk, (partition, row) in self._chunks(parts, start):
+                try:
+                    with self._store.transaction() if run is None else contextlib.nullcontext(run) as step:
+                        published += self._store_chunk(step, chunk)
+                        now = msgspec.structs.replace(
+                            fresh, partition=partition, row=row, done=partition > parts[-1].partition
+                        )
+                        (version,) = step([self._put(now, version)])
+                        begun = True
+                except VersionConflict:
+                    raise InvalidState(
+                        f"another driver has gone on with {job.kind} {job.name} meanwhile",
+                        hint="let one of them finish; nothing was published twice",
+                    ) from None
+                except TampuError as error:
+                    if published and job.kind == JOBS and not job.atomic:
+                        error.hint = f"{published} of {total} rows are published; jobId={job.name} goes on from there"
+                    raise
+        self._forget(begun)
+        return published
+
+    def _forget(self, begun: bool) -> None:
+        """Entries nobody will ask for: of a job with an id nobody knows, and of jobs long past."""
+        job, limit = self._job, self._store.now() - _KEPT_US
+        if job.kind == JOBS:
+            old = [
+                document.name
+                for document in self._store.documents(JOBS, job.tenant)
+                if msgspec.json.decode(document.value, type=Entry).at_us < limit
+            ]
+            names = [job.name, *old] if begun and not job.remembered else old
+            if names:
+                self._store.run([DeleteDocument(JOBS, job.tenant, name) for name in names])
+
+    def _chunks(
+        self, parts: Sequence[Part], start: tuple[int, int]
+    ) -> Iterator[tuple[list[tuple[int, pa.RecordBatch]], tuple[int, int]]]:
+        """What one commit takes, and where the next one begins: after the last partition, when it is the last."""
+        chunk: list[tuple[int, pa.RecordBatch]] = []
+        size = count = 0
+        for part in parts:
+            if part.path is None or part.partition < start[0]:
+                continue
+            for batch in staging.read(part.path):
+                if part.partition == start[0] and start[1]:
+                    batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - what is left of it
+                if not len(batch):
+                    continue
+                if chunk and (count + len(batch) > staging.MOST_ROWS or size + batch.nbytes > staging.MOST_BYTES):
+                    yield chunk, (part.partition, batch.column("row")[0].as_py())
+                    chunk, size, count = [], 0, 0
+                chunk.append((part.partition, batch))
+                size, count = size + batch.nbytes, count + len(batch)
+        if chunk:
+            yield chunk, (parts[-1].partition + 1, 0)
+
+    def _store_chunk(self, run: Run, chunk: Sequence[tuple[int, pa.RecordBatch]]) -> int:
+        # One call at a time: calls of one run may be carried out in any order.
+        stored = 0
+        for partition, batch in chunk:
+            for call in self.calls(partition, batch):
+                (reply,) = run([call])
+                stored += reply if isinstance(reply, int) else sum(not message.duplicate for message in reply)
+        return stored
+
+    def calls(self, partition: int, batch: pa.RecordBatch) -> Iterator[Call]:
+        """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays."""
+        start = stem(self._job.tenant, self._job.id, partition)
+        column = batch.column("queue")
+        if column.null_count == len(batch):
+            yield self._call(self._job.queue or "", start, batch)
+            return
+        for name in pc.unique(column).to_pylist():
+            chosen = pc.is_null(column) if name is None else pc.fill_null(pc.equal(column, name), False)
+            yield self._call(self._job.queue or "" if name is None else name, start, batch.filter(chosen))
+
+    def _call(self, queue: str, start: bytes, batch: pa.RecordBatch) -> Call:
+        tenant, current = self._job.tenant, self._of(queue)
+        numbers = batch.column("row").to_pylist()
+        bodies, more = batch.column("body"), batch.column("more")
+        if more.null_count == len(batch):
+            types = pc.fill_null(batch.column("type"), rows.NO_TYPE).to_pylist()
+            return Load(tenant, queue, start, numbers, *_buffer(bodies), types, current.max_attempts, current.max_depth)
+        items = [
+            rows.item(packed, rest, current.max_attempts, _id(start, number))
+            for packed, rest, number in zip(bodies.to_pylist(), more.to_pylist(), numbers, strict=True)
+        ]
+        return Publish(tenant, queue, items, current.max_depth)
+
+    def _of(self, queue: str) -> Settings:
+        if queue not in self._settings:
+            self._settings[queue] = settings.read(self._store.document, self._job.tenant, queue)
+        return self._settings[queue]
+
+
+def _id(start: bytes, number: int) -> str:
+    text = (start + number.to_bytes(5, "big")).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _buffer(bodies: pa.BinaryArray) -> tuple[memoryview, list[int]]:
+    """The bytes of a column, and where each value begins."""
+    _, offsets, data = bodies.buffers()
+    places = memoryview(offsets).cast("i")[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
+    first = places[0]
+    part = memoryview(data)[first : places[-1]]
+    return part, places if not first else [place - first for place in places]
+
+
+def _shape(parts: Sequence[Part]) -> str:
+    text = ",".join(f"{part.partition}:{part.rows}" for part in parts if part.rows)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _other_rows(job: Job) -> InvalidState:
+    return InvalidState(
+        f"the job {job.name} was begun with other rows or partitions",
+        hint="the same jobId is for the same rows in the same partitions; give new rows a new one",
+    )

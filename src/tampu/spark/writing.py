@@ -1,0 +1,275 @@
+"""Publish a DataFrame: the writers of ``format("tampu")``.
+
+Tasks check, pack and stage their rows; the driver publishes what the winning attempts staged, once. With
+``onCommit=false`` tasks publish by themselves, under ids that make publishing again harmless.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from tampu.broker import incoming, settings
+from tampu.broker.settings import Settings
+from tampu.model.errors import InvalidConfig, InvalidMessage
+from tampu.spark import bad_rows, staging
+from tampu.spark.options import Options
+from tampu.spark.publishing import JOBS, STREAMS, Job, Part, Publisher
+from tampu.spark.rows import Packer
+from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.port import Store
+from tampu.spark.write_columns import choose
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Which piece of work this process does."""
+
+    partition: int
+    attempt: str
+    query: str | None
+    """Of a stream; it stays the same as long as the checkpoint."""
+    batch: int
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task did."""
+
+    part: Part
+    total: int
+    """Rows, good and bad."""
+    folder: str
+    bad: int
+    reasons: list[str]
+    """Of the first bad rows."""
+    bad_path: str | None
+    query: str | None
+    batch: int
+    queues: Counter[str] = field(default_factory=Counter)
+
+
+class _Writer:
+    """What a batch and a stream have in common."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.url = options.required("url", "jobs.db")
+        self.tenant = incoming.name(options.text("tenant", "default"), "tenant")
+        self.queue = options.text("queue")
+        if self.queue is not None:
+            incoming.name(self.queue, "queue")
+        ignore = options.choice("unknownColumns", ("fail", "ignore"), "fail") == "ignore"
+        self.columns = choose(schema, self.queue, ignore=ignore)
+        self.payload_format = options.choice("payloadFormat", ("auto", "json"), "auto")
+        self.on_commit = options.flag("onCommit", True)
+        self.atomic = options.flag("atomic", False)
+        if self.atomic and not self.on_commit:
+            raise InvalidConfig("atomic and onCommit=false exclude each other", field="atomic", hint="leave one out")
+        self.staging = options.text("staging")
+        self.bad_rows = options.text("badRows", "fail") or "fail"
+        self.unique = secrets.token_hex(6)
+
+    # -- in a task
+
+    def write_rows(self, iterator: Iterator[pa.RecordBatch], task: Task, job: Job | None) -> Staged:
+        """Stage the rows of a task; with a job, publish them instead."""
+        with open_store(self.url) as store:
+            packer = Packer(self.queue, self.payload_format, self._settings(store))
+            folder = self._root(store) / self._folder(task)
+            good = staging.Stage(folder, f"{task.partition}-{task.attempt}.arrow")
+            bad = bad_rows.BadRows(folder, f"{task.partition}-{task.attempt}-bad.arrow", keep=self.bad_rows != "fail")
+            publisher = None if job is None else Publisher(store, job)
+            skip = publisher is not None and publisher.finished()
+            total = 0
+            try:
+                for given in iterator:
+                    if skip:
+                        continue
+                    batch = given.select(list(self.columns)).rename_columns(list(self.columns.values()))
+                    packed, faults = packer.pack(batch, total)
+                    total += len(batch)
+                    bad.add(batch, faults, self._name(task), task.partition)
+                    if publisher is not None:
+                        if bad.count and self.bad_rows == "fail":
+                            raise bad_rows.error(bad.count, total, bad.reasons, published=True)
+                        publisher.check_open(packer.queues)
+                        for piece in staging.pieces(packed) if len(packed) else ():
+                            store.run(list(publisher.calls(task.partition, piece)))
+                    elif not (bad.count and self.bad_rows == "fail"):
+                        good.add(packed)
+            except BaseException:
+                good.discard()
+                bad.discard()
+                raise
+            good.close()
+            bad.close()
+        part = Part(task.partition, str(good.path) if good.rows else None, good.rows)
+        path = str(bad.path) if bad.kept else None
+        return Staged(part, total, str(folder), bad.count, bad.reasons, path, task.query, task.batch, packer.queues)
+
+    def _settings(self, store: Store) -> _Known:
+        return _Known(store, self.tenant)
+
+    def _root(self, store: Store) -> Path:
+        place = self.staging or store.staging()
+        if place is None:
+            raise InvalidConfig(
+                "this store has no place to stage rows", field="staging", hint="name a folder that all executors share"
+            )
+        return Path(place)
+
+    def _folder(self, task: Task) -> str:
+        raise NotImplementedError
+
+    def _name(self, task: Task) -> str:
+        raise NotImplementedError
+
+    # -- on the driver
+
+    def publish_staged(self, messages: Sequence[Staged], job: Job) -> None:
+        """Publish, once, what the winning attempts staged."""
+        with open_store(self.url) as store:
+            publisher = Publisher(store, job)
+            if not publisher.finished():
+                self._set_aside(messages, job)
+                coming: Counter[str] = Counter()
+                for message in messages:
+                    coming.update(message.queues)
+                if self.on_commit:
+                    publisher.check_open(coming)
+                    publisher.check_room(coming)
+            if self.on_commit:
+                publisher.publish([message.part for message in messages])
+            else:
+                publisher.mark_done(sum(message.total - message.bad for message in messages))
+            staging.clean(self._root(store))
+
+    def _set_aside(self, messages: Sequence[Staged], job: Job) -> None:
+        count = sum(message.bad for message in messages)
+        if count and self.bad_rows == "fail":
+            reasons = [reason for message in messages for reason in message.reasons]
+            raise bad_rows.error(count, sum(message.total for message in messages), reasons)
+        for message in messages:
+            if message.bad_path is not None:
+                bad_rows.keep(message.bad_path, Path(self.bad_rows), job.id, message.part.partition)
+
+
+class _Known:
+    """The settings of queues as a task found them."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._found: dict[str, Settings] = {}
+
+    def __call__(self, queue: str) -> Settings:
+        if queue not in self._found:
+            self._found[queue] = settings.read(self._store.document, self._tenant, queue)
+        return self._found[queue]
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        given = options.text("jobId")
+        if given is not None:
+            incoming.text(given, "jobId", 200)
+        self.job = Job(
+            self.tenant, self.queue, JOBS, given or str(uuid.uuid4()), remembered=given is not None, atomic=self.atomic
+        )
+
+    def _folder(self, task: Task) -> str:  # noqa: ARG002 - a stream's depends on it
+        return staging.folder_name(self.job.name, self.unique)
+
+    def _name(self, task: Task) -> str:  # noqa: ARG002 - a stream's depends on it
+        return self.job.name
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return self.write_rows(iterator, current_task(), None if self.on_commit else self.job)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _staged(messages)
+        self.publish_staged(staged, self.job)
+        _remove(staged)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _remove(_staged(messages))
+        with open_store(self.url) as store:
+            staging.remove(self._root(store) / staging.folder_name(self.job.name, self.unique))
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Made anew for each batch, and again for its commit: what the commit must know travels in the messages."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self.stream = options.text("streamId")
+        if self.stream is not None:
+            incoming.text(self.stream, "streamId", 200)
+
+    def _stream(self, query: str | None) -> str:
+        stream = self.stream or query
+        if stream is None:
+            raise InvalidConfig(
+                "the query has no id", field="streamId", hint='.option("streamId", "a name of its own for this stream")'
+            )
+        return stream
+
+    def _job(self, query: str | None, batch: int) -> Job:
+        name = self._stream(query)
+        return Job(
+            self.tenant, self.queue, STREAMS, name, remembered=True, atomic=self.atomic, batch=batch, query=query
+        )
+
+    def _folder(self, task: Task) -> str:
+        return staging.folder_name(self._stream(task.query), str(task.batch))
+
+    def _name(self, task: Task) -> str:
+        return f"{self._stream(task.query)}/{task.batch}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        task = current_task()
+        return self.write_rows(iterator, task, None if self.on_commit else self._job(task.query, task.batch))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        staged = _staged(messages)
+        if staged:
+            job = self._job(staged[0].query, batchId)
+            self.publish_staged(staged, job)
+            with open_store(self.url) as store:
+                staging.clean_owner(self._root(store), job.name)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002 - Spark's
+        _remove(_staged(messages))
+
+
+def current_task() -> Task:
+    context = TaskContext.get()
+    if context is None:
+        raise InvalidMessage("rows are written inside a Spark task", hint="use df.write")
+    # Spark sets both for every task of a micro-batch; a plain job has neither.
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    attempt = f"{context.taskAttemptId()}-{secrets.token_hex(4)}"
+    return Task(context.partitionId(), attempt, query, -1 if batch is None else int(batch))
+
+
+def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+def _remove(staged: Sequence[Staged]) -> None:
+    for folder in {message.folder for message in staged}:
+        staging.remove(Path(folder))

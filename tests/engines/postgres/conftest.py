@@ -1,0 +1,33 @@
+"""A fast server and an empty schema for each test of the PostgreSQL engine."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import tampu
+from tests.servers.postgres import Postgres, houses
+
+
+@pytest.fixture
+def server() -> Postgres:
+    return houses.server
+
+
+@pytest.fixture
+def url() -> str:
+    return houses.url()
+
+
+@pytest.fixture
+def q(url: str) -> Iterator[tampu.Queue]:
+    with tampu.open(url, keepers=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def db(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the user's own, as the server's owner."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        yield connection

@@ -1,0 +1,136 @@
+"""Schemas and roles: where the tables are, who may use them, how they change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import tampu
+from tampu import Ack
+from tampu.engines.postgres import migrating
+from tests.servers.postgres import Postgres
+
+
+@pytest.fixture
+def schema(db: psycopg.Connection[Any]) -> Iterator[str]:
+    name = f"s{secrets.token_hex(6)}"
+    yield name
+    db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+@pytest.fixture
+def role(db: psycopg.Connection[Any], schema: str) -> Iterator[str]:
+    """Who may log in, and nothing else."""
+    name = f"role_{schema}"
+    db.execute(f"CREATE ROLE {name} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE")
+    yield name
+    db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    db.execute(f"DROP OWNED BY {name}")
+    db.execute(f"DROP ROLE {name}")
+
+
+def _use(url: str) -> None:
+    with tampu.open(url, keepers=False) as q:
+        q.publish_many(
+            "jobs",
+            range(3),
+        )
+        q.settle([Ack(lease) for lease in q.claim("jobs", limit=2)])
+        q.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        assert len(q.journal().transitions) == 8
+
+
+def test_schemas_of_one_database_do_not_know_each_other(server: Postgres, schema: str, url: str) -> None:
+    with tampu.open(url, keepers=False) as one, tampu.open(server.url(schema=schema), keepers=False) as two:
+        message = one.publish("jobs", 1)
+        assert two.claim("jobs") == []
+        with pytest.raises(tampu.NotFound):
+            two.get(message.id)
+
+
+@pytest.mark.parametrize("name", ["", "pg_x", "A", "a b", 'a"b', "1a", "x" * 41])
+def test_a_name_that_is_no_schema_s_is_refused(server: Postgres, name: str) -> None:
+    with pytest.raises(tampu.InvalidConfig):
+        tampu.open(server.url(schema=name))
+
+
+def test_a_role_that_may_make_schemas_needs_nothing_else(
+    server: Postgres, db: psycopg.Connection[Any], schema: str, role: str
+) -> None:
+    db.execute(f"GRANT CREATE ON DATABASE postgres TO {role}")
+    _use(server.url(user=role, schema=schema))
+
+
+def test_a_role_with_rights_on_the_tables_only_can_do_all_but_vacuum(
+    server: Postgres, db: psycopg.Connection[Any], schema: str, role: str
+) -> None:
+    migrating.migrate(db, schema)
+    db.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    db.execute(f"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+    url = server.url(user=role, schema=schema)
+    _use(url)
+    with tampu.open(url, keepers=False) as q:
+        assert [level for what, level, _ in q.check() if what == "role"] == ["warn"]
+
+
+def test_a_role_without_rights_is_told_what_to_do(server: Postgres, schema: str, role: str) -> None:
+    with pytest.raises(tampu.Forbidden, match="migrate"):
+        tampu.open(server.url(user=role, schema=schema))
+
+
+def test_many_that_open_a_new_schema_at_once_make_it_once(server: Postgres, schema: str) -> None:
+    def use(n: int) -> str:
+        with tampu.open(server.url(schema=schema), keepers=False) as q:
+            return q.publish("jobs", n).id
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(use, range(6)))) == 6
+
+
+def test_printed_sql_makes_the_schema_that_opening_makes(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    for statement in migrating.script(schema):
+        db.execute(statement)
+    assert migrating.version_of(db, schema) == migrating.migrations()[-1][0]
+    _use(server.url(schema=schema))
+
+
+STEP = (2, "ALTER TABLE tampu.message ADD COLUMN colour text;\nCREATE TABLE tampu.extra (n int);\n")
+
+
+def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    with tampu.open(server.url(schema=schema), keepers=False) as q:
+        message = q.publish("jobs", 1)
+        assert migrating.migrate(db, schema, [*migrating.migrations(), STEP]) == 2
+        assert q.get(message.id).payload == 1, "a process that was there goes on"
+    db.execute(f"SELECT n FROM {schema}.extra")
+
+
+def test_this_code_works_on_the_next_version_unless_that_says_no(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    migrating.migrate(db, schema, [*migrating.migrations(), STEP])
+    _use(server.url(schema=schema))
+    db.execute(f"INSERT INTO {schema}.meta VALUES ('least', '2')")
+    with pytest.raises(tampu.SchemaMismatch, match="upgrade"):
+        tampu.open(server.url(schema=schema))
+
+
+def test_a_step_that_fails_leaves_the_schema_as_it_was(db: psycopg.Connection[Any], schema: str) -> None:
+    migrating.migrate(db, schema)
+    with pytest.raises(psycopg.Error):
+        migrating.migrate(
+            db, schema, [*migrating.migrations(), (2, "CREATE TABLE tampu.extra (n int);\nSELECT 1/0;\n")]
+        )
+    assert migrating.version_of(db, schema) == 1
+    assert db.execute("SELECT to_regclass(%s)", (f"{schema}.extra",)).fetchone() == (None,)

@@ -1,0 +1,130 @@
+"""Connections that break, workers that wait, keepers that lead: nobody stays silent."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.engines.redis import RedisEngine
+from tests.conformance.house import payloads, until, waits
+from tests.servers.redis import Server
+
+Start = Callable[..., Server]
+
+
+def test_an_idle_connection_that_the_server_closed_is_replaced(start: Start) -> None:
+    server = start()
+    with tampu.open(server.url(), keepers=False) as q:
+        for n in range(5):
+            q.publish("jobs", n)
+            server.client().client_kill_filter(_type="normal", skipme=True)
+            until(lambda: _closed(q))
+        assert payloads(q.claim("jobs", limit=10)) == list(range(5))
+
+
+def _closed(q: tampu.Queue) -> bool:
+    """Has it reached us that the connections are closed?"""
+    engine: Any = q._core.engine
+    return all(watch.poll(0) for _, watch in engine._wire.route.only._idle)
+
+
+def test_a_waiting_worker_hears_again_after_its_connection_was_lost(start: Start) -> None:
+    server = start()
+    with tampu.open(server.url()) as q, tampu.open(server.url(), keepers=False) as other, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(q.claim, "jobs", wait=60)
+        until(lambda: waits(q))
+        server.client().client_kill_filter(_type="pubsub", skipme=True)
+        other.publish("jobs", "hello")
+        assert payloads(waiting.result(timeout=20)) == ["hello"]
+
+
+def test_a_waiting_worker_works_on_after_the_server_was_restarted(start: Start) -> None:
+    server = start({"appendonly": "yes", "appendfsync": "always"})
+    with tampu.open(server.url()) as q, ThreadPoolExecutor(1) as pool:
+        q.publish("jobs", "before", delay=0.5)
+        waiting = pool.submit(_claim_steadily, q)
+        until(lambda: waits(q))
+        server.kill()
+        server.start()
+        assert payloads(waiting.result(timeout=30)) == ["before"]
+
+
+def _claim_steadily(q: tampu.Queue) -> list[tampu.Lease]:
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        try:
+            leases = q.claim("jobs", wait=5)
+        except tampu.Unavailable:
+            continue
+        if leases:
+            return leases
+    return []
+
+
+def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
+    server = start()
+    with tampu.open(f"{server.url()}?timeout=0.3", keepers=False) as q:
+        q.publish("jobs", 1)
+        os.kill(server.pid, signal.SIGSTOP)
+        with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
+            q.publish("jobs", 2)
+        os.kill(server.pid, signal.SIGCONT)
+        assert q.stats("jobs").ready in (1, 2)
+
+
+def test_one_of_two_leads_and_the_other_takes_over_when_it_ends(url: str) -> None:
+    one, two = RedisEngine(url), RedisEngine(url)
+    assert (one.lead(), two.lead(), one.lead()) == (True, False, True)
+    one.close()
+    assert two.lead()
+    two.close()
+
+
+def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
+    one, two = RedisEngine(url), RedisEngine(url)
+    assert one.lead()
+    tag = one.house.tags.house
+    one._wire.send([one.house.write.plain("DEL", tag, "lead")])  # its time is over
+    assert two.lead()
+    assert not one.lead()
+    one.close()
+    assert two.lead(), "closing gives up only a seat of one's own"
+    two.close()
+
+
+def test_settings_changed_elsewhere_arrive_within_a_second(url: str) -> None:
+    with tampu.open(url, keepers=False) as one, tampu.open(url, keepers=False) as two:
+        one.publish("jobs", 1)
+        assert two.claim("jobs", lease=5)[0].attempt == 1
+        one.queues.put("jobs", max_depth=1)
+        began = time.monotonic()
+        until(lambda: _refuses(two))
+        assert time.monotonic() - began < 1.5
+
+
+def _refuses(q: tampu.Queue) -> bool:
+    try:
+        q.publish("jobs", 2)
+    except tampu.QueueFull:
+        return True
+    return False
+
+
+def test_a_house_whose_data_was_lost_begins_anew(start: Start) -> None:
+    """Without an append-only file: what this process remembers of queues must not outlive the server's memory."""
+    server = start()
+    with tampu.open(server.url(), keepers=False) as q:
+        q.publish("jobs", 1)
+        server.kill()
+        server.start()
+        q.publish("jobs", 2)
+        assert q.queues.list() == ["jobs"]
+        assert payloads(q.claim("jobs", limit=5)) == [2]
+        server.client().flushall()
+        q.publish("jobs", 3)
+        assert q.queues.list() == ["jobs"]

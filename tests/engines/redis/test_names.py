@@ -1,0 +1,167 @@
+"""Names that are unique in a tenant, over slots: a process that dies or is slow between its two steps harms nobody."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.broker import incoming
+from tampu.broker.settings import resolve
+from tampu.engines import port
+from tampu.engines.redis import loading, publish, scripts
+from tampu.engines.redis.turn import Turn
+from tampu.model.config import BUILT_IN
+from tampu.model.message import NewMessage, pack_plain
+from tests.conformance.house import FakeClock
+from tests.servers import redis
+
+OWN = "2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d"
+STEM = bytes.fromhex("0123456789ab8cde8f0123")
+SETTINGS = resolve(BUILT_IN)
+
+
+@pytest.fixture(params=["redis", "cluster"])
+def q(request: pytest.FixtureRequest) -> Iterator[tampu.Queue]:
+    with tampu.open(getattr(redis, request.param).url(), keepers=False, clock=FakeClock()) as opened:
+        yield opened
+
+
+class Slow:
+    """A publish that stops before one of its pipelines, as a process that is stopped or killed there."""
+
+    def __init__(self, q: tampu.Queue, call: port.Publish | port.Load) -> None:
+        engine: Any = q._core.engine
+        self._engine = engine
+        house: Any = self._engine.house
+        turn = Turn(house)
+        self._asking: Any = loading.load(turn, call) if isinstance(call, port.Load) else publish.publish(turn, call)
+        self._asks = next(self._asking)
+
+    def until(self, script: str) -> None:
+        """Go on, up to just before this script."""
+        while not any(ask.command[1] == scripts.digest(script) for ask in self._asks):
+            self._asks = self._asking.send(self._engine._wire.send(self._asks))
+
+    def finish(self) -> Any:
+        try:
+            while True:
+                self._asks = self._asking.send(self._engine._wire.send(self._asks))
+        except StopIteration as end:
+            return end.value
+
+
+def _publish(queue: str, payload: object, **fields: Any) -> port.Publish:
+    return port.Publish("default", queue, [incoming.item(queue, SETTINGS, NewMessage(payload, **fields))])
+
+
+def _stopped(q: tampu.Queue, call: port.Publish | port.Load) -> Slow:
+    slow = Slow(q, call)
+    slow.until("load" if isinstance(call, port.Load) else "publish")
+    return slow
+
+
+@pytest.mark.parametrize("fields", [{"idempotency_key": "i"}, {"id": OWN}], ids=["idempotency key", "own id"])
+def test_who_died_before_storing_leaves_the_name_free(q: tampu.Queue, fields: dict[str, Any]) -> None:
+    _stopped(q, _publish("a", 1, **fields))
+    message = q.publish("b", 2, **fields)
+    assert not message.duplicate
+    assert q.publish("b", 2, **fields).id == message.id
+    assert q.claim("a") == []
+
+
+def test_the_same_publish_again_heals_a_death_before_storing(q: tampu.Queue) -> None:
+    _stopped(q, _publish("a", 1, idempotency_key="i"))
+    message = q.publish("a", 1, idempotency_key="i")
+    assert not message.duplicate
+    assert q.publish("a", 1, idempotency_key="i").duplicate
+    assert q.stats("a").ready == 1
+
+
+def test_a_slow_publisher_with_an_idempotency_key_does_not_store_a_second_message(q: tampu.Queue) -> None:
+    slow = _stopped(q, _publish("a", 1, idempotency_key="i"))
+    q.publish("b", 2, idempotency_key="i")
+    with pytest.raises(tampu.IdempotencyConflict):
+        slow.finish()
+    assert [stats.ready for stats in q.stats()] == [1]
+
+
+def test_a_slow_publisher_with_an_own_id_is_answered_with_the_message_of_the_other(q: tampu.Queue) -> None:
+    slow = _stopped(q, _publish("a", 1, id=OWN))
+    q.publish("b", 2, id=OWN)
+    (message,) = slow.finish()
+    assert (message.id, message.queue, message.payload, message.duplicate) == (OWN, "b", 2, True)
+    assert [stats.queue for stats in q.stats()] == ["b"]
+
+
+def test_two_slow_publishers_of_one_name_end_with_one_message(q: tampu.Queue) -> None:
+    one = _stopped(q, _publish("a", 1, id=OWN))
+    two = _stopped(q, _publish("b", 2, id=OWN))
+    found = [*one.finish(), *two.finish()]
+    assert [message.duplicate for message in found].count(False) == 1
+    assert sum(stats.ready for stats in q.stats()) == 1
+
+
+def test_an_own_id_is_free_again_when_its_message_was_removed(q: tampu.Queue) -> None:
+    q.publish("a", 1, id=OWN)
+    q.purge("a", state="ready")
+    assert q.publish("b", 2, id=OWN).queue == "b"
+    assert q.get(OWN).payload == 2
+
+
+def test_names_that_are_not_in_use_are_forgotten(q: tampu.Queue) -> None:
+    engine: Any = q._core.engine
+    clock: Any = engine._clock
+    q.publish("a", 1, id=OWN, idempotency_key="i")
+    q.purge("a", state="ready")
+    kept = q.publish("a", 2, id=OWN.replace("2f", "3f"))
+    clock.advance(3 * 86_400)
+    for _ in range(3):
+        q._core.coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
+    tag = engine.house.tags.tenant("default")
+    names = engine._look(_ask(engine.house.write.plain("HKEYS", tag, "names")))
+    assert names == [b"o" + kept.id.encode()]
+    assert q.get(kept.id).payload == 2
+
+
+def _ask(ask: Any) -> Any:
+    (reply,) = yield [ask]
+    return reply
+
+
+def _load(queue: str, *numbers: int) -> port.Load:
+    bodies = [pack_plain("t", b"%d" % n, "application/json") for n in numbers]
+    starts = [0]
+    for body in bodies:
+        starts.append(starts[-1] + len(body))
+    return port.Load("default", queue, STEM, numbers, b"".join(bodies), starts, ["t"] * len(numbers), 3)
+
+
+def _id(number: int) -> str:
+    text = STEM.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}{number:010x}"
+
+
+def test_loaded_ids_are_unique_over_queues(q: tampu.Queue) -> None:
+    run = q._core.engine.run
+    assert run([_load("a", 1, 2, 3)]) == [3]
+    assert run([_load("b", 2, 3, 4)]) == [1]
+    assert q.publish("c", "again", id=_id(1)).queue == "a"
+    q.publish("c", "single", id=_id(9))
+    assert run([_load("a", 8, 9)]) == [1]
+    assert {m.id for name in "abc" for m in q.messages(name)} == {_id(n) for n in (1, 2, 3, 4, 8, 9)}
+    assert [q.get(_id(n)).queue for n in (1, 4, 8, 9)] == ["a", "b", "a", "c"]
+
+
+def test_who_died_before_loading_leaves_the_ids_free(q: tampu.Queue) -> None:
+    slow = _stopped(q, _load("a", 1, 2))
+    assert q._core.engine.run([_load("b", 1, 2)]) == [2]
+    assert slow.finish() == 0
+    assert [stats.queue for stats in q.stats()] == ["b"]
+
+
+def test_a_slow_load_leaves_out_an_id_that_was_published_meanwhile(q: tampu.Queue) -> None:
+    slow = _stopped(q, _load("a", 1, 2))
+    assert q.publish("b", "mine", id=_id(2)).queue == "b"
+    assert slow.finish() == 1
+    assert [m.id for m in q.messages("a")] == [_id(1)]

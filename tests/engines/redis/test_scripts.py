@@ -1,0 +1,95 @@
+"""The scripts: each says its contract; a server that forgot them, or has no memory left, costs no message."""
+
+import re
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.engines.port import Trim
+from tampu.engines.redis import scripts
+from tampu.model.errors import StorageFull
+from tests.servers import redis
+from tests.servers.redis import Server
+
+LUA = resources.files("tampu.engines.redis") / "lua"
+OWN = "2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d"
+NAMES = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_script_says_its_contract(name: str) -> None:
+    text = (LUA / f"{name}.lua").read_text()
+    head = "\n".join(line for line in text.splitlines() if line.startswith("--"))
+    assert head.startswith(f"-- {name}: ")
+    for part in (r"^-- needs: ", r"^-- KEYS  1: ", r"^-- ARGV  1: now", r"^-- Returns "):
+        assert re.search(part, head, re.MULTILINE), part
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_script_compiles_on_both_servers(name: str) -> None:
+    for houses in (redis.redis, redis.valkey):
+        with houses.server.client() as client:
+            assert client.script_load(scripts.source(name)) == scripts.digest(name)
+
+
+def test_a_server_that_forgot_the_scripts_is_told_them_again(start: Callable[..., Server]) -> None:
+    server = start()
+    with tampu.open(server.url(), keepers=False) as q:
+        q.publish("jobs", 1)
+        for _ in range(3):
+            server.client().script_flush()
+            q.publish("jobs", 2, key="k")
+            server.client().script_flush()
+            (lease,) = q.claim("jobs")
+            server.client().script_flush()
+            q.nack(lease, delay=0)
+        assert q.stats("jobs").ready == 2
+
+
+def _memory(client: Any, most: int | str) -> None:
+    client.config_set("maxmemory", most)
+
+
+def test_no_memory_left_refuses_whole_calls_and_loses_nothing(start: Callable[..., Server]) -> None:
+    """A script that began would leave half of its work: it must be refused before it takes anything away."""
+    server = start()
+    client = server.client()
+    with tampu.open(server.url(), keepers=False) as q:
+        q.queues.put("jobs", retention=0.001)
+        q.publish_many("jobs", [tampu.NewMessage(n, key=str(n), ttl=3600) for n in range(20)])
+        q.publish_many("jobs", [b"x" * 1000] * 20)
+        done, waiting, *held = q.claim("jobs", limit=5)
+        q.ack(done)
+        before = q.messages("jobs", limit=1000).messages
+        _memory(client, 1)
+        for call in (
+            lambda: q.publish("jobs", 1), lambda: q.claim("jobs", limit=3), lambda: q.nack(waiting, delay=0),
+            lambda: q.purge("jobs", state="ready"), lambda: q.publish("jobs", 1, id=OWN),
+        ):  # fmt: skip
+            with pytest.raises(tampu.TampuError) as refused:
+                call()
+            assert refused.value.code == "storage_full", refused.value
+        (outcome,) = q.settle([tampu.Ack(held[0])])
+        assert isinstance(outcome.error, StorageFull)
+        (outcome,) = q.cancel(before[0].id)
+        assert isinstance(outcome.error, StorageFull)
+        assert q.messages("jobs", limit=1000).messages == before, "nothing moved"
+        assert [f for f in q.check() if f[1] == "bad"] == []
+        _memory(client, 0)
+        assert len(q.claim("jobs", limit=100)) == 35
+        q.ack(held[0])
+        assert [f for f in q.check() if f[1] == "bad"] == []
+
+
+def test_retention_makes_room_also_when_there_is_none(start: Callable[..., Server]) -> None:
+    server = start()
+    with tampu.open(server.url(), keepers=False) as q:
+        q.publish_many("jobs", [1, 2, 3])
+        q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=3)])
+        _memory(server.client(), 1)
+        trim = Trim({}, 0, 0, 100)
+        assert q._core.coalescer.submit(trim) > 0
+        assert q.stats("jobs").done == 0

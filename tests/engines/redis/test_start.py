@@ -1,0 +1,99 @@
+"""What is looked at when a server is opened: what may lose work is refused, what is weaker is named."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tampu
+from tests.servers.redis import DURABLE, Server, free_port, until
+
+Start = Callable[..., Server]
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+def test_an_evicting_policy_is_refused_with_the_cure(start: Start, policy: str) -> None:
+    server = start({"maxmemory-policy": policy})
+    with pytest.raises(tampu.InvalidConfig, match=policy) as refused:
+        tampu.open(server.url())
+    assert "noeviction" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"appendonly": "no"}, "none"),
+        ({"appendonly": "yes", "appendfsync": "everysec"}, "everysec"),
+        ({"appendonly": "yes", "appendfsync": "no"}, "none"),
+        (DURABLE, "full"),
+    ],
+)
+def test_the_durability_is_named(start: Start, settings: dict[str, str], name: str) -> None:
+    with tampu.open(start(settings).url(), keepers=False) as q:
+        assert q.durability == name
+        (found,) = [finding for finding in q.check() if finding[0] == "durability"]
+        assert found[1] == ("ok" if name == "full" else "warn")
+        assert found[2].startswith(name)
+
+
+def test_less_durability_than_asked_for_is_refused(start: Start) -> None:
+    server = start({"appendonly": "yes", "appendfsync": "everysec"})
+    tampu.open(server.url(durability="everysec"), keepers=False).close()
+    for url, wanted in ((server.url(durability="full"), None), (server.url(), "full")):
+        with pytest.raises(tampu.InvalidConfig) as refused:
+            tampu.open(url, durability=wanted)
+        assert "appendfsync always" in (refused.value.hint or "")
+    with pytest.raises(tampu.InvalidConfig):
+        tampu.open(server.url(), durability="process")
+
+
+def test_a_server_that_is_not_there_is_said_so_in_bounded_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(tampu.Unavailable, match="can not reach"):
+        tampu.open(f"redis://127.0.0.1:{free_port()}/0")
+    assert time.monotonic() - began < 20
+
+
+def test_wrong_credentials_are_said_so_at_once(start: Start) -> None:
+    server = start({"requirepass": "secret"})
+    for url in (server.url(), server.url().replace("//", "//:wrong@")):
+        began = time.monotonic()
+        with pytest.raises(tampu.Unavailable, match="refuses us"):
+            tampu.open(url)
+        assert time.monotonic() - began < 4
+    tampu.open(server.url().replace("//", "//:secret@"), keepers=False).close()
+
+
+def test_a_missing_driver_is_said_with_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['redis'] = None\nimport tampu\n"
+        "try: tampu.open('redis://localhost')\nexcept tampu.InvalidConfig as error: print(error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "pip install 'tampu[redis]'"
+
+
+def test_no_driver_is_imported_by_who_does_not_ask_for_it() -> None:
+    code = "import sys, tampu\ntampu.open('memory://').close()\nprint('redis' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
+
+
+def test_replicas_and_memory_are_in_the_findings(start: Start) -> None:
+    server = start({"maxmemory": "100mb"})
+    replica = start({"replicaof": f"127.0.0.1 {server.port}"})
+    with tampu.open(server.url(), keepers=False) as q:
+        _until_replica(server.client())
+        findings: dict[str, Any] = {what: (grade, text) for what, grade, text in q.check()}
+    assert findings["memory"][0] == "ok"
+    assert "of 105" in findings["memory"][1]
+    assert findings["replicas"][0] == "warn"
+    with pytest.raises(tampu.Unavailable, match="takes no writes"), tampu.open(replica.url(), keepers=False) as q:
+        q.publish("jobs", 1)
+
+
+def _until_replica(client: Any) -> None:
+    until(lambda: client.info("replication")["connected_slaves"] == 1, "the replica")

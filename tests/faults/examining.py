@@ -1,0 +1,60 @@
+"""After the kills: all that is left is worked through, and each message's story is held against the logs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import tampu
+from tests.faults.crew import QUEUES
+from tests.faults.evidence import Logs, check_story, stories
+
+LATER = 3600 * 1_000_000
+
+
+class Ahead:
+    """A clock an hour ahead: every lease and delay that was left behind is over."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 + LATER
+
+
+def examine(url: str | Path, logs: Logs, kills: int) -> None:
+    """Nothing acknowledged is lost, nothing was done twice without a reason, nothing is left for ever."""
+    with tampu.open(url, keepers=False, clock=Ahead()) as q:
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        left = drain(q)
+        told = stories(q)
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        messages = {m.id: m for name in QUEUES for m in all_of(q, name)}
+    assert logs.published <= messages.keys(), "what publish acknowledged is there"
+    assert messages.keys() == told.keys()
+    for id, message in messages.items():
+        assert message.state in ("done", "dead"), "no lease, delay or hold is left for ever"
+        check_story(told[id], message.max_attempts)
+        assert (id in logs.acked) <= (told[id][-1].verb == "ack"), "what ack acknowledged is done, once"
+    claimed = {(t.id, t.attempt, t.at_us) for story in told.values() for t in story if t.verb == "claim"}
+    receipts = [receipt for _, _, receipt, _ in logs.claims]
+    assert len(set(receipts)) == len(receipts), "receipts never repeat"
+    assert {(id, attempt) for id, attempt, _, _ in logs.claims} <= {(id, attempt) for id, attempt, _ in claimed}
+    print(f"{kills} kills, {len(messages)} messages, {len(claimed)} deliveries, {len(logs.acked)} acks, {left} left")
+    assert kills > 0
+    assert logs.acked, "the crew did some work"
+
+
+def drain(q: tampu.Queue) -> int:
+    """Work through all that is left; how much that was."""
+    total = 0
+    while leases := q.claim(QUEUES, limit=1000):
+        total += len(leases)
+        assert all(outcome.ok for outcome in q.settle([tampu.Ack(lease) for lease in leases]))
+    return total
+
+
+def all_of(q: tampu.Queue, name: str) -> list[tampu.Message]:
+    page = q.messages(name, limit=10_000)
+    found = list(page)
+    while page.cursor is not None:
+        page = q.messages(name, limit=10_000, after=page.cursor)
+        found.extend(page)
+    return found

@@ -1,0 +1,123 @@
+"""Bronze: each transition once, each end with its message, whatever became of the message since."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import tampu
+from tampu.lake import bronze
+from tampu.lake.bronze import Slice, slices
+from tampu.spark.stores.opening import open_store
+
+
+def events(url: str, upto: int, after: int = 0) -> pa.Table:
+    return pa.Table.from_batches(bronze.read_slice(url, Slice("0", after, upto), "main-1"), bronze.EVENTS.schema)
+
+
+def ended(url: str, upto: int) -> list[dict]:
+    table = events(url, upto)
+    ends = table.filter(pa.compute.is_in(table["state"], pa.array(bronze.ENDS)))
+    fetch = bronze.ended_messages(url, "main-1")
+    rows = pa.Table.from_batches(fetch(ends.combine_chunks().to_batches()), bronze.MESSAGES.schema)
+    found: list[dict] = rows.sort_by("ended_offset").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "most", "cut"),
+    [
+        ({}, {"0": 0}, 8, []),
+        ({"0": 5}, {"0": 6}, 8, [Slice("0", 5, 6)]),
+        (
+            {"0": 0},
+            {"0": 250_000},
+            8,
+            [Slice("0", 0, 100_000), Slice("0", 100_000, 200_000), Slice("0", 200_000, 250_000)],
+        ),
+        ({"0": 0}, {"0": 1_000_000}, 2, [Slice("0", 0, 500_000), Slice("0", 500_000, 1_000_000)]),
+        ({"a": 3}, {"a": 3, "b": 2}, 8, [Slice("b", 0, 2)]),
+    ],
+)
+def test_slices_cover_everything_once(after: dict, upto: dict, most: int, cut: list[Slice]) -> None:
+    assert slices(after, upto, most) == cut
+
+
+def test_events_are_the_journal(q: tampu.Queue, url: str) -> None:
+    q.publish_many("jobs", [1, 2, 3])
+    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=2, worker="w")])
+    page = q.journal()
+    rows = events(url, page.latest["0"]).to_pylist()
+    assert [(r["offset"], r["verb"], r["id"], r["at"], r["worker"]) for r in rows] == [
+        (t.offset, t.verb, t.id, t.at, t.worker) for t in page.transitions
+    ]
+    assert {(r["run"], r["day"], r["tenant"]) for r in rows} == {("main-1", page.transitions[0].at.date(), "default")}
+    assert [r["offset"] for r in events(url, 5, after=3).to_pylist()] == [4, 5]
+
+
+def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Queue, url: str) -> None:
+    done = q.publish("jobs", {"n": 1}, type="job.do", labels={"a": "b"}, correlation_id="c")
+    q.ack(q.claim("jobs")[0], result={"ok": True})
+    dead = q.publish("jobs", "x", max_attempts=1)
+    q.nack(q.claim("jobs")[0], "SMTP 421")
+    one, two = ended(url, q.journal().latest["0"])
+    assert (one["id"], one["state"], one["payload"], one["result"]) == (done.id, "done", b'{"n":1}', '{"ok":true}')
+    assert (one["type"], one["labels"], one["correlation_id"], one["missing"]) == ("job.do", [("a", "b")], "c", False)
+    assert (two["id"], two["state"], two["reason"], two["last_error"]) == (
+        dead.id,
+        "dead",
+        "retries_exhausted",
+        "SMTP 421",
+    )
+    assert two["created_at"] == dead.created_at
+
+
+def test_what_was_removed_before_is_marked_missing(q: tampu.Queue, url: str) -> None:
+    q.publish("jobs", 1, type="job.do")
+    q.ack(q.claim("jobs")[0])
+    q.purge("jobs", state="done")
+    (row,) = ended(url, q.journal().latest["0"])
+    assert (row["missing"], row["payload"], row["state"]) == (True, None, "done")
+
+
+def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Queue, url: str) -> None:
+    q.publish("jobs", 7)
+    q.reject(q.claim("jobs")[0], error="bad")
+    q.replay("jobs", where={})
+    q.ack(q.claim("jobs")[0], result=1)
+    first, second = ended(url, q.journal().latest["0"])
+    assert [(r["state"], r["payload"], r["result"]) for r in (first, second)] == [
+        ("dead", b"7", None),
+        ("done", b"7", "1"),
+    ]
+    assert first["last_error"] == "bad"
+
+
+def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Queue, url: str) -> None:
+    with tampu.open(url, tenant="acme", keepers=False) as other:
+        for one in (q, other):
+            one.publish("jobs", one is q)
+            one.ack(one.claim("jobs")[0])
+    rows = ended(url, q.journal().latest["0"])
+    assert {(r["tenant"], r["payload"]) for r in rows} == {("default", b"true"), ("acme", b"false")}
+
+
+def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bronze, "_FULL", 20_000)
+    monkeypatch.setattr(bronze, "_FIRST", 4)
+    q.publish_many("jobs", ["x" * 10_000] * 30)
+    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=30)])
+    asked: list[int] = []
+    with open_store(url) as store:
+        real = store.by_ids
+
+        def by_ids(tenant: str, ids: list[str]) -> pa.Table:
+            asked.append(len(ids))
+            return real(tenant, ids)
+
+        monkeypatch.setattr(store, "by_ids", by_ids, raising=False)
+        table = events(url, q.journal().latest["0"])
+        ends = table.filter(pa.compute.equal(table["state"], "done"))
+        rows = sum(b.num_rows for b in bronze._fetched(store, ends, "r"))
+    assert rows == 30
+    assert max(asked[1:]) <= 4

@@ -1,0 +1,172 @@
+"""Silver in the cases that matter most, each a short story; and the same by the reference, in one run and in two."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tampu.lake import silver
+from tampu.lake.tables import BY_NAME
+from tampu.spark.columns import ddl
+from tests.lake import reference
+from tests.lake.keeping import Keeping, assert_same, rows
+from tests.lake.telling import MIDNIGHT, Telling
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+HOUR = 3600
+
+
+def stories() -> tuple[Telling, int]:
+    """What happened, and how many events of it the first run sees."""
+    t = Telling()
+    t.story("alone", ("publish", -HOUR))
+    t.story("twice", ("publish", -HOUR), ("claim", -3000))
+    t.tell("twice", "nack", -2990, state="dead", detail="SMTP 421", fingerprint="f1", worker="w1")
+    t.story("midnight", ("publish", -60), ("claim", -30))
+    t.story("unwanted", ("publish", -50))
+    t.story("archived", ("publish", -50), ("claim", -49), ("ack", -48))
+    t.story("parked", ("publish", -40))
+    t.tell("parked", "park", -39, state="parked", detail="a verb of a later version")
+    t.story("again", ("publish", -38), ("claim", -36), ("ack", -35), ("purge", -34))
+    t.story("both", ("publish", -33), ("claim", -30), ("ack", -29))
+    t.story("typed", ("publish", -28))
+    t.tell("typed", "replace", -27, type="job.other")
+    t.story("asked", ("publish", -26), ("claim", -25), ("ask_cancel", -24))
+    t.story("lost", ("publish", -20), ("claim", -19))
+    first = len(t.events)
+    t.story("twice", ("replay", 10), ("claim", 12), ("ack", 15))
+    t.story("midnight", ("ack", 30))
+    t.story("unwanted", ("purge", 31))
+    t.story("archived", ("purge", 32))
+    t.story("parked", ("claim", 40), ("release", 41), ("claim", 45), ("ack", 46))
+    t.story("again", ("publish", 50), ("claim", 51), ("ack", 53))
+    t.story("both", ("publish", 54), ("expire", 56), tenant="acme")
+    t.story("typed", ("claim", 60), ("ack", 61))
+    t.tell("asked", "cancel", 62, detail="stopped", fingerprint="f2")
+    t.tell("lost", "reap", 63, state="dead", detail="lease_expired", fingerprint="f3", worker="w1")
+    t.story("trimmed", ("ack", 70))
+    return t, first
+
+
+@pytest.fixture(scope="module")
+def told() -> Telling:
+    return stories()[0]
+
+
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, told: Telling) -> Keeping:
+    """After two runs."""
+    found = Keeping(spark)
+    first = stories()[1]
+    for new in (told.events[:first], told.events[first:]):
+        offsets = {e["offset"] for e in new}
+        found.run(new, [m for m in told.messages if m["ended_offset"] in offsets], refresh=False)
+    return found
+
+
+def message(kept: Keeping, id: str, tenant: str = "default") -> Row:
+    (row,) = (r for r in kept.silver["silver.messages"] if (r["id"], r["tenant"]) == (id, tenant))
+    return row
+
+
+def attempts(kept: Keeping, id: str) -> list[Row]:
+    return [r for r in kept.silver["silver.attempts"] if r["id"] == id]
+
+
+def test_two_runs_equal_the_reference(kept: Keeping, told: Telling) -> None:
+    expected = reference.silver(told.events, told.messages)
+    for name in kept.silver:
+        assert_same(name, kept.silver[name], expected[name])
+
+
+def test_one_run_equals_the_reference(spark: SparkSession, told: Telling) -> None:
+    whole = Keeping(spark)
+    whole.run(told.events, told.messages, refresh=False)
+    expected = reference.silver(told.events, told.messages)
+    for name in whole.silver:
+        assert_same(name, whole.silver[name], expected[name])
+    assert {e["id"] for e in whole.carried} == {"alone"}
+
+
+def test_message_that_has_not_ended_is_carried_and_nothing_else(kept: Keeping) -> None:
+    assert [(e["id"], e["verb"], e["type"]) for e in kept.carried] == [("alone", "publish", "job.run")]
+    assert not attempts(kept, "alone")
+
+
+def test_message_replayed_in_a_later_run_has_one_row_as_it_ended_last(kept: Keeping) -> None:
+    row = message(kept, "twice")
+    assert (row["state"], row["replays"], row["deliveries"], row["day"]) == ("done", 1, 2, MIDNIGHT.date())
+    assert (row["wait"], row["run"], row["total"]) == (602.0, 13.0, 3615.0)
+    assert (row["error"], row["fingerprint"]) == ("SMTP 421", "f1")
+    assert [a["outcome"] for a in attempts(kept, "twice")] == ["nack", "ack"]
+
+
+def test_delivery_over_midnight_belongs_to_the_day_it_ended(kept: Keeping) -> None:
+    (attempt,) = attempts(kept, "midnight")
+    assert attempt["claimed_at"] == MIDNIGHT - timedelta(seconds=30)
+    assert (attempt["wait"], attempt["run"], attempt["day"]) == (30.0, 60.0, MIDNIGHT.date())
+
+
+def test_purge_ends_a_stay_and_leaves_the_record_of_what_ended(kept: Keeping) -> None:
+    assert message(kept, "archived")["state"] == "done"
+    assert not any(r["id"] == "unwanted" for r in kept.silver["silver.messages"])
+    (stay,) = (s for s in kept.stays if s["id"] == "unwanted")
+    assert stay["left_at"] - stay["ready_at"] == timedelta(seconds=81)
+
+
+def test_verb_of_a_later_version_is_passed_over(kept: Keeping) -> None:
+    first, second = attempts(kept, "parked")
+    assert (first["wait"], first["outcome"], second["wait"]) == (80.0, "release", 4.0)
+
+
+def test_id_published_again_after_its_message_was_removed_is_another_message(kept: Keeping) -> None:
+    rows = [r for r in kept.silver["silver.messages"] if r["id"] == "again"]
+    assert sorted((r["deliveries"], r["wait"], r["run"]) for r in rows) == [(1, 1.0, 2.0), (1, 2.0, 1.0)]
+
+
+def test_tenants_may_use_the_same_id(kept: Keeping) -> None:
+    assert (message(kept, "both")["state"], message(kept, "both", "acme")["state"]) == ("done", "expired")
+    assert message(kept, "both", "acme")["worker"] is None
+
+
+def test_replaced_payload_ends_no_stay_and_brings_its_type(kept: Keeping) -> None:
+    (attempt,) = attempts(kept, "typed")
+    assert (attempt["type"], attempt["wait"]) == ("job.other", 88.0)
+
+
+def test_delivery_that_was_asked_to_cancel_ends_by_cancel(kept: Keeping) -> None:
+    (attempt,) = attempts(kept, "asked")
+    assert (attempt["outcome"], attempt["run"], attempt["error"]) == ("cancel", 87.0, None)
+
+
+def test_lease_that_ran_out_has_no_error(kept: Keeping) -> None:
+    (attempt,) = attempts(kept, "lost")
+    assert (attempt["outcome"], attempt["error"], attempt["fingerprint"]) == ("reap", None, None)
+    assert (message(kept, "lost")["state"], message(kept, "lost")["error"]) == ("dead", None)
+
+
+def test_message_whose_beginning_was_trimmed_takes_what_its_body_knows(kept: Keeping) -> None:
+    row = message(kept, "trimmed")
+    assert (row["type"], row["deliveries"], row["wait"], row["payload_bytes"]) == ("from.body", 0, 0.0, 2)
+    assert row["created_at"] == MIDNIGHT - timedelta(days=30)
+
+
+def test_no_events_give_empty_tables_of_the_right_columns(spark: SparkSession) -> None:
+    none = Keeping(spark)
+    nothing, bodies = none.frame([], "bronze.events"), none.frame([], "bronze.messages")
+    with silver.step(nothing, nothing, nothing, bodies) as step:
+        shapes = {
+            ddl(BY_NAME["silver.attempts"].schema): step.attempts,
+            ddl(BY_NAME["silver.messages"].schema): step.messages,
+            ddl(silver.STAYS): step.stays,
+            ddl(silver.CARRIED): step.carried,
+            "tenant string, id string": step.replaced,
+        }
+        for columns, frame in shapes.items():
+            assert frame.schema == spark.createDataFrame([], columns).schema
+            assert rows(frame) == []

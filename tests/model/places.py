@@ -1,0 +1,84 @@
+"""Where the machine's store lives: how to open it, and how to look inside it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.model import looking, looking_postgres, looking_redis
+from tests.model.reference import ENDED, Model
+from tests.servers import postgres, redis
+
+
+class Place:
+    """A store of its own for one run of the machine."""
+
+    url: str
+    durability: str | None = None
+    can_reopen = True
+    sweeps_everywhere = True
+    """A claim lets time have its effect in every queue, not only in those it claims from."""
+
+    unordered: tuple[str, ...] = ENDED
+    """States whose lists have an order of the engine's own."""
+
+    def agree(self, engine: Any, model: Model) -> None:
+        """What is inside fits the model."""
+        looking.tables_agree(engine, model)
+
+    def abandon(self) -> None:
+        """As after a kill: what is opened next is what was stored at this moment."""
+
+    def remove(self) -> None:
+        """It is not needed any more."""
+
+
+class InMemory(Place):
+    url = "memory://"
+    can_reopen = False
+
+
+class OnDisk(Place):
+    durability = "process"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tampu-model-"))
+        self._life = 0
+        self.url = str(self._folder / "jobs.db")
+
+    def abandon(self) -> None:
+        path = Path(self.url)
+        self._life += 1
+        self.url = str(path.with_name(f"jobs{self._life}.db"))
+        for end in ("", "-wal"):
+            if Path(f"{path}{end}").exists():
+                shutil.copyfile(f"{path}{end}", f"{self.url}{end}")
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder)
+
+
+class OnRedis(Place):
+    unordered = (*ENDED, "leased")  # by the end of the lease
+    sweeps_everywhere = False
+
+    def __init__(self) -> None:
+        self.url = redis.redis.url()
+
+    def agree(self, engine: Any, model: Model) -> None:
+        looking_redis.keys_agree(engine, model)
+
+
+class OnCluster(OnRedis):
+    def __init__(self) -> None:
+        self.url = redis.cluster.url()
+
+
+class OnPostgres(Place):
+    def __init__(self) -> None:
+        self.url = postgres.houses.url()
+
+    def agree(self, engine: Any, model: Model) -> None:
+        looking_postgres.tables_agree(engine, model)

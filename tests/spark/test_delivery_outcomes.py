@@ -1,0 +1,108 @@
+"""What a batch says about its messages, and that nothing happens before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.model.times import SECOND
+from tampu.spark.delivery_log import HEADS
+from tampu.spark.settling import Settled, write_down
+from tests.spark.delivery_house import FakeClock, OneFile, documents, driver, rows
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def q(clock: FakeClock) -> Iterator[tampu.Queue]:
+    with tampu.open("memory://", keepers=False, clock=clock) as queue:
+        yield queue
+
+
+@pytest.fixture
+def store(q: tampu.Queue) -> Any:
+    return OneFile(q)
+
+
+def test_nothing_is_settled_before_the_batch_is_committed(q, store, clock):
+    q.queues.put("emails", max_attempts=2, backoff=tampu.fixed(10, jitter="none"))
+    q.publish_many("emails", range(4))
+    log = driver(store, clock)
+    log.latest(0, 10)
+    ok, failed, broken, gone = rows(log, 0, 4)
+    said = [ok | {"result": {"n": 1}}, failed | {"error": "smtp: 451"}, broken | {"reject": "decode_failed"}]
+    told = write_down(store, "default", "emails", "billing", [*said, gone | {"receipt": "emails/0.0"}])
+    assert told == Settled(acked=1, nacked=1, rejected=1, unknown=1)
+    assert q.stats("emails").leased == 4
+    log.latest(4, 10)
+    states = q.stats("emails")
+    assert (states.done, states.delayed, states.dead) == (2, 1, 1)
+    assert next(iter(q.messages("emails", state="dead"))).reason == "decode_failed"
+    assert next(m for m in q.messages("emails", state="done") if m.payload == 0).attempts == 1
+    clock.pass_(10)
+    assert log.latest(4, 10) == 5
+    write_down(store, "default", "emails", "billing", rows(log, 4, 5, error="smtp: 550"))
+    log.latest(5, 10)
+    dead = {m.payload: q.get(m.id) for m in q.messages("emails", state="dead")}
+    assert dead[1].reason == "retries_exhausted"
+    assert [failure.error for failure in dead[1].failures] == ["smtp: 451", "smtp: 550"]
+    assert documents(q) == {HEADS: 1}
+
+
+def test_results_are_kept_and_delays_are_those_given(q, store, clock):
+    q.publish_many("emails", range(2))
+    log = driver(store, clock)
+    log.latest(0, 10)
+    one, two = rows(log, 0, 2)
+    write_down(store, "default", "emails", "billing", [one | {"result": [1]}, two | {"error": "later", "delay": 90}])
+    log.latest(2, 10)
+    assert q.get(next(iter(q.messages("emails", state="done"))).id).result == [1]
+    assert next(iter(q.messages("emails", state="delayed"))).run_us == clock.now() + 90 * SECOND
+
+
+def test_several_calls_in_a_batch_add_up_and_the_last_word_counts(q, store, clock):
+    q.publish_many("emails", range(3))
+    log = driver(store, clock)
+    log.latest(0, 10)
+    a, b, c = rows(log, 0, 3)
+    write_down(store, "default", "emails", "billing", [a | {"error": "x"}, b | {"error": "x"}])
+    write_down(store, "default", "emails", "billing", [a, c | {"reject": "bad"}])
+    log.latest(3, 10)
+    states = q.stats("emails")
+    assert (states.done, states.delayed, states.dead) == (1, 1, 1)
+
+
+def test_a_batch_that_is_run_again_forgets_what_was_said_before(q, store, clock):
+    q.publish_many("emails", range(3))
+    first, second = driver(store, clock), driver(store, clock)
+    first.latest(0, 10)
+    write_down(store, "default", "emails", "billing", rows(first, 0, 3, error="the first try"))
+    first.leave()
+    second.pieces(0, 3)
+    second.latest(3, 10)
+    assert q.stats("emails").done == 3
+
+
+def test_what_a_committed_batch_said_holds_for_the_successor(q, store, clock):
+    q.publish("emails", 1)
+    first, second = driver(store, clock), driver(store, clock)
+    first.latest(0, 10)
+    write_down(store, "default", "emails", "billing", rows(first, 0, 1, reject="no"))
+    first.leave()
+    second.latest(1, 10)
+    assert q.stats("emails").dead == 1
+
+
+def test_of_two_rows_about_one_message_the_worse_counts(q, store, clock):
+    q.publish("emails", 1)
+    log = driver(store, clock)
+    log.latest(0, 10)
+    (row,) = rows(log, 0, 1)
+    told = write_down(store, "default", "emails", "billing", [row | {"error": "x"}, row])
+    assert told == Settled(acked=0, nacked=1, rejected=0, unknown=0)

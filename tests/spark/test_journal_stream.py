@@ -1,0 +1,192 @@
+"""`readStream` of the journal: each transition exactly once, also over a restart and a batch that is repeated."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+import tampu
+from tampu.engines.port import Trim
+from tampu.model.times import SECOND, moment
+from tampu.spark import reading
+from tampu.spark.journal_stream import JournalStreamReader
+from tampu.spark.options import Options
+
+SECONDS = 120
+"""A stream of these tests takes a few; a machine under load takes longer."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = 1_750_000_000 * SECOND
+
+    def now(self) -> int:
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
+    with tampu.open(url, keepers=False, clock=clock) as queue:
+        yield queue
+
+
+def stream(url: str, **options: str) -> JournalStreamReader:
+    return JournalStreamReader(Options({"url": url, "startingOffsets": "earliest", **options}))
+
+
+def offsets(reader: JournalStreamReader, start: Any, end: Any) -> list[int]:
+    parts = reader.partitions(start, end)
+    return [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
+
+
+def test_a_stream_begins_where_it_is_told(q, url, clock):
+    q.publish_many("a", range(3))
+    clock.at += SECOND
+    q.publish_many("a", range(2))
+    assert stream(url).initialOffset() == {"0": 0}
+    assert stream(url, startingOffsets='{"0": 2}').initialOffset() == {"0": 2}
+    assert stream(url, startingTime=moment(clock.at).isoformat()).initialOffset() == {"0": 3}
+    with pytest.raises(tampu.InvalidConfig, match="a stream has no end"):
+        stream(url, endingOffsets="latest")
+
+
+def test_a_stream_from_the_end_settles_where_the_end_was_in_its_first_batch(q, url):
+    q.publish_many("a", range(3))
+    reader = stream(url, startingOffsets="latest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"0": 3}
+    q.publish("a", "later")
+    again = stream(url, startingOffsets="latest")
+    assert offsets(again, again.initialOffset(), end) == []
+    assert offsets(again, end, again.latestOffset(end, ReadAllAvailable())) == [4]
+
+
+def test_a_batch_is_no_longer_than_the_limit(q, url):
+    q.publish_many("a", range(10))
+    assert stream(url).getDefaultReadLimit() == ReadAllAvailable()
+    assert stream(url, maxMessagesPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    reader = stream(url, maxOffsetsPerTrigger="4")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(4)
+    assert reader.latestOffset({"0": 0}, ReadMaxRows(4)) == {"0": 4}
+    assert reader.latestOffset({"0": 8}, ReadMaxRows(4)) == {"0": 10}
+    assert reader.latestOffset({"0": 0}, ReadAllAvailable()) == {"0": 10}
+    assert reader.reportLatestOffset() == {"0": 10}
+
+
+def test_available_now_leaves_out_what_comes_later(q, url):
+    q.publish_many("a", range(5))
+    reader = stream(url)
+    reader.prepareForTriggerAvailableNow()
+    q.publish_many("a", range(5))
+    assert reader.latestOffset({"0": 0}, ReadMaxRows(3)) == {"0": 3}
+    assert reader.latestOffset({"0": 3}, ReadMaxRows(3)) == {"0": 5}
+    assert reader.latestOffset({"0": 5}, ReadMaxRows(3)) == {"0": 5}
+    assert reader.partitions({"0": 5}, {"0": 5}) == []
+    assert reader.reportLatestOffset() == {"0": 10}
+
+
+def test_a_batch_that_is_read_again_is_the_same(q, url, monkeypatch):
+    monkeypatch.setattr(reading, "LEAST_TRANSITIONS", 3)
+    q.publish_many("a", range(10))
+    first = offsets(stream(url), {"0": 2}, {"0": 9})
+    q.publish_many("a", range(10))
+    assert offsets(stream(url), {"0": 2}, {"0": 9}) == first == list(range(3, 10))
+
+
+def test_a_stream_of_a_tenant_has_only_its_transitions(q, url):
+    with tampu.open(url, tenant="other", keepers=False) as other:
+        q.publish("a", 1)
+        other.publish("a", 2)
+        q.publish("b", 3)
+    assert offsets(stream(url), {"0": 0}, {"0": 3}) == [1, 3]
+    assert offsets(stream(url, tenant="other"), {"0": 0}, {"0": 3}) == [2]
+    assert offsets(stream(url, tenant="*", queue="a"), {"0": 0}, {"0": 3}) == [1, 2]
+
+
+def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, clock, caplog):
+    q.publish_many("a", range(10))
+    clock.at += 100 * SECOND
+    q.publish_many("a", range(5))
+    reader = stream(url)
+    parts = reader.partitions({"0": 2}, {"0": 15})
+    q._core.engine.run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
+    for lost in (
+        lambda: reader.latestOffset({"0": 2}, ReadAllAvailable()),
+        lambda: reader.partitions({"0": 2}, {"0": 15}),
+        lambda: list(reader.read(parts[0])),
+    ):
+        with pytest.raises(tampu.NotFound, match="transitions 3 to 10 of the journal were trimmed"):
+            lost()
+    lossy = stream(url, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, "tampu.spark"):
+        assert lossy.latestOffset({"0": 2}, ReadMaxRows(2)) == {"0": 12}
+        assert offsets(lossy, {"0": 2}, {"0": 12}) == [11, 12]
+        assert [b["offset"].to_pylist() for b in lossy.read(parts[0])] == [[11, 12, 13, 14, 15]]
+    assert "transitions 3 to 10 of the journal were trimmed; going on after them" in caplog.text
+    assert reader.latestOffset({"0": 10}, ReadAllAvailable()) == {"0": 15}
+
+
+def test_a_journal_that_ends_before_the_checkpoint_is_an_error(q, url):
+    q.publish("a", 1)
+    for given in ("true", "false"):
+        with pytest.raises(tampu.NotFound, match="restored or replaced"):
+            stream(url, failOnDataLoss=given).latestOffset({"0": 7}, ReadAllAvailable())
+
+
+def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, spark, tmp_path: Path):
+    """The sink fails after it has written a batch, and the batch is repeated from the checkpoint."""
+    out = tmp_path / "out"
+    out.mkdir()
+    seen: list[tuple[int, bool]] = []
+
+    def run(fail_at: int | None) -> Any:
+        def sink(frame: Any, batch: int) -> None:
+            rows = sorted((row.offset, row.verb, row.id) for row in frame.select("offset", "verb", "id").collect())
+            text = json.dumps(rows)
+            place = out / f"{batch}.json"
+            seen.append((batch, not place.exists() or place.read_text() == text))
+            place.write_text(text)
+            if batch == fail_at:
+                raise RuntimeError("the sink fails after it wrote")
+
+        query = (
+            spark.readStream.format("tampu")
+            .options(url=url, kind="journal", startingOffsets="earliest", maxOffsetsPerTrigger="8")
+            .load()
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        if fail_at is None:
+            assert query.awaitTermination(SECONDS)
+        else:
+            with pytest.raises(StreamingQueryException, match="the sink fails after it wrote"):
+                query.awaitTermination(SECONDS)
+        return query
+
+    q.publish_many("a", range(10))
+    run(fail_at=1)
+    for lease in q.claim("a", limit=4):
+        q.ack(lease)
+    progress = run(fail_at=None).recentProgress
+    assert all(same for _, same in seen), "a repeated batch had other rows"
+    assert [batch for batch, _ in seen].count(1) == 2
+    written = [tuple(row) for place in sorted(out.iterdir()) for row in json.loads(place.read_text())]
+    told = [(t.offset, t.verb, t.id) for t in q.journal(limit=1000).transitions]
+    assert sorted(written) == told
+    assert len(told) == 18
+    assert json.loads(progress[-1]["sources"][0]["latestOffset"]) == {"0": 18}

@@ -1,0 +1,280 @@
+"""Draining a queue with Spark: what arrives, what is settled, what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tampu
+import tampu.spark
+from tampu.spark import columns
+from tampu.spark.delivery_log import read_head
+from tampu.spark.stores.opening import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# A lease so long that a query which had to wait for the one before to lapse would not end in time.
+DEFAULTS = {"queue": "emails", "consumer": "billing", "leaseSeconds": 600}
+Batch = Callable[["DataFrame", int], None]
+
+
+def stream(spark: SparkSession, url: str, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("tampu").option("kind", "queue").option("url", url)
+    for name, value in {**DEFAULTS, **options}.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def start(frame: DataFrame, home: Path, batch: Batch, **trigger: Any) -> StreamingQuery:
+    writer = frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(home / "checkpoint"))
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def drain(frame: DataFrame, home: Path, batch: Batch) -> StreamingQuery:
+    query = start(frame, home, batch)
+    assert query.awaitTermination(120)
+    return query
+
+
+class Seen:
+    """A sink that remembers rows by batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[Any]] = {}
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        self.batches[number] = frame.collect()
+
+    @property
+    def rows(self) -> list[Any]:
+        return [row for number in sorted(self.batches) for row in self.batches[number]]
+
+
+def test_a_queue_is_drained_in_batches_and_everything_is_settled(spark, q, url, tmp_path):
+    seen = Seen()
+    frame = stream(spark, url, maxOffsetsPerTrigger=4, minPartitions=2)
+    assert [field.name for field in frame.schema] == columns.DELIVERIES.names
+    drain(frame, tmp_path, seen)
+    assert seen.rows == []
+
+    sent = q.publish_many("emails", [tampu.NewMessage({"n": n}, type="mail.send", labels={"a": "b"}) for n in range(7)])
+    query = drain(frame, tmp_path, seen)
+    assert [len(rows) for _, rows in sorted(seen.batches.items())] == [0, 4, 3]  # Spark's batch 0 may be empty
+    rows = sorted(seen.rows, key=lambda row: row.delivery)
+    assert [row.delivery for row in rows] == list(range(1, 8))
+    assert [row.id for row in rows] == [message.id for message in sent]
+    assert bytes(rows[3].payload) == b'{"n":3}'
+    first = rows[0].asDict()
+    assert (first["state"], first["attempts"], first["type"], first["labels"]) == ("leased", 1, "mail.send", {"a": "b"})
+    assert rows[0].receipt.startswith("emails/")
+    assert q.stats("emails").done == 7
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 7
+
+
+def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, q, url, tmp_path):
+    from pyspark.sql import functions as F
+
+    large = os.urandom(1 << 10) * (10 << 10)
+    q.queues.put("emails", max_attempts=2, backoff=tampu.fixed(0, jitter="none"), max_payload=11 << 20)
+    q.publish_many("emails", [b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
+    told: list[Any] = []
+    got: list[bytes] = []
+
+    def work(frame: DataFrame, number: int) -> None:
+        frame.persist()
+        got.extend(bytes(row.payload) for row in frame.collect())
+        text = F.col("payload").cast("string")
+        outcome = frame.select(
+            "receipt",
+            "delivery",
+            F.when(text == "fails", F.concat(F.lit("smtp: 451, try "), F.col("attempts"))).alias("error"),
+            F.when(text == "broken", "decode_failed").alias("reject"),
+            F.when(text == "fine", F.struct(F.length("payload").alias("size"))).alias("result"),
+        )
+        told.append(tampu.spark.settle(outcome))
+        assert q.stats("emails").leased == frame.count()
+
+    drain(stream(spark, url, minPartitions=3), tmp_path, work)
+    assert sorted(got) == sorted([b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
+    assert q.stats("emails").ready == 1  # what comes back meanwhile is for the next run
+    drain(stream(spark, url), tmp_path, work)
+    assert [(t.acked, t.nacked, t.rejected, t.unknown) for t in told] == [(4, 1, 1, 0), (0, 1, 0, 0)]
+    dead = {m.raw: q.get(m.id) for m in q.messages("emails", state="dead")}
+    assert dead[b"broken"].reason == "decode_failed"
+    assert dead[b"fails"].reason == "retries_exhausted"
+    assert [failure.error for failure in dead[b"fails"].failures] == ["smtp: 451, try 1", "smtp: 451, try 2"]
+    done = {m.raw: q.get(m.id) for m in q.messages("emails", state="done")}
+    assert done[b"fine"].result == {"size": 4}
+    assert len(done) == 4
+
+
+def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worker(spark, q, url, tmp_path):
+    q.publish_many("emails", range(40))
+    first: list[Any] = []
+
+    def broken(frame: DataFrame, number: int) -> None:
+        first.extend((row.delivery, row.id, row.receipt) for row in frame.collect())
+        tampu.spark.settle(frame.selectExpr("receipt", "delivery", "'not today' AS error"))
+        raise RuntimeError("the sink is full")
+
+    query = start(stream(spark, url, minPartitions=4), tmp_path, broken)
+    with pytest.raises(Exception, match="the sink is full"):
+        query.awaitTermination(120)
+    assert q.stats("emails").leased == 40
+
+    marker = str(tmp_path / "killed")
+    columns = "delivery bigint, id string, receipt string"
+
+    def once(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                yield batch
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    got: list[Any] = []
+
+    def work(frame: DataFrame, number: int) -> None:
+        got.extend(tuple(row) for row in frame.select("delivery", "id", "receipt").mapInArrow(once, columns).collect())
+
+    drain(stream(spark, url, minPartitions=4), tmp_path, work)
+    assert Path(marker).exists()
+    assert sorted(got) == sorted(first)
+    assert len(got) == 40
+    assert q.stats("emails").done == 40
+
+
+def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(spark, q, url, tmp_path):
+    script = (
+        "import sys, tampu\n"
+        "q = tampu.open(sys.argv[1], keepers=False)\n"
+        "for n, _ in enumerate(sys.stdin):\n"
+        "    q.publish_many('emails', range(20))\n"
+        "    print(20 * n + 20, flush=True)\n"
+    )
+    command = [sys.executable, "-c", script, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        print("\n\n", file=other.stdin, flush=True)
+        said = [int(other.stdout.readline()) for _ in range(3)][-1]
+        got: list[int] = []
+
+        def work(frame: DataFrame, number: int) -> None:
+            if not got:
+                print("\n" * 20, file=other.stdin, flush=True)
+                other.kill()
+            got.append(frame.count())
+
+        drain(stream(spark, url, maxMessagesPerTrigger=40), tmp_path, work)
+        said = max([said, *(int(line) for line in other.stdout if line.endswith("\n"))])
+    states = q.stats("emails")
+    assert states.leased == 0
+    assert states.done == sum(got) == 60
+    assert states.done + states.ready in (said, said + 20)
+
+
+def beat(url: str) -> int:
+    with open_store(url) as store:
+        head, _ = read_head(store, "default", "emails", "billing")
+    assert head is not None
+    return head.beat_us
+
+
+def test_a_second_query_on_the_same_consumer_is_fenced_by_heartbeats(spark, q, url, tmp_path):
+    q.publish("emails", 1)
+    fenced: list[str] = []
+
+    def work(frame: DataFrame, number: int) -> None:
+        began = beat(url)
+        while beat(url) == began:
+            q.claim("nothing", wait=0.2)
+        second = start(stream(spark, url, takeoverSeconds=1), tmp_path / "other", Seen())
+        with pytest.raises(Exception, match="in use by another driver") as caught:
+            second.awaitTermination(120)
+        fenced.append(str(caught.value))
+        assert frame.count() == 1
+
+    drain(stream(spark, url, leaseSeconds=12), tmp_path, work)
+    assert len(fenced) == 1
+    assert q.stats("emails").done == 1
+
+
+def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url):
+    script = (
+        "import sys\n"
+        "from pyspark.sql.streaming.datasource import ReadMaxRows\n"
+        "from tampu.spark.options import Options\n"
+        "from tampu.spark.queue_stream import QueueStreamReader\n"
+        "reader = QueueStreamReader(Options({'url': sys.argv[1], 'queue': 'emails', 'consumer': 'billing'}))\n"
+        "try:\n"
+        "    print(reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))['delivery'], flush=True)\n"
+        "    sys.stdin.read()\n"
+        "finally:\n"
+        "    reader.stop()\n"
+    )
+    q.publish("emails", 1)
+    command = [sys.executable, "-c", script, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as source:
+        assert source.stdout is not None
+        assert source.stdout.readline() == "1\n"
+        source.terminate()
+        assert source.wait(60) == 0
+    with open_store(url) as store:
+        head, _ = read_head(store, "default", "emails", "billing")
+    assert head is not None
+    assert (head.owner, head.last) == ("", 1)
+    assert q.stats("emails").leased == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"consumer": ""}, "the option consumer is missing"),
+        ({"queue": ""}, "the option queue is missing"),
+        ({"maxOffsetsPerTrigger": 10_001}, "at most 10000"),
+        ({"asyncProgressTrackingEnabled": "true"}, "asynchronous progress tracking"),
+        ({"leaseSeconds": "soon"}, "leaseSeconds is 'soon'"),
+    ],
+)
+def test_options_are_checked(options, message):
+    from pyspark.sql.types import StructType
+
+    from tampu.spark.source import TampuDataSource
+
+    given = {"kind": "queue", "url": "jobs.db", "queue": "emails", "consumer": "billing", **options}
+    source = TampuDataSource({name: str(value) for name, value in given.items()})
+    with pytest.raises(tampu.InvalidConfig, match=message):
+        source.streamReader(StructType())
+
+
+def test_trigger_once_and_a_foreign_checkpoint_are_refused(q, url):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    from tampu.spark.options import Options
+    from tampu.spark.queue_stream import QueueStreamReader
+
+    q.publish("emails", 1)
+    one, two = (
+        QueueStreamReader(Options({"url": url, "queue": "emails", "consumer": consumer})) for consumer in ("a", "b")
+    )
+    began = one.initialOffset()
+    assert one.initialOffset() == began
+    with pytest.raises(tampu.InvalidState, match="availableNow"):
+        one.latestOffset(began, ReadAllAvailable())
+    with pytest.raises(tampu.InvalidState, match="the checkpoint is not of consumer b"):
+        two.latestOffset(began, ReadMaxRows(5))
+    assert q.stats("emails").ready == 1
+    one.stop()
+    two.stop()
