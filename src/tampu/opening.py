@@ -37,7 +37,7 @@ def open(
     keepers: bool = True,
     clock: Clock | None = None,
 ) -> Queue:
-    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://`` or ``postgresql://…``.
+    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…`` or ``redis://…``.
 
     Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
     ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
@@ -113,7 +113,9 @@ def make_engine(
         name = urllib.parse.unquote(path[1:])
         return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
     raise InvalidConfig(
-        f"no engine for {scheme}://", field="url", hint="this version opens files, sqlite:///path, memory:// and postgresql://"
+        f"no engine for {scheme}://",
+        field="url",
+        hint="this version opens files, sqlite:///path, memory://, postgresql:// and redis://",
     )
 
 

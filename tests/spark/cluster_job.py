@@ -19,7 +19,10 @@ given.add_argument("--master")
 given.add_argument("--remote")
 args = given.parse_args()
 
+quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 config = {} if args.remote else {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+if not args.remote:
+    config |= {"spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick}
 if args.master and not args.master.startswith("local["):
     config |= {"spark.executor.memory": "600m", "spark.cores.max": "2", "spark.ui.enabled": "false"}
 spark = tampu.spark.session(args.master, remote=args.remote, name="cluster-job", config=config)

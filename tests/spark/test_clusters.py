@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.spark import java
+from tampu.spark import java, python
 
 JOB = Path(__file__).with_name("cluster_job.py")
 EXPECTED = {"rows": 200, "total": sum(range(200)), "journal": 200}
@@ -40,7 +40,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python.provide(),
     }
 
 

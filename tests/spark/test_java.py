@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tampu
-from tampu.spark import java
+from tampu.spark import java, python
 
 
 def _fake(folder: Path, version: str) -> Path:
@@ -87,3 +88,16 @@ def test_without_java_and_extra_the_error_says_what_to_install(monkeypatch: pyte
     with pytest.raises(tampu.Unavailable) as refused:
         java.provide()
     assert "tampu[spark]" in str(refused.value.hint)
+
+
+def test_the_python_of_spark_takes_pyspark_from_where_it_is_installed(tmp_path: Path) -> None:
+    zipped = f"{tmp_path}/pyspark.zip:{tmp_path}/mine:{tmp_path}/py4j-0.10-src.zip:{tmp_path}/with space"
+    told = subprocess.run(
+        [python.provide(), "-c", "import os, sys; print(os.environ['PYTHONPATH']); print(sys.prefix)"],
+        env={**os.environ, "PYTHONPATH": zipped},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout.splitlines() == [f"{tmp_path}/mine:{tmp_path}/with space", sys.prefix]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 from tampu.model.errors import Unavailable
+from tampu.spark.scripts import keep
 
 LEAST = 17
 # Spark's launcher always asks for this module; the runtime from the package index is built without it.
@@ -64,14 +64,4 @@ def bundled() -> str | None:
     java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
     if not java.exists():
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "tampu" / "java"
-    text = _WRAPPER.format(absent=_ABSENT, java=java)
-    wrapper = home / "bin" / "java"
-    if not wrapper.exists() or wrapper.read_text() != text:
-        wrapper.parent.mkdir(parents=True, exist_ok=True)
-        new = wrapper.with_name(f"java.{os.getpid()}")
-        new.write_text(text)
-        new.chmod(new.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        new.replace(wrapper)
-    return str(home)
+    return str(keep("java/bin/java", _WRAPPER.format(absent=_ABSENT, java=java)).parent.parent)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tampu.model.errors import Unavailable
-from tampu.spark import java
+from tampu.spark import java, python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +55,7 @@ def session(
         java.provide()
         if master.startswith("local"):
             settings |= _LOCAL
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", python.provide())
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master)
     for key, value in {**settings, **(config or {})}.items():

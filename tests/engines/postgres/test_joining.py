@@ -82,9 +82,7 @@ def test_an_idle_connection_is_committed_by_the_block(
     assert _orders(mine) == 1
 
 
-def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(
-    q: tampu.Queue, mine: psycopg.Connection[Any]
-) -> None:
+def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(q: tampu.Queue, mine: psycopg.Connection[Any]) -> None:
     with q.transaction(mine) as tx:
         with pytest.raises(tampu.LeaseLost):
             tx.ack("jobs/1.1")
@@ -105,9 +103,8 @@ def test_who_waits_is_woken_by_the_user_s_commit(url: str, q: tampu.Queue, mine:
 
 
 def test_a_connection_with_rows_of_its_own_kind_will_do(q: tampu.Queue, server: Postgres) -> None:
-    with psycopg.connect(server.url(), row_factory=dict_row) as mine:
-        with q.transaction(mine) as tx:
-            tx.publish_many("jobs", range(3))
+    with psycopg.connect(server.url(), row_factory=dict_row) as mine, q.transaction(mine) as tx:
+        tx.publish_many("jobs", range(3))
     assert counts(q, "jobs") == {"ready": 3}
 
 

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.engines.port import Sweep, Trim
+from tampu.engines.postgres import migrating
 from tampu.engines.postgres.statements import statements
 from tests.conformance.house import FakeClock
 from tests.servers.postgres import houses
@@ -29,9 +31,15 @@ SETTINGS = {
 class Store:
     """A queue whose session tells the plan of each statement as it ran."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, vacuumed: bool) -> None:
         self.clock = FakeClock()
-        self.q = tampu.open(houses.url(), keepers=False, clock=self.clock)
+        url = houses.server.url(schema="plans")
+        with psycopg.connect(houses.server.url(), autocommit=True) as db:
+            db.execute("DROP SCHEMA IF EXISTS plans CASCADE")
+            migrating.migrate(db, "plans")
+            if vacuumed:
+                db.execute("VACUUM (ANALYZE)")
+        self.q = tampu.open(url, keepers=False, clock=self.clock)
         engine: Any = self.q._core.engine
         self._db = engine._db.connection
         self._names = {" ".join(text.decode().split()): n for n, text in statements(engine.place.schema).items()}
@@ -56,10 +64,10 @@ class Store:
         return found
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
-    """Messages in every state, in two queues."""
-    made = Store()
+@pytest.fixture(scope="module", params=["new tables", "tables known to be empty"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """Messages in every state, in two queues. The session has prepared its statements when there were none."""
+    made = Store(vacuumed=request.param != "new tables")
     q = made.q
     q.queues.put("ranked", ordering="priority")
     for _ in range(ROWS // 10_000):

@@ -27,11 +27,8 @@ SWEEP_FIRST = 1000
 
 
 def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Again]:
-    wants = []
-    for want in call.wants:
-        room = yield from turn.house.known(call.tenant, want.queue)
-        if room is not None:
-            wants.append((want, room))
+    rooms = yield from turn.house.known_ones(call.tenant, [want.queue for want in call.wants])
+    wants = [(want, room) for want, room in zip(call.wants, rooms, strict=True) if room is not None]
     leases: list[Lease] = []
     unfinished = False
     while wants and len(leases) < call.limit:

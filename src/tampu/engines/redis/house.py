@@ -7,7 +7,7 @@ and never changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tampu.engines.redis import ids
 from tampu.engines.redis.asking import Ask, Asking, Writer, ok
@@ -55,6 +55,18 @@ class House:
                 return None
             room = self._learn(tenant, queue, reply)
         return room
+
+    def known_ones(self, tenant: str, queues: Sequence[str]) -> Asking[list[Room | None]]:
+        """`known` of many: those that are not remembered are asked for at once."""
+        rooms = {queue: self._rooms.get((tenant, queue)) for queue in queues}
+        missing = [queue for queue, room in rooms.items() if room is None]
+        if missing:
+            names = [f"{tenant}/{queue}" for queue in missing]
+            (reply,) = yield [self.write.plain("HMGET", self.tags.house, "queues", *names)]
+            for queue, value in zip(missing, ok(reply), strict=True):
+                if value is not None:
+                    rooms[queue] = self._learn(tenant, queue, value)
+        return [rooms[queue] for queue in queues]
 
     def present(self, tenant: str, queue: str) -> Asking[Room | None]:
         """The queue, if it is there."""

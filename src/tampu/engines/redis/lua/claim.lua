@@ -19,13 +19,14 @@ end
 
 local seqs, rows, attempts, errors, again, taken, own = {}, {}, {}, {}, {}, 0, false
 local function take(room)
-  local popped = call('ZPOPMIN', K .. 'ready', room)
-  local fresh, back, places, count = {}, {}, {}, 0
-  for i = 1, #popped, 2 do
-    local member = popped[i]
+  -- Not ZPOPMIN: its scores, all the same, cost as much as the members.
+  local members = call('ZRANGE', K .. 'ready', 0, room - 1)
+  local fresh, back, places, count = {}, {}, {}, #members
+  if count > 0 then call('ZREMRANGEBYRANK', K .. 'ready', 0, count - 1) end
+  for i = 1, count do
+    local member = members[i]
     local seq = sub(member, -16)
-    count = count + 1
-    fresh[count] = seq
+    fresh[i] = seq
     if #member == 48 then
       back[#back + 1], places[seq] = seq, true
     elseif sub(member, 1, 16) ~= FIFO then
@@ -76,7 +77,8 @@ local row = type(one) == 'number' and encode({ LEASED, one, lease, till, worker,
 local leased, places = {}, {}
 for i = 1, taken do
   local seq = seqs[i]
-  leased[2 * i - 1], leased[2 * i] = score, seq
+  local k = 2 * (taken - i) -- last first, as in publish_bare
+  leased[k + 1], leased[k + 2] = score, seq
   places[2 * i - 1], places[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0 })
 end
 many('ZADD', 'leased', leased)

@@ -13,7 +13,8 @@ for i = 1, count do
   local seq = prefix .. format('%05x', no + 2 * (i - 1))
   seqs[i] = seq
   messages[2 * i - 1], messages[2 * i] = seq, (same or head .. encode(most[i]) .. '\192') .. ARGV[2 + i]
-  members[2 * i - 1], members[2 * i] = '0', FIFO .. seq
+  local k = 2 * (count - i) -- last first: a small sorted set is a list that is walked from its beginning
+  members[k + 1], members[k + 2] = '0', FIFO .. seq
 end
 many('HSET', 'm', messages)
 many('ZADD', 'ready', members)
