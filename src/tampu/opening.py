@@ -123,9 +123,7 @@ def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
     try:
         from tampu.engines.postgres import PostgresEngine  # only who asks for it needs its driver
     except ImportError as error:
-        raise InvalidConfig(
-            "PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'"
-        ) from error
+        raise InvalidConfig("PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'") from error
     return PostgresEngine(url, clock=clock, durability=durability)
 
 

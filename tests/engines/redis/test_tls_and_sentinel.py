@@ -76,11 +76,14 @@ class Sentinel(Server):
 def house(start: Callable[..., Server]) -> Iterator[tuple[Server, Server, Sentinel]]:
     master = start()
     replica = start({"replicaof": f"127.0.0.1 {master.port}"})
-    sentinel = Sentinel(master).start()
-    until(lambda: master.client().info("replication")["connected_slaves"] == 1, "the replica")
-    until(lambda: len(_replicas(sentinel)) == 1, "the Sentinel to know the replica")
-    yield master, replica, sentinel
-    sentinel.remove()
+    sentinel = Sentinel(master)
+    try:
+        sentinel.start()
+        until(lambda: master.client().info("replication")["connected_slaves"] == 1, "the replica")
+        until(lambda: len(_replicas(sentinel)) == 1, "the Sentinel to know the replica")
+        yield master, replica, sentinel
+    finally:
+        sentinel.remove()
 
 
 def _replicas(sentinel: Server) -> list[Any]:

@@ -63,23 +63,28 @@ class Names:
         """Write the reservations into the items; the messages that own ids stand for already, by place."""
         known: dict[int, Message] = {}
         found = yield from self._our_own()
+        conflicts: set[str] = set()
         while True:
             self._tries += 1
             if self._tries > TRIES:
                 raise Unavailable("others keep publishing with the same names", hint="try again")
             others, held = yield from self._ask()
             for kind, name, queue, token in others:
-                message = yield from self._elsewhere(kind, name, queue, token)
+                used, message = yield from self._elsewhere(kind, name, queue, token)
                 if message is not None:
                     found[name] = message
-            if all(kind == "o" and name in found for kind, name, _, _ in others):
+                elif used and kind == "i":
+                    conflicts.add(name)
+            if all(name in (conflicts if kind == "i" else found) for kind, name, _, _ in others):
                 break
         for i, item in enumerate(self._items):
             packed[i].pop("f", None)
             if item.id in found:
                 known[i], packed[i]["f"] = found[item.id], 1
             key = item.body.idempotency_key
-            if key is not None:
+            if key in conflicts:  # the script says so, for an item before it may be refused first
+                packed[i]["c"] = 1
+            elif key is not None:
                 packed[i]["ic"], packed[i]["iw"] = held["i", key]
             if item.id is not None and ("o", item.id) in held:
                 packed[i]["oc"] = held["o", item.id][0]
@@ -115,16 +120,14 @@ class Names:
                         found[item.id] = message
         return found
 
-    def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Asking[Message | None]:
-        """Ask the queue that has the name: in use, or free from now on."""
+    def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Asking[tuple[bool, Message | None]]:
+        """Ask the queue that has the name whether it is in use, or free from now on; whose own id it is."""
         room = yield from self._turn.house.enter(self._room.tenant, queue)
         (reply,) = yield [self._turn.write.script("void", room.tag, kind, name, token, VOID_US)]
         if not ok(reply):
             self._voided[kind, name] = token
-            return None
-        if kind == "i":
-            raise rows.conflict()
-        return (yield from self._load(room, name))
+            return False, None
+        return True, (yield from self._load(room, name)) if kind == "o" else None
 
     def _load(self, room: Room, name: str) -> Asking[Message | None]:
         (reply,) = yield [self._turn.write.script("get", room.tag, name)]

@@ -5,7 +5,8 @@
 --       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
 --       u run_at, l ttl, k key, n lane, h hold reason, p [priority, deadline, group, hold] where one is given,
 --       o own id, oc token of its reservation, f the own id is a message's elsewhere,
---       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation
+--       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation, c it is
+--       a message's of another queue
 -- Returns {woken, due, is the queue new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
 --       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then.
 --       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
@@ -28,6 +29,7 @@ local void, ids, owns, keys = {}, {}, {}, {}
 for i, item in ipairs(items) do
   item.b = ARGV[3 + i]
   local known = false
+  if item.c then return { 0, false, 0, now, 'conflict' } end
   if item.i then
     local entry = ids[item.i] or kept_idem(item.i)
     if call('HGET', K .. 'void', 'i' .. item.i) == item.ic then void[#void + 1] = item.ic end
@@ -43,14 +45,16 @@ for i, item in ipairs(items) do
     known = owns[item.o] or call('HEXISTS', K .. 'own', item.o) == 1
   end
   if not known then
-    if not (item.k and (keys[item.k] or call('HEXISTS', K .. 'key', item.k) == 1)) then depth = depth + 1 end
+    if not (item.k and (keys[item.k] or call('HEXISTS', K .. 'key', item.k) == 1)) then
+      depth = depth + 1
+      if most_messages > 0 and depth > most_messages then return { 0, false, 0, now, 'full' } end
+    end
     if item.k then keys[item.k] = true end
     if item.i and item.iw > now then ids[item.i] = { item.iw, item.id } end
     if item.o then owns[item.o] = true end
   end
 end
 if #void > 0 then return { 0, false, 0, now, 'void', unpack(void, 1, 1000) } end
-if most_messages > 0 and depth > most_messages then return { 0, false, 0, now, 'full' } end
 
 local function rank_for(item)
   if item.r then return item.r end
