@@ -70,6 +70,7 @@ class Server:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="tampu-redis-"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
 
     def url(self, **options: str) -> str:
         query = "&".join(f"{name}={value}" for name, value in options.items())
@@ -88,6 +89,11 @@ class Server:
             self._process = subprocess.Popen(
                 [self._binary, *self.words()], stdout=log, stderr=log, cwd="/", start_new_session=True
             )
+        # Ends the server when we are gone without having done so ourselves: its input ends with us.
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", f"read _; kill -9 {self._process.pid}"],
+            stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+        )  # fmt: skip
         try:
             until(self._answers, self._binary.name)
         except BaseException:
@@ -122,6 +128,10 @@ class Server:
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(30)
