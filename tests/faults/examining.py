@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
 import tampu
-from tests.faults.crew import QUEUES
+from tests.faults.crew import QUEUES, Nursery
 from tests.faults.evidence import Logs, check_story, stories
 
 LATER = 3600 * 1_000_000
@@ -58,3 +60,24 @@ def all_of(q: tampu.Queue, name: str) -> list[tampu.Message]:
         page = q.messages(name, limit=10_000, after=page.cursor)
         found.extend(page)
     return found
+
+
+def outlives_its_lease(url: str | Path, folder: Path) -> None:
+    """A worker is stopped until its lease is over and somebody else has the message: whatever it tries then is lost."""
+    with tampu.open(url) as q, Nursery(url, folder) as nursery:
+        message = q.publish("work", 1)
+        sleeper = nursery.start("sleep_on_it")
+        nursery.wait_stopped(sleeper)
+        (lease,) = q.claim("work", lease=60, wait=20, worker="other")
+        assert (lease.id, lease.attempt) == (message.id, 2)
+        before = q.journal().latest
+        os.kill(sleeper, signal.SIGCONT)
+        nursery.wait_ended(sleeper)
+        (log,) = folder.glob("*.log")
+        assert log.read_text().splitlines() == [
+            f'["lost", "{verb}"]' for verb in ("ack", "nack", "reject", "release", "extend")
+        ]
+        assert q.journal().latest == before
+        assert q.get(message.id).state == "leased"
+        q.ack(lease)
+        assert q.get(message.id).state == "done"

@@ -1,8 +1,6 @@
 """Processes are killed at random moments under load: nothing acknowledged is lost, and every duplicate has a reason."""
 
-import os
 import random
-import signal
 import sqlite3
 import time
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 import tampu
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine
+from tests.faults.examining import examine, outlives_its_lease
 
 
 def test_killed_processes_lose_nothing_and_explain_every_duplicate(tmp_path: Path, seed: int, long: int):
@@ -41,21 +39,4 @@ def integrity(url: Path) -> None:
 
 
 def test_a_worker_stopped_past_its_lease_changes_nothing(tmp_path: Path):
-    url = tmp_path / "jobs.db"
-    with tampu.open(url) as q, Nursery(url, tmp_path) as nursery:
-        message = q.publish("work", 1)
-        sleeper = nursery.start("sleep_on_it")
-        nursery.wait_stopped(sleeper)
-        (lease,) = q.claim("work", lease=60, wait=20, worker="other")
-        assert (lease.id, lease.attempt) == (message.id, 2)
-        before = q.journal().latest
-        os.kill(sleeper, signal.SIGCONT)
-        nursery.wait_ended(sleeper)
-        (log,) = tmp_path.glob("*.log")
-        assert log.read_text().splitlines() == [
-            f'["lost", "{verb}"]' for verb in ("ack", "nack", "reject", "release", "extend")
-        ]
-        assert q.journal().latest == before
-        assert q.get(message.id).state == "leased"
-        q.ack(lease)
-        assert q.get(message.id).state == "done"
+    outlives_its_lease(tmp_path / "jobs.db", tmp_path)

@@ -1,8 +1,6 @@
 """Processes, sessions and the server are killed under load, on PostgreSQL with fsync: nothing acknowledged is lost."""
 
-import os
 import random
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 import tampu
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine
+from tests.faults.examining import examine, outlives_its_lease
 from tests.servers.postgres import Postgres
 
 ROLES = ["publish", "work", "work", "work"]
@@ -97,19 +95,4 @@ def _published(logs: Path) -> int:
 
 
 def test_a_worker_stopped_past_its_lease_changes_nothing(url: str, tmp_path: Path) -> None:
-    with tampu.open(url) as q, Nursery(url, tmp_path) as nursery:
-        message = q.publish("work", 1)
-        sleeper = nursery.start("sleep_on_it")
-        nursery.wait_stopped(sleeper)
-        (lease,) = q.claim("work", lease=60, wait=20, worker="other")
-        assert (lease.id, lease.attempt) == (message.id, 2)
-        before = q.journal().latest
-        os.kill(sleeper, signal.SIGCONT)
-        nursery.wait_ended(sleeper)
-        (log,) = tmp_path.glob("*.log")
-        assert log.read_text().splitlines() == [
-            f'["lost", "{verb}"]' for verb in ("ack", "nack", "reject", "release", "extend")
-        ]
-        assert q.journal().latest == before
-        q.ack(lease)
-        assert q.get(message.id).state == "done"
+    outlives_its_lease(url, tmp_path)

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 
 from tampu.engines import port
+from tampu.engines.carrying import carry_out
 from tampu.engines.postgres import (
     checking,
     claim,
@@ -34,7 +35,7 @@ from tampu.engines.postgres.readers import Readers
 from tampu.engines.postgres.statements import Db
 from tampu.engines.postgres.transaction import Transaction, joined, own
 from tampu.engines.postgres.upkeep import FOLD_MOST, Upkeep
-from tampu.engines.postgres.verbs import carry_out
+from tampu.engines.postgres.verbs import VERBS
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
@@ -166,7 +167,7 @@ class PostgresEngine:
             with db.together():
                 db.say(b"BEGIN")
                 commit = self._begin(db, calls, ahead=ahead)
-                replies = carry_out(commit, calls)
+                replies = carry_out(VERBS, commit, calls)
                 commit.finish()
                 if self._upkeep.fold_now():
                     db.send("fold", FOLD_MOST)

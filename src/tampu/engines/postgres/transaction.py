@@ -10,10 +10,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from tampu.engines import port
+from tampu.engines.carrying import carry_out
 from tampu.engines.postgres import connecting
 from tampu.engines.postgres.commit import Commit
 from tampu.engines.postgres.statements import Db
-from tampu.engines.postgres.verbs import carry_out
+from tampu.engines.postgres.verbs import VERBS
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Transaction:
             db.say(b"SAVEPOINT tampu_call")
             try:
                 commit = self._engine.begin_joined(db)
-                replies = carry_out(commit, calls)
+                replies = carry_out(VERBS, commit, calls)
                 commit.finish()
                 for fill in commit.deferred:
                     fill()

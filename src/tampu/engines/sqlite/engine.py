@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tampu.engines import port
+from tampu.engines.carrying import carry_out
 from tampu.engines.sqlite import (
     checking,
     claim,
@@ -33,23 +34,22 @@ from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock, SystemClock
 
 # Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
-_VERBS: tuple[tuple[type[Any], Callable[[Commit, Any], Sequence[Any]]], ...] = (
-    (port.PutDocument, documents.put),
-    (port.DeleteDocument, documents.delete),
-    (port.Settle, settle.settle),
-    (port.Extend, steering.extend),
-    (port.Publish, publish.publish),
-    (port.Load, loading.load),
-    (port.Cancel, steering.cancel),
-    (port.Free, steering.free),
-    (port.Replay, steering.replay),
-    (port.Purge, trimming.purge),
-    (port.Rerank, steering.rerank),
-    (port.Trim, trimming.trim),
-    (port.Sweep, sweep.sweep),
-    (port.Claim, claim.claim),
-)
-_BY_KIND = dict(_VERBS)
+_VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
+    port.PutDocument: documents.put,
+    port.DeleteDocument: documents.delete,
+    port.Settle: settle.settle,
+    port.Extend: steering.extend,
+    port.Publish: publish.publish,
+    port.Load: loading.load,
+    port.Cancel: steering.cancel,
+    port.Free: steering.free,
+    port.Replay: steering.replay,
+    port.Purge: trimming.purge,
+    port.Rerank: steering.rerank,
+    port.Trim: trimming.trim,
+    port.Sweep: sweep.sweep,
+    port.Claim: claim.claim,
+}
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 _GROW_AFTER = 32
@@ -155,7 +155,7 @@ class SqliteEngine:
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
                 commit = Commit(db, self.house, self._clock.now())
-                replies = carry_out(commit, calls)
+                replies = carry_out(_VERBS, commit, calls)
                 commit.finish()
                 db.execute("COMMIT")
             except BaseException:
@@ -375,7 +375,7 @@ class Transaction:
             # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
             # may be the user's, or go back to a savepoint of theirs.
             commit = Commit(db, House(self._engine.house.tail), self._engine.now())
-            replies = carry_out(commit, calls)
+            replies = carry_out(_VERBS, commit, calls)
             commit.finish()
         except BaseException as error:
             # Who catches this and goes on must not commit half of the call.
@@ -388,20 +388,3 @@ class Transaction:
         db.execute("RELEASE tampu_call")
         self.commits.append(commit)
         return replies
-
-
-def carry_out(commit: Commit, calls: Sequence[port.Call]) -> list[Any | TampuError]:
-    """Each verb once, over all calls of its kind; the replies in the order of the calls."""
-    if len(calls) == 1:
-        return list(_BY_KIND[type(calls[0])](commit, calls))
-    replies: list[Any] = [None] * len(calls)
-    by_kind: dict[type[Any], list[int]] = {}
-    for i, call in enumerate(calls):
-        by_kind.setdefault(type(call), []).append(i)
-    for kind, verb in _VERBS:
-        places = by_kind.get(kind)
-        if places:
-            for i, reply in zip(places, verb(commit, [calls[i] for i in places]), strict=True):
-                replies[i] = reply
-            commit.turn_page()
-    return replies
