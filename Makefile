@@ -1,24 +1,35 @@
 # The first target that needs it makes .venv from the locked requirements; later runs find it fresh.
-# PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the command.
+# PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the command, JOBS=2 runs so many tests at once.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check bench bench-spark clean lock FORCE
+.PHONY: help run test test-versions fuzz check engines bench bench-http bench-spark bench-worker clean lock FORCE
 
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= 3# on two cores: a quarter of the time of the tests is waiting for leases, kills and servers
+PEERS := postgres redis celery arq
 UV_COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(VENV)/.run ## Show what tampu does: the demo
+run: $(VENV)/.run ## Show what tampu does: the demo and its server
 	@$(BIN)/tampu demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
 	@tools/servers
-	@$(BIN)/python -m pytest -n 2 --dist=worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal $(ARGS)
+
+test-versions: $(VENV)/.dev ## Run the engines' tests on other versions of their servers (ARGS="13 redis6" to choose)
+	@tools/servers
+	@tools/test-versions $(ARGS)
+
+fuzz: $(VENV)/.dev ## Run the tests that draw something, from new seeds and longer (EXAMPLES=5000 ARGS=tests/model)
+	@tools/servers
+	@HYPOTHESIS_PROFILE=fuzz TAMPU_MODEL_EXAMPLES=$(or $(EXAMPLES),600) TAMPU_OPENAPI_EXAMPLES=$(or $(EXAMPLES),600) \
+		$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal $(ARGS)
 
 check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the documents
 	$(BIN)/ruff check .
@@ -27,11 +38,23 @@ check: $(VENV)/.dev ## Lint, format, types, import contracts, examples of the do
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/docs
 
-bench: $(VENV)/.dev ## Measure, side by side with peers
-	@$(BIN)/python -m bench $(ARGS)
+engines: $(VENV)/.dev ## Run the conformance suite and write docs/reference/engines.md
+	@tools/servers
+	@$(BIN)/python -m tests.conformance.matrix
+
+bench: $(VENV)/.dev ## Measure, side by side with peers (ENGINE=embedded, postgres or redis; all when not given)
+	@tools/servers
+	@$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
 bench-spark: $(VENV)/.dev ## Measure the Spark side (ARGS="--only read --quick")
 	@$(BIN)/python -m bench.spark $(ARGS)
+
+bench-http: $(VENV)/.dev ## Measure the server, beside a bare handler and the library (ARGS="--quick")
+	@$(BIN)/python -m bench.http $(ARGS)
+
+bench-worker: $(VENV)/.dev ## Measure tasks and workers beside other task queues (ARGS="--only redis --quick")
+	@tools/servers
+	@$(BIN)/python -m bench.worker $(ARGS)
 
 clean: ## Remove the environment, the caches and what was built
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
@@ -41,8 +64,9 @@ clean: ## Remove the environment, the caches and what was built
 lock: ## Pin the newest versions of all requirements, with hashes
 	@tools/venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install -qq --disable-pip-version-check uv
-	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --output-file requirements/dev.txt
-	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --constraint requirements/dev.txt --output-file requirements/run.txt
+	@$(UV_COMPILE) pyproject.toml --group dev --extra bench --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --output-file requirements/dev.txt
+	@$(UV_COMPILE) pyproject.toml --group build --extra spark --extra postgres --extra redis --extra mariadb --extra client --extra server --extra otel --constraint requirements/dev.txt --output-file requirements/run.txt
+	@for peers in $(PEERS); do $(UV_COMPILE) --group peers-$$peers --output-file requirements/peers-$$peers.txt; done
 
 # dev holds all that run holds.
 $(VENV)/.dev: requirements/dev.txt pyproject.toml

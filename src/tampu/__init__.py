@@ -23,20 +23,30 @@ from tampu.model.errors import (
     StorageError,
     StorageFull,
     TampuError,
+    Unauthorized,
     Unavailable,
     VersionConflict,
 )
 from tampu.model.journal import JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
+from tampu.model.schedule import Schedule
 from tampu.opening import open, open_async
+from tampu.worker.app import App
+from tampu.worker.current import Current, current
+from tampu.worker.middleware import Middleware
+from tampu.worker.raising import Retry, Snooze, TaskFailed
+from tampu.worker.runner import Runner, RunnerOptions, working
+from tampu.worker.tasks import Published, Task, TaskMessage
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Ack",
+    "App",
     "AsyncQueue",
     "Backoff",
+    "Current",
     "DamagedFile",
     "Failure",
     "Forbidden",
@@ -50,11 +60,13 @@ __all__ = [
     "LeaseLost",
     "Message",
     "MessagePage",
+    "Middleware",
     "Nack",
     "NewMessage",
     "NotFound",
     "Outcome",
     "PayloadTooLarge",
+    "Published",
     "Queue",
     "QueueClosed",
     "QueueConfig",
@@ -63,19 +75,30 @@ __all__ = [
     "Reject",
     "Release",
     "Replayed",
+    "Retry",
+    "Runner",
+    "RunnerOptions",
+    "Schedule",
     "SchemaMismatch",
+    "Snooze",
     "State",
     "Stats",
     "StorageError",
     "StorageFull",
     "TampuError",
+    "Task",
+    "TaskFailed",
+    "TaskMessage",
     "Transition",
+    "Unauthorized",
     "Unavailable",
     "VersionConflict",
     "Where",
+    "current",
     "exponential",
     "fixed",
     "linear",
     "open",
     "open_async",
+    "working",
 ]

@@ -36,14 +36,23 @@ def open(
     adopt: bool = False,
     keepers: bool = True,
     clock: Clock | None = None,
+    token: str | None = None,
 ) -> Queue:
-    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…`` or ``redis://…``.
+    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
+    ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
 
     Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
     ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
     SQLite file that has tables of your own. ``keepers=False`` leaves delays, leases and retention to other processes
-    (and to `Queue.claim`, which always looks). ``clock`` is for tests.
+    (and to `Queue.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
+    ``TAMPU_TOKEN``); the tenant ``default`` is there the one of the key, and all else is the server's business.
     """
+    if _text(url).startswith(("http://", "https://")):
+        if durability is not None or adopt or clock is not None or journal_retention != _WEEK:
+            raise InvalidConfig("these options are the server's", field="url", hint="set them with tampu serve")
+        return _remote(_text(url), token, tenant)
+    if token is not None:
+        raise InvalidConfig("only a server takes a token", field="token")
     journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
     core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
     if core.engine.durability in _WEAKER:
@@ -71,9 +80,10 @@ def _closing(core: Core, supervisor: Supervisor | None) -> Any:
                 return
             core.closed = True
         core.waiting.wake_all()
+        core.ends.close()
         if supervisor is not None:
             supervisor.stop()
-        core.coalescer.close()
+        core.lanes.close()
         core.engine.close()
 
     return close
@@ -87,16 +97,14 @@ def make_engine(
     clock: Clock | None = None,
 ) -> Engine:
     """The engine a url names."""
-    text = os.environ.get("TAMPU_URL") or DEFAULT_URL if url is None else url
-    if isinstance(text, os.PathLike):
-        text = os.fspath(text)
-    if not isinstance(text, str) or not text or "\x00" in text:
-        raise InvalidConfig("the url must be a text", field="url", hint="for example jobs.db")
+    text = _text(url)
     scheme, separator, rest = text.partition("://")
     if not separator:
         return SqliteEngine(text, clock=clock, durability=durability or "full", adopt=adopt)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text, durability, clock)
+    if scheme == "mariadb":
+        return _mariadb(text, durability, clock)
     if scheme.partition("+")[0] in ("redis", "rediss"):
         return _redis(text, durability, clock)
     path, _, query = rest.partition("?")
@@ -115,8 +123,25 @@ def make_engine(
     raise InvalidConfig(
         f"no engine for {scheme}://",
         field="url",
-        hint="this version opens files, sqlite:///path, memory://, postgresql:// and redis://",
+        hint="this version opens files, sqlite:///path, memory://, postgresql://, mariadb://, redis:// and http://",
     )
+
+
+def _text(url: Any) -> str:
+    text = os.environ.get("TAMPU_URL") or DEFAULT_URL if url is None else url
+    if isinstance(text, os.PathLike):
+        text = os.fspath(text)
+    if not isinstance(text, str) or not text or "\x00" in text:
+        raise InvalidConfig("the url must be a text", field="url", hint="for example jobs.db")
+    return text
+
+
+def _remote(url: str, token: str | None, tenant: str) -> Queue:
+    try:
+        from tampu.client.remote import open_remote
+    except ImportError as error:
+        raise InvalidConfig(f"a server needs {error.name}", field="url", hint="pip install 'tampu[client]'") from error
+    return open_remote(url, token=token or os.environ.get("TAMPU_TOKEN"), tenant=tenant)
 
 
 def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
@@ -125,6 +150,14 @@ def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
     except ImportError as error:
         raise InvalidConfig("PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'") from error
     return PostgresEngine(url, clock=clock, durability=durability)
+
+
+def _mariadb(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.mariadb import MariaEngine
+    except ImportError as error:
+        raise InvalidConfig("MariaDB needs its driver", field="url", hint="pip install 'tampu[mariadb]'") from error
+    return MariaEngine(url, clock=clock, durability=durability)
 
 
 def _redis(url: str, durability: str | None, clock: Clock | None) -> Engine:

@@ -17,7 +17,7 @@ from tampu.broker import coalescer as module
 from tampu.broker.coalescer import Coalescer
 from tampu.model.errors import NotFound, TampuError, Unavailable
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class FakeEngine:
@@ -197,7 +197,7 @@ entered, go = threading.Event(), threading.Event()
 class Engine:
     def run(self, calls):
         entered.set()
-        go.wait(20)
+        go.wait(60)
         return [call * 2 for call in calls]
 calls = Coalescer(Engine())
 answers = {}
@@ -205,7 +205,7 @@ def ask(n):
     answers[n] = calls.submit(n)
 first = threading.Thread(target=ask, args=(1,))
 first.start()
-entered.wait(20)
+entered.wait(60)
 def once(*_):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -226,8 +226,8 @@ third.start()
 while not any(ticket.call == 3 for ticket in list(calls._pending)):
     pass
 go.set()
-first.join(20)
-third.join(20)
+first.join(60)
+third.join(60)
 assert answers == {1: 2, 2: "interrupted", 3: 6}, answers
 assert calls.submit(4) == 8
 """

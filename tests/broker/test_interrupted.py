@@ -14,7 +14,7 @@ import tampu
 from tampu.broker import coalescer
 from tampu.engines import port
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def test_what_was_claimed_for_a_cancelled_task_goes_back_uncounted(tmp_path: Path) -> None:

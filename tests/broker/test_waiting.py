@@ -1,8 +1,12 @@
-"""Who is woken when, without an engine."""
+"""Who is woken when; mostly without an engine."""
 
 import asyncio
 import threading
+from typing import Any
 
+import pytest
+
+import tampu
 from tampu.broker.waiting import Waiter, Waiting
 
 A, B = ("t", "a"), ("t", "b")
@@ -53,20 +57,28 @@ def test_leaving_twice_is_fine() -> None:
     waiting.leave(waiter)
 
 
-def test_looking_asks_only_for_queues_somebody_waits_on() -> None:
-    waiting = Waiting()
-    asked: list[tuple[str, str]] = []
+def test_looking_asks_only_for_queues_somebody_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        core: Any = q._core
+        asked: list[list[tuple[str, str]]] = []
+        glance = core.engine.glance
 
-    def ready(queue: tuple[str, str]) -> int:
-        asked.append(queue)
-        return 1
+        def noted(queues: list[tuple[str, str]]) -> Any:
+            asked.append(queues)
+            return glance(queues)
 
-    waiting.look(ready)
-    assert asked == []
-    (waiter,) = _line(waiting, 1)
-    waiting.look(ready)
-    assert asked == [A]
-    assert waiter.woken
+        monkeypatch.setattr(core.engine, "glance", noted)
+        core.look()
+        assert asked == []
+        (waiter,) = _line(core.waiting, 1, ("default", "jobs"))
+        q.publish("other", 1)
+        core.look()
+        assert not waiter.woken
+        core.engine._listener = None  # nobody tells
+        q.publish("jobs", 1)
+        core.look()
+        assert asked == [[("default", "jobs")]] * 2
+        assert waiter.woken
 
 
 def test_wake_all_wakes_all() -> None:
@@ -87,14 +99,14 @@ def test_a_thread_sleeps_until_it_is_woken() -> None:
     threading.Thread(target=sleep, daemon=True).start()
     assert not done.is_set()
     waiter.wake()
-    assert done.wait(20)
+    assert done.wait(60)
 
 
 def test_a_task_is_woken_from_another_thread() -> None:
     async def main() -> None:
         waiter = Waiter([A], asyncio.get_running_loop())
         threading.Thread(target=waiter.wake).start()
-        await asyncio.wait_for(waiter.wait_async(60), 20)
+        await asyncio.wait_for(waiter.wait_async(60), 60)
         assert waiter.woken
 
     asyncio.run(main())

@@ -1,5 +1,6 @@
 """The engines that take part in the conformance suite. A new engine is one more `Kit`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,18 +8,30 @@ import pytest
 
 from tampu.broker.queue import Queue
 from tests.conformance.house import House, Kit
-from tests.servers import postgres, redis
+from tests.conformance.served import build
+from tests.servers import mariadb, pgbouncer, postgres, redis
 
-KITS = (
+EVERY = (
     Kit(name="memory", url=lambda _: "memory://", private=True, transactions=True),
     Kit(name="file", url=lambda folder: str(folder / "jobs.db"), transactions=True),
     Kit(name="postgres", url=lambda _: postgres.houses.url(), transactions=True),
+    Kit(name="mariadb", url=lambda _: mariadb.houses.url(), transactions=True),
+    Kit(name="mariadb+redis", url=lambda _: mariadb.indexed(), transactions=True),
     Kit(name="redis", url=lambda _: redis.redis.url()),
     Kit(name="valkey", url=lambda _: redis.valkey.url()),
     Kit(name="cluster", url=lambda _: redis.cluster.url()),
+    Kit(name="http", url=lambda folder: str(folder / "jobs.db"), served=True),
 )
+# Besides, when they are named: `make test-versions` does.
+OTHERS = (
+    Kit(name="pgbouncer", url=lambda _: pgbouncer.houses.url(), transactions=True),
+    Kit(name="redis6", url=lambda _: redis.old_redis.url()),
+)
+CHOSEN = os.environ.get("TAMPU_TEST_KITS", "").split(",")
+KITS = (*EVERY, *(kit for kit in OTHERS if kit.name in CHOSEN))
 TRANSACTIONAL = tuple(kit for kit in KITS if kit.transactions)
 SHARED = tuple(kit for kit in KITS if not kit.private)
+DIRECT = tuple(kit for kit in SHARED if not kit.served)
 
 
 def _name(kit: Kit) -> str:
@@ -27,7 +40,7 @@ def _name(kit: Kit) -> str:
 
 @pytest.fixture(params=KITS, ids=_name)
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
-    built = House(request.param, tmp_path)
+    built = build(request.param, tmp_path)
     yield built
     built.close()
 
@@ -35,7 +48,15 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
 @pytest.fixture(params=SHARED, ids=_name)
 def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """Only engines whose store several processes may have open at once."""
-    built = House(request.param, tmp_path)
+    built = build(request.param, tmp_path)
+    yield built
+    built.close()
+
+
+@pytest.fixture(params=DIRECT, ids=_name)
+def direct_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+    """Only engines where each opening looks at the settings by itself."""
+    built = build(request.param, tmp_path)
     yield built
     built.close()
 
@@ -43,7 +64,7 @@ def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hou
 @pytest.fixture(params=TRANSACTIONAL, ids=_name)
 def transactional_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """Only engines that can share a transaction with the user."""
-    built = House(request.param, tmp_path)
+    built = build(request.param, tmp_path)
     yield built
     built.close()
 

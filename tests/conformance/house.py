@@ -9,7 +9,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +18,13 @@ import tampu
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
 from tampu.engines.port import Sweep, Swept
+from tampu.keepers.ranker import Ranker
+from tampu.keepers.scheduler import Scheduler
 from tampu.keepers.trimmer import Trimmer
-from tampu.model.times import SECOND, moment
+from tampu.model.times import SECOND
+from tampu.testing import FakeClock as FakeClock  # noqa: PLC0414 - the tests have it from here
 
 WEEK = 7 * 86_400
-START = 1_767_225_600 * SECOND  # the first day of 2026
-
-
-class FakeClock:
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self._now = START
-
-    def now(self) -> int:
-        return self._now
-
-    def advance(self, seconds: float) -> None:
-        self._now += round(seconds * SECOND)
-
-    @property
-    def time(self) -> datetime:
-        return moment(self._now)
 
 
 class Kit(msgspec.Struct, frozen=True):
@@ -52,6 +36,8 @@ class Kit(msgspec.Struct, frozen=True):
     """The store lives inside what opened it: it can not be opened twice, nor again."""
     transactions: bool = False
     """Users' own writes and ours can be one transaction."""
+    served: bool = False
+    """The store is behind a server, which runs in this process."""
 
 
 class House:
@@ -63,6 +49,10 @@ class House:
         self.private = kit.private
         self._cores: dict[bool, Core] = {}
         self._opened: list[Queue] = []
+
+    def opening(self, *, live: bool = False) -> dict[str, Any]:
+        """What `tampu.open` and `tampu.open_async` are given; ``live`` is as users have it."""
+        return {"url": self.url} if live else {"url": self.url, "keepers": False, "clock": self.clock}
 
     def open(self, *, tenant: str = "default", keepers: bool = False, live: bool = False) -> Queue:
         """A queue on the store; ``live`` has the real clock instead of the fake one."""
@@ -83,7 +73,7 @@ class House:
             self.close()
         return self.open(tenant=tenant)
 
-    def _core(self) -> Core:
+    def core(self) -> Core:
         if not self._cores:
             self.open()
         return self._cores[False]
@@ -92,20 +82,28 @@ class House:
         """Let time have its effect: delays, leases that ran out, expiry. How many messages moved."""
         moved = 0
         while True:
-            swept: Swept = self._core().coalescer.submit(Sweep(1000))
+            swept: Swept = self.core().coalescer.submit(Sweep(1000))
             moved += swept.moved
             if not swept.moved:
                 return moved
 
     def trim(self, *, journal: float = WEEK) -> int:
         """Let retention have its effect, as the keeper does. How much was removed."""
-        trimmer = Trimmer(self._core(), round(journal * SECOND))
+        trimmer = Trimmer(self.core(), round(journal * SECOND))
         removed = 0
         while True:
             step = trimmer.step()
             removed += step
             if not step:
                 return removed
+
+    def rank(self) -> None:
+        """Let the keeper finish what a change of an ordering began."""
+        Ranker(self.core()).rank()
+
+    def fire(self) -> int | None:
+        """Let the keeper fire what is due of the schedules; when it has something to do next."""
+        return Scheduler(self.core()).fire()
 
     def picture(self, *queues: Queue) -> list[Any]:
         """All there is to see of some tenants, to tell whether anything changed."""
@@ -133,7 +131,7 @@ class House:
         self._cores.clear()
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for something that another thread or process brings about."""
     pause, give_up = threading.Event(), time.monotonic() + seconds
     while not condition():
@@ -141,9 +139,20 @@ def until(condition: Callable[[], object], seconds: float = 20) -> None:
         pause.wait(0.002)
 
 
+SERVED: dict[str, Core] = {}
+"""What is behind the servers of this process, by their urls."""
+
+
+def inside(q: Queue) -> Core:
+    """What is under a queue; of a remote one, under its server."""
+    remote = getattr(q._core, "url", None)
+    return q._core if remote is None else SERVED[remote]
+
+
 def waits(q: Queue, callers: int = 1) -> bool:
     """Are so many callers asleep in claim?"""
-    return len({id(waiter) for line in list(q._core.waiting._waiters.values()) for waiter in list(line)}) >= callers
+    lines = list(inside(q).waiting._waiters.values())
+    return len({id(waiter) for line in lines for waiter in list(line)}) >= callers
 
 
 def verbs(q: Queue, *ids: str) -> list[str]:
@@ -156,5 +165,32 @@ def counts(q: Queue, queue: str) -> dict[str, int]:
     return {str(state): n for state, n in q.stats(queue).counts.items() if n}
 
 
+def group(name: str | None, *payloads: object) -> list[tampu.NewMessage]:
+    """Messages of one group."""
+    return [tampu.NewMessage(payload, group=name) for payload in payloads]
+
+
 def payloads(leases: Any) -> list[Any]:
     return [lease.payload for lease in leases]
+
+
+ENDS = ("ack", "reject", "last nack", "run out", "cancel", "expire", "purge")
+"""How a message may end."""
+
+
+def end_first(q: Queue, house: House, first: tampu.Message, way: str) -> None:
+    """End the first message of the queue ``jobs``, which has one attempt and expires after a minute."""
+    if way == "cancel":
+        q.cancel(first.id)
+    elif way == "purge":
+        q.purge("jobs", state="ready")
+    elif way == "expire":
+        house.clock.advance(60)
+        house.sweep()
+    else:
+        lease = q.claim("jobs", lease=30)[0]
+        if way == "run out":
+            house.clock.advance(30)
+            house.sweep()
+        else:
+            getattr(q, way.rsplit(maxsplit=1)[-1])(lease)

@@ -9,8 +9,8 @@ import pytest
 
 import tampu
 from tampu import Ack, InvalidState, LeaseLost, NotFound, State, TampuError, Unavailable
-from tampu.broker.aio import AsyncQueue, AsyncQueues
-from tampu.broker.queue import Queue, Queues
+from tampu.broker.aio import AsyncQueue, AsyncQueues, AsyncSchedules
+from tampu.broker.queue import Queue, Queues, Schedules
 from tests.conformance.house import House, payloads
 
 Act = Callable[[AsyncQueue], Awaitable[Any]]
@@ -18,8 +18,7 @@ Act = Callable[[AsyncQueue], Awaitable[Any]]
 
 def _run(house: House, act: Act, *, live: bool = False) -> Any:
     async def main() -> Any:
-        options: dict[str, Any] = {} if live else {"keepers": False, "clock": house.clock}
-        async with tampu.open_async(house.url, **options) as q:
+        async with tampu.open_async(**house.opening(live=live)) as q:
             return await act(q)
 
     return asyncio.run(main())
@@ -30,8 +29,9 @@ def _public(kind: type) -> set[str]:
 
 
 def test_the_names_are_the_same() -> None:
-    assert _public(AsyncQueue) == _public(Queue) | {"queues"}
+    assert _public(AsyncQueue) == _public(Queue) | {"queues", "schedules"}
     assert _public(AsyncQueues) == _public(Queues)
+    assert _public(AsyncSchedules) == _public(Schedules)
 
 
 @pytest.mark.parametrize("name", sorted(_public(Queue) - {"tenant", "durability", "queues"}))
@@ -119,10 +119,10 @@ def test_many_tasks_at_once_all_get_their_own_answers(house: House) -> None:
 
 def test_wait_is_woken_by_another_task(house: House) -> None:
     async def act(q: AsyncQueue) -> None:
-        waiting = [asyncio.create_task(q.claim("emails", wait=60)) for _ in range(3)]
+        waiting = [asyncio.create_task(q.claim("emails", wait=240)) for _ in range(3)]
         await asyncio.sleep(0)
         await q.publish_many("emails", range(3))
-        got = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+        got = await asyncio.wait_for(asyncio.gather(*waiting), 60)
         assert sorted(p for leases in got for p in payloads(leases)) == [0, 1, 2]
         assert await q.claim("emails", wait=0.01) == []
 
@@ -131,16 +131,16 @@ def test_wait_is_woken_by_another_task(house: House) -> None:
 
 def test_wait_is_woken_by_delayed_work_coming_due(house: House) -> None:
     async def act(q: AsyncQueue) -> None:
-        waiting = asyncio.create_task(q.claim("emails", wait=60))
+        waiting = asyncio.create_task(q.claim("emails", wait=240))
         await q.publish("emails", "later", delay=0.2)
-        assert payloads(await asyncio.wait_for(waiting, 30)) == ["later"]
+        assert payloads(await asyncio.wait_for(waiting, 60)) == ["later"]
 
     _run(house, act, live=True)
 
 
 def test_a_cancelled_wait_takes_no_message_with_it(house: House) -> None:
     async def act(q: AsyncQueue) -> None:
-        waiting = asyncio.create_task(q.claim("emails", wait=60))
+        waiting = asyncio.create_task(q.claim("emails", wait=240))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -177,3 +177,24 @@ def test_not_opened_and_closed_queues_say_so(house: House) -> None:
         assert isinstance(refused.value, TampuError)
 
     asyncio.run(main())
+
+
+def test_a_stream_gives_leases_and_what_a_cancelled_wait_got_is_for_the_next(house: House) -> None:
+    async def act(q: AsyncQueue) -> None:
+        async with q.stream("emails", credit=2, worker="w") as stream:
+            waiting = asyncio.ensure_future(stream.next())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+            await q.publish_many("emails", range(3))
+            found = []
+            async for lease in stream:
+                found.append(lease.payload)
+                assert (await stream.ack(lease)).ok
+                if len(found) == 3:
+                    break
+            assert await stream.next(0) is None
+        assert sorted(found) == [0, 1, 2]
+        assert (await q.stats("emails")).done == 3
+
+    _run(house, act)

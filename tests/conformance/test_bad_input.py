@@ -16,7 +16,8 @@ from tests.conformance.house import House
 NAN, INF = float("nan"), float("inf")
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
 BAD_NAMES = ["", "a/b", "a b", "x" * 129, "größe", "a\n", "-a", ".a", "*", None, 3, b"emails", ["emails", 1], "a\x00"]
-BAD_DURATIONS = [-1, -0.5, NAN, INF, "5", True, timedelta(seconds=-1), 101 * 366 * 86_400, [], 10**400]
+HUGE = 1.7e308
+BAD_DURATIONS = [-1, -0.5, -HUGE, HUGE, NAN, INF, "5", True, timedelta(seconds=-1), 101 * 366 * 86_400, [], 10**400]
 DEEP: Any = []
 for _ in range(100_000):
     DEEP = [DEEP]
@@ -65,13 +66,16 @@ FIELDS: list[tuple[str, list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("field", [name for name, _ in FIELDS])
-def test_a_bad_field_of_a_message_is_refused(filled: Queue, house: House, field: str) -> None:
-    for value in dict(FIELDS)[field]:
+def test_a_bad_field_of_a_message_is_refused(filled: Queue, house: House) -> None:
+    for field, value in [(name, value) for name, values in FIELDS for value in values]:
         new = NewMessage(b"1", **{field: value})
         if value is not None:
             _refused(
-                house, filled, "invalid_message", lambda v=value: filled.publish("emails", b"1", **{field: v}), field
+                house,
+                filled,
+                "invalid_message",
+                lambda f=field, v=value: filled.publish("emails", b"1", **{f: v}),
+                field,
             )
         _refused(house, filled, "invalid_message", lambda n=new: filled.publish_many("emails", [1, n, 2]), field)
 
@@ -81,16 +85,14 @@ def test_delay_and_run_at_together_are_refused(filled: Queue, house: House) -> N
     _refused(house, filled, "invalid_message", lambda: filled.publish("emails", 1, delay=5, run_at=run_at), "delay")
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [object(), {1, object()}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
-     lambda: 1, {"a": {"b": object()}}, 1j, NAN, {"a": [1.5, -INF]}],
-    ids=["object", "set", "tuple key", "surrogate", "surrogate key", "surrogate within", "deep",
-         "function", "object within", "complex", "nan", "infinity within"],
-)  # fmt: skip
-def test_a_payload_that_can_not_be_encoded_is_refused(filled: Queue, house: House, payload: Any) -> None:
-    _refused(house, filled, "invalid_message", lambda: filled.publish("emails", payload), "payload")
-    _refused(house, filled, "invalid_message", lambda: filled.publish_many("emails", [1, payload]), "payload")
+def test_a_payload_that_can_not_be_encoded_is_refused(filled: Queue, house: House) -> None:
+    payloads: list[Any] = [
+        object(), {1, object()}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
+        lambda: 1, {"a": {"b": object()}}, 1j, NAN, {"a": [1.5, -INF]},
+    ]  # fmt: skip
+    for payload in payloads:
+        _refused(house, filled, "invalid_message", lambda p=payload: filled.publish("emails", p), "payload")
+        _refused(house, filled, "invalid_message", lambda p=payload: filled.publish_many("emails", [1, p]), "payload")
 
 
 def test_a_payload_that_is_no_text_needs_bytes_for_its_content_type(filled: Queue, house: House) -> None:
@@ -106,31 +108,30 @@ def test_a_payload_of_10_mb_is_refused(filled: Queue, house: House) -> None:
     _refused(house, filled, "payload_too_large", lambda: filled.publish_many("emails", huge), "payload")
 
 
-@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
-def test_a_bad_queue_name_is_refused_by_every_verb(filled: Queue, house: House, name: Any) -> None:
+def test_a_bad_queue_name_is_refused_by_every_verb(filled: Queue, house: House) -> None:
     q = filled
-    calls: list[Callable[[], Any]] = [
-        lambda: q.publish(name, 1),
-        lambda: q.publish_many(name, [1]),
-        lambda: q.publish_many(name, []),
-        lambda: q.claim(name),
-        lambda: q.claim(["emails", name]),
-        lambda: q.messages(name),
-        lambda: q.replay(name, where={}),
-        lambda: q.purge(name, state="dead"),
-        lambda: q.pause(name),
-        lambda: q.resume(name),
-        lambda: q.drain(name),
-        lambda: q.close_queue(name),
+    calls: list[Callable[[Any], Any]] = [
+        lambda name: q.publish(name, 1),
+        lambda name: q.publish_many(name, [1]),
+        lambda name: q.publish_many(name, []),
+        q.claim,
+        lambda name: q.claim(["emails", name]),
+        q.messages,
+        lambda name: q.replay(name, where={}),
+        lambda name: q.purge(name, state="dead"),
+        q.pause,
+        q.resume,
+        q.drain,
+        q.close_queue,
+        lambda name: q.stats("" if name is None else name),
     ]
-    if name is not None:
-        calls.append(lambda: q.stats(name))
-    for call in calls:
-        _refused(house, q, "invalid_message", call)
+    for name in BAD_NAMES:
+        for call in calls:
+            _refused(house, q, "invalid_message", lambda n=name, c=call: c(n))
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
-def test_a_bad_tenant_name_is_refused(house: House, name: Any) -> None:
+def test_a_bad_tenant_name_is_refused(name: Any) -> None:
     with pytest.raises(tampu.InvalidMessage) as refused:
         tampu.open("memory://", tenant=name)
     assert refused.value.field == "tenant"
@@ -161,15 +162,15 @@ def test_ten_thousand_messages_are_one_batch(q: Queue) -> None:
     assert len(q.publish_many("emails", [0] * 10_000)) == 10_000
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"limit": 1.0}, {"limit": True}, {"limit": "1"}, {"limit": None},
-     {"worker": ""}, {"worker": 3}, {"worker": "x" * 257}, {"worker": "\ud800"}, {"lease": 0}, {"wait": "1"},
-     {"wait": -1}, {"wait": NAN}, {"wait": INF}, {"wait": None}, *({"lease": d} for d in BAD_DURATIONS)],
-    ids=lambda o: f"{o}"[:40],
-)  # fmt: skip
-def test_bad_options_of_claim_are_refused(filled: Queue, house: House, options: dict[str, Any]) -> None:
-    _refused(house, filled, "invalid_message", lambda: filled.claim("emails", **options), next(iter(options)))
+def test_bad_options_of_claim_are_refused(filled: Queue, house: House) -> None:
+    bad: dict[str, list[Any]] = {
+        "limit": [0, -1, 10_001, 1.0, True, "1", None],
+        "worker": ["", 3, "x" * 257, "\ud800"],
+        "wait": ["1", -1, -HUGE, HUGE, NAN, INF, None],
+        "lease": [0, *BAD_DURATIONS],
+    }
+    for name, value in [(name, value) for name, values in bad.items() for value in values]:
+        _refused(house, filled, "invalid_message", lambda n=name, v=value: filled.claim("emails", **{n: v}), name)
 
 
 def test_bad_lists_of_queues_are_refused(filled: Queue, house: House) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tampu import InvalidState, NewMessage, NotFound, State
 from tampu.broker.queue import Queue
-from tests.conformance.house import House, counts, payloads, verbs
+from tests.conformance.house import ENDS, House, counts, end_first, payloads, verbs
 
 
 def test_a_held_message_goes_on_when_it_is_freed(q: Queue) -> None:
@@ -83,24 +83,11 @@ def test_a_failing_message_keeps_its_turn(g: Queue, house: House, way: str) -> N
     assert payloads(g.claim("jobs", limit=10)) == [1]
 
 
-@pytest.mark.parametrize("way", ["ack", "reject", "last nack", "run out", "cancel", "expire", "purge"])
+@pytest.mark.parametrize("way", ENDS)
 def test_the_next_of_a_group_is_ready_in_the_commit_that_ended_the_one_before(g: Queue, house: House, way: str) -> None:
     first = g.publish("jobs", "first", group="a", max_attempts=1, ttl=60)
     second = g.publish("jobs", "second", group="a")
-    if way == "cancel":
-        g.cancel(first.id)
-    elif way == "purge":
-        g.purge("jobs", state="ready")
-    elif way == "expire":
-        house.clock.advance(60)
-        house.sweep()
-    else:
-        lease = g.claim("jobs", lease=30)[0]
-        if way == "run out":
-            house.clock.advance(30)
-            house.sweep()
-        else:
-            getattr(g, way.rsplit(maxsplit=1)[-1])(lease)
+    end_first(g, house, first, way)
     assert g.get(second.id).state is State.READY
     assert verbs(g, second.id) == ["publish", "free"]
     assert payloads(g.claim("jobs", limit=10)) == ["second"]
@@ -158,9 +145,7 @@ def test_without_group_order_a_group_is_only_a_label(q: Queue) -> None:
     assert payloads(q.claim("emails", limit=10)) == [0, 1, 2]
 
 
-def test_order_within_groups_holds_whatever_happens(g: Queue, house: House) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_order_within_groups_holds_whatever_happens(g: Queue, house: House, seed: int) -> None:
     dice = random.Random(seed)
     g.publish_many("jobs", [NewMessage([group, n], group=group) for n in range(8) for group in "abc"])
     done: dict[str, list[int]] = {"a": [], "b": [], "c": []}

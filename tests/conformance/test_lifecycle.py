@@ -1,9 +1,12 @@
 """Opening and closing: what a queue does after its end, in a fork, and from many threads."""
 
+import os
+import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import tampu
 from tampu import Unavailable
 from tampu.broker.queue import Queue
-from tests.conformance.house import House
+from tests.conformance.house import House, payloads
 
 
 @pytest.mark.parametrize(
@@ -73,14 +76,33 @@ def test_closing_while_others_publish_loses_nothing_acknowledged(house: House) -
     threads = [threading.Thread(target=publish) for _ in range(4)]
     for thread in threads:
         thread.start()
-    began.wait(20)
+    began.wait(60)
     q.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert refused == ["unavailable"] * 4
     if not house.private:
         again = house.reopen()
         assert again.stats("emails").ready == len(answered)
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """More than some ways of waiting can tell apart."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for file in files:
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+
+
+def test_a_process_with_a_thousand_open_files_is_woken(house: House, many_open_files: None) -> None:
+    with tampu.open(house.url) as q, ThreadPoolExecutor(1) as pool:  # a thread that breaks fails the test
+        waiting = pool.submit(q.claim, "emails", wait=60)
+        q.publish("emails", "hello")
+        assert payloads(waiting.result(60)) == ["hello"]
 
 
 FORK = """
@@ -105,7 +127,7 @@ q.close()
 
 
 def test_a_queue_opened_before_a_fork_is_refused_in_the_child(house: House) -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, house.url], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, house.url], check=True, timeout=120)
 
 
 def test_the_url_may_come_from_the_environment(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

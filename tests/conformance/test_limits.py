@@ -2,9 +2,10 @@
 
 import pytest
 
-from tampu import NewMessage, QueueFull
+from tampu import Ack, NewMessage, QueueFull
 from tampu.broker.queue import Queue
-from tests.conformance.house import House, counts
+from tampu.engines.port import Claim, Later, Want
+from tests.conformance.house import House, counts, inside
 
 
 def test_max_depth_refuses_what_does_not_fit(q: Queue, house: House) -> None:
@@ -147,3 +148,29 @@ def test_limits_of_one_queue_do_not_bind_another(q: Queue) -> None:
     q.queues.put("slow", rate=1, max_in_flight=1, max_depth=1)
     q.publish_many("fast", range(30))
     assert len(q.claim(["slow", "fast"], limit=30)) == 30
+
+
+def test_whoever_waits_is_told_of_a_lease_that_ended_in_a_limited_queue_only(
+    q: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[tuple[str, str], int]] = []
+    monkeypatch.setattr(inside(q).waiting, "wake", lambda queues: told.append(dict(queues)))
+    q.queues.put("emails", max_in_flight=2)
+    for queue in ("emails", "letters"):
+        q.publish_many(queue, range(4))
+        leases = q.claim(queue, limit=2)
+        told.clear()
+        q.settle([Ack(lease) for lease in leases])
+        assert [found for found in told if found] == ([{("default", queue): 2}] if queue == "emails" else [])
+
+
+def test_a_claim_that_finds_its_rate_used_up_knows_when_to_come_again(q: Queue, house: House) -> None:
+    q.queues.put("emails", rate=4, burst=1)
+    q.publish_many("emails", range(3))
+    assert len(q.claim("emails", limit=3)) == 1
+    call = Claim(q.tenant, [Want("emails", 30_000_000, rate=4, burst=1)], 1)
+    for waited, left in ((0, 250_000), (0.1, 150_000), (0.1, 50_000)):
+        house.clock.advance(waited)
+        assert inside(q).engine.run([call]) == [Later(left)]
+    house.clock.advance(0.05)
+    assert len(q.claim("emails")) == 1

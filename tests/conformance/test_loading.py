@@ -13,7 +13,7 @@ from tampu.broker.queue import Queue
 from tampu.engines import port
 from tampu.engines.loads import as_publish
 from tampu.model.message import State, pack_plain
-from tests.conformance.house import House, counts, payloads, verbs
+from tests.conformance.house import House, counts, inside, payloads, verbs
 
 STEM = bytes.fromhex("0123456789ab8cde8f0123")
 
@@ -22,7 +22,7 @@ class Loader:
     """Runs loads on any engine: one that can not load is given the same as a publish."""
 
     def __init__(self, q: Queue) -> None:
-        self._engine = q._core.engine
+        self._engine = inside(q).engine
 
     def run(self, calls: Sequence[port.Load]) -> list[Any]:
         if "load" in self._engine.capabilities:

@@ -6,8 +6,10 @@ from datetime import timedelta
 import pytest
 
 from tampu import NewMessage
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, payloads
+from tampu.broker.core import Step
+from tampu.broker.queue import AllVerbs, Queue
+from tampu.engines.port import Rerank
+from tests.conformance.house import House, inside, payloads
 
 
 def _drain(q: Queue, step: int = 7) -> list[object]:
@@ -26,9 +28,7 @@ def test_fifo_is_publish_order(q: Queue, house: House) -> None:
     assert _drain(q) == list(range(20))
 
 
-def test_priority_is_higher_first_then_publish_order(q: Queue) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_priority_is_higher_first_then_publish_order(q: Queue, seed: int) -> None:
     dice = random.Random(seed)
     q.queues.put("jobs", ordering="priority")
     given = [(dice.randint(-5, 5), n) for n in range(60)]
@@ -204,9 +204,7 @@ def test_changing_the_order_half_way_through_a_batch_reaches_every_message(q: Qu
     assert _drain(q) == sorted(range(5, 20), key=lambda n: (-(n % 3), n))
 
 
-def test_many_calls_take_one_batch_apart_without_losing_any(q: Queue) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_many_calls_take_one_batch_apart_without_losing_any(q: Queue, seed: int) -> None:
     dice = random.Random(seed)
     made = q.publish_many("jobs", list(range(200)))
     cancelled = {m.payload for m in dice.sample(made, 50)}
@@ -215,3 +213,58 @@ def test_many_calls_take_one_batch_apart_without_losing_any(q: Queue) -> None:
     while leases := q.claim("jobs", limit=dice.randint(1, 20)):
         found += payloads(leases)
     assert found == [n for n in range(200) if n not in cancelled]
+
+
+def test_a_change_of_ordering_that_was_cut_short_is_finished_by_the_keepers(q: Queue, house: House) -> None:
+    for start in range(0, 1200, 100):
+        q.publish_many("jobs", [NewMessage(n, priority=n % 5) for n in range(start, start + 100)])
+    core = inside(q)
+    steps = AllVerbs(core, q.tenant).put_config("jobs", ordering="priority")
+    step: Step = next(steps)
+    while not isinstance(step, Rerank):
+        step = steps.send(core.do(step))
+    steps.send(core.do(step))  # one of several; here the process dies
+    steps.close()
+    house.clock.advance(4)
+    house.rank()
+    mixed = [m.priority for m in q.messages("jobs", limit=2000)]
+    assert mixed != sorted(mixed, reverse=True), "it waits until everybody has noticed"
+    house.clock.advance(2)
+    house.rank()
+    ranked = [(m.priority, m.payload) for m in q.messages("jobs", limit=2000)]
+    assert ranked == sorted(ranked, key=lambda pair: (-pair[0], pair[1]))
+    with house.unchanged(q):
+        house.rank()
+
+
+def test_what_was_published_before_a_change_was_noticed_is_ranked_too(
+    direct_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tampu.broker.settings.time", Stopped)
+    one, two = direct_house.open(), direct_house.open()
+    two.publish("jobs", "late", deadline=direct_house.clock.time + timedelta(hours=2))
+    one.queues.put("jobs", ordering="deadline")
+    one.publish("jobs", "soon", deadline=direct_house.clock.time + timedelta(hours=1))
+    two.publish("jobs", "by the old order", deadline=direct_house.clock.time + timedelta(hours=3))
+    assert next(iter(one.messages("jobs"))).payload == "by the old order"
+    direct_house.clock.advance(6)
+    direct_house.rank()
+    assert payloads(one.claim("jobs", limit=5)) == ["soon", "late", "by the old order"]
+
+
+class Stopped:
+    """A process that looks at nothing anew: its clock stands still."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return 0.05
+
+
+def test_a_reset_of_the_ordering_is_finished_too(q: Queue, house: House) -> None:
+    q.queues.put("jobs", ordering="priority")
+    q.publish_many("jobs", [NewMessage(n, priority=n % 3) for n in range(9)])
+    q.queues.reset("jobs")
+    assert [m.payload for m in q.messages("jobs")] == list(range(9))
+    house.clock.advance(6)
+    house.rank()
+    assert payloads(q.claim("jobs", limit=9)) == list(range(9))

@@ -14,14 +14,14 @@ from tampu.broker.settings import resolve
 from tampu.engines import port
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage, State
-from tests.conformance.house import House, counts
+from tests.conformance.house import House, counts, inside
 
 SETTINGS = resolve(BUILT_IN)
 
 
 @pytest.fixture
 def engine(q: Queue) -> Any:
-    return q._core.engine
+    return inside(q).engine
 
 
 def _publish(*payloads: object, queue: str = "jobs", tenant: str = "default", **fields: Any) -> port.Publish:
@@ -112,7 +112,7 @@ def test_documents_are_kept_by_kind_tenant_and_name(engine: Any, house: House) -
     assert (found.kind, found.tenant, found.name, found.value) == ("a", "t", "x", b"atx")
     assert [(d.name, d.value) for d in engine.documents("a", "t")] == [("w", b"atw"), ("x", b"atx")]
     assert engine.document("a", "t", "none") is None
-    kept = house.reopen()._core.engine.document("b", "t", "x")
+    kept = inside(house.reopen()).engine.document("b", "t", "x")
     assert kept is not None
     assert kept.value == b"btx"
 
@@ -164,6 +164,31 @@ def test_next_due_is_the_earliest_of_delay_lease_and_expiry(engine: Any, q: Queu
     assert engine.next_due() is None
 
 
+def test_a_glance_tells_the_time_what_is_due_what_is_ready_and_what_changed(
+    engine: Any, q: Queue, house: House
+) -> None:
+    queues = [("default", "jobs"), ("default", "none"), ("other", "jobs")]
+    told = engine.glance(queues)
+    assert (told.now_us, told.due_us, told.revision) == (house.clock.now(), None, engine.revision())
+    assert told.ready == dict.fromkeys(queues, 0)
+    q.publish_many("jobs", [1, 2, 3])
+    q.publish("new", 1, delay=30)
+    q.publish("other", 2)
+    engine.run([port.PutDocument("k", "t", "n", b"1")])
+    house.clock.advance(1)
+    told = engine.glance(queues)
+    assert told.due_us == engine.next_due() == told.now_us + 29_000_000
+    assert told.revision == engine.revision()
+    assert told.ready == {queues[0]: 3, queues[1]: 0, queues[2]: 0}
+    assert engine.glance([]).ready == {}
+
+
+def test_a_glance_tells_who_may_lead(engine: Any, house: House) -> None:
+    assert engine.glance([]).free
+    assert engine.lead()
+    assert engine.glance([]).free, "it is ours"
+
+
 def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, q: Queue, house: House) -> None:
     heard: list[object] = []
 
@@ -174,6 +199,9 @@ def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, q: Queue,
         def due(self, at_us: int) -> None:
             heard.append(("due", at_us))
 
+        def lapsed(self, queues: Any) -> None:
+            heard.append(("lapsed", dict(queues)))
+
         def stirred(self) -> bool:
             return False
 
@@ -181,6 +209,36 @@ def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, q: Queue,
     q.publish_many("jobs", range(3))
     q.publish("jobs", 1, delay=9)
     assert heard == [("ready", {("default", "jobs"): 3}), ("due", house.clock.now() + 9_000_000)]
+
+
+def test_listeners_hear_of_leases_that_ran_out(engine: Any, q: Queue, house: House) -> None:
+    heard: list[object] = []
+
+    class Ear:
+        def ready(self, queues: Any) -> None: ...
+
+        def due(self, at_us: int) -> None: ...
+
+        def lapsed(self, queues: Any) -> None:
+            heard.append(dict(queues))
+
+        def stirred(self) -> bool:
+            return False
+
+    q.publish_many("jobs", range(3))
+    q.publish("jobs", "once", max_attempts=1)
+    assert len(q.claim("jobs", limit=10, lease=5)) == 4
+    engine.listen(Ear())
+    house.clock.advance(6)
+    assert len(q.claim("jobs", limit=10, lease=5)) == 3, "a claim looks first"
+    house.clock.advance(6)
+    house.sweep()
+    q.publish("jobs", 1)
+    assert heard == [{("default", "jobs"): (3, 1)}, {("default", "jobs"): (3, 0)}]
+
+
+def test_a_store_says_the_version_of_its_schema(engine: Any) -> None:
+    assert engine.schema >= 1
 
 
 def test_the_time_is_the_engines_clock(engine: Any, house: House) -> None:

@@ -4,7 +4,7 @@ from tampu import Ack
 from tampu.broker import readers
 from tampu.broker.queue import Queue
 from tampu.broker.readers import Reader
-from tests.conformance.house import House, counts
+from tests.conformance.house import House, counts, inside
 
 DAY = 86_400
 
@@ -16,7 +16,7 @@ def _end(q: Queue, *payloads: int) -> None:
 
 def _register(q: Queue, offset: int, name: str = "lake", archive: float | None = None) -> None:
     after = None if archive is None else round(archive * 1_000_000)
-    engine = q._core.engine
+    engine = inside(q).engine
     engine.run([readers.saving(Reader(name, {_partition(q): offset}, engine.now(), after))])
 
 
@@ -97,7 +97,7 @@ def test_the_slowest_of_several_readers_counts(q: Queue, house: House) -> None:
     _register(q, 0, "slow")
     house.clock.advance(2 * DAY)
     assert house.trim(journal=60) == 0
-    q._core.engine.run([readers.forgetting("slow")])
+    inside(q).engine.run([readers.forgetting("slow")])
     house.trim(journal=60)
     assert counts(q, "jobs") == {}
 

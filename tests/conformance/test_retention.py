@@ -3,7 +3,7 @@
 from tampu import Ack, State
 from tampu.broker.queue import Queue
 from tampu.keepers.trimmer import Trimmer
-from tests.conformance.house import House, counts
+from tests.conformance.house import House, counts, inside
 
 DAY = 86_400
 
@@ -106,7 +106,7 @@ def test_one_large_batch_is_removed_in_bounded_steps(q: Queue, house: House) -> 
     q.publish_many("emails", list(range(1200)))
     q.settle([Ack(lease) for lease in q.claim("emails", limit=1200)])
     house.clock.advance(2 * DAY)
-    trimmer = Trimmer(q._core, 7 * 86_400_000_000)
+    trimmer = Trimmer(inside(q), 7 * 86_400_000_000)
     page = q.messages("emails", state="done", limit=100)
     left = [1200]
     while trimmer.step():
@@ -122,7 +122,7 @@ def test_a_page_goes_on_where_it_was_while_older_messages_are_removed(q: Queue, 
     q.settle([Ack(lease) for lease in q.claim("emails", limit=900)])
     page = q.messages("emails", state="done", limit=600)
     house.clock.advance(2 * DAY)
-    Trimmer(q._core, 7 * 86_400_000_000).step()
+    Trimmer(inside(q), 7 * 86_400_000_000).step()
     rest = q.messages("emails", state="done", limit=900, after=page.cursor)
     assert [m.payload for m in rest] == list(range(600, 900))
 

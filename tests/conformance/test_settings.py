@@ -1,5 +1,6 @@
 """Queue settings: null inherits, put changes only what is named, every reader sees it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import tampu
 from tampu import InvalidConfig, QueueConfig
 from tampu.broker.queue import Queue
-from tests.conformance.house import House
+from tests.conformance.house import House, payloads, until, waits
 
 
 def test_a_queue_without_settings_has_the_built_in_ones(q: Queue) -> None:
@@ -127,3 +128,60 @@ def test_two_writers_lose_none_of_their_changes(q: Queue, house: House) -> None:
     q.queues.put("emails", rate=3)
     own = other.queues.get("emails", inherited=False)
     assert (own.max_attempts, own.lease, own.rate) == (2, 5.0, 3.0)
+
+
+class Watch:
+    """Stands in for the clock by which settings are looked at anew."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_a_change_is_noticed_within_a_second_by_who_has_the_store_open(
+    shared_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch()
+    monkeypatch.setattr("tampu.broker.settings.time", watch)
+    one, two = shared_house.open(), shared_house.open()
+    assert two.publish("jobs", "x").max_attempts == 5
+    one.queues.put("jobs", max_attempts=2)
+    watch.seconds += 1
+    assert two.publish("jobs", "x").max_attempts == 2
+    one.queues.put("*", max_payload=2)
+    watch.seconds += 1
+    with pytest.raises(tampu.PayloadTooLarge):
+        two.publish("jobs", "x")
+    one.close_queue("jobs")
+    watch.seconds += 1
+    with pytest.raises(tampu.QueueClosed):
+        two.publish("jobs", 1)
+    one.queues.reset("jobs")
+    watch.seconds += 1
+    assert two.publish("jobs", 1).max_attempts == 5
+
+
+def test_who_waits_on_a_paused_queue_goes_on_when_another_process_resumes_it(shared_house: House) -> None:
+    worker, other = shared_house.live(), shared_house.open(live=True)
+    other.publish("jobs", "hello")
+    other.pause("jobs")
+    until(lambda: worker.stats("jobs").status == "paused")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(worker.claim, "jobs", wait=240)
+        until(lambda: waits(worker))
+        other.resume("jobs")
+        assert payloads(waiting.result(60)) == ["hello"]
+
+
+@pytest.mark.parametrize(("text", "rate"), [("100/s", 100), ("30/m", 0.5), ("1.5/s", 1.5), ("7200 / h", 2)])
+def test_a_rate_can_be_written_with_its_unit(q: Queue, text: str, rate: float) -> None:
+    assert q.queues.put("emails", rate=text).rate == rate
+
+
+@pytest.mark.parametrize("text", ["", "fast", "10", "10/d", "-1/s", "1e3/s", "/s", "10/s/s"])
+def test_what_is_no_rate_is_refused(q: Queue, text: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        q.queues.put("emails", rate=text)
+    assert refused.value.field == "rate"

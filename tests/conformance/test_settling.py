@@ -217,3 +217,23 @@ def test_a_message_that_was_removed_has_no_lease(q: Queue) -> None:
         q.ack(lease)
     with pytest.raises(tampu.NotFound):
         q.get(lease.id)
+
+
+def test_a_message_given_back_for_later_waits_and_its_attempt_does_not_count(q: Queue, house: House) -> None:
+    lease = _leased(q)
+    assert q.release(lease, delay=60).state is State.DELAYED
+    with house.unchanged(q):
+        assert q.release(lease, delay=60).state is State.DELAYED
+        with pytest.raises(LeaseLost):
+            q.nack(lease)
+    assert q.get(lease.id).attempts == 0
+    assert q.claim("emails") == []
+    house.clock.advance(60)
+    assert [again.attempt for again in q.claim("emails")] == [1]
+    assert verbs(q, lease.id)[:3] == ["publish", "claim", "release"]
+
+
+def test_a_cancelled_message_given_back_for_later_ends(q: Queue) -> None:
+    lease = _leased(q)
+    q.cancel(lease.id)
+    assert q.release(lease, delay=60).state is State.CANCELLED

@@ -46,9 +46,7 @@ def test_counts_are_exact_after_each_transition(q: Queue, house: House) -> None:
     assert counts(q, "emails") == {"ready": 5}
 
 
-def test_counts_agree_with_the_messages_after_a_random_walk(q: Queue, house: House) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
+def test_counts_agree_with_the_messages_after_a_random_walk(q: Queue, house: House, seed: int) -> None:
     dice = random.Random(seed)
     q.queues.put("emails", max_attempts=3)
     leases = []

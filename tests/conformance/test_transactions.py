@@ -101,7 +101,7 @@ def test_what_is_published_inside_is_not_delivered_before_the_commit(t: Queue) -
     inside, claimed = threading.Event(), []
 
     def claim() -> None:
-        inside.wait(20)
+        inside.wait(60)
         claimed.extend(t.claim("emails", limit=5))
 
     worker = threading.Thread(target=claim)
@@ -110,18 +110,18 @@ def test_what_is_published_inside_is_not_delivered_before_the_commit(t: Queue) -
         tx.publish("emails", 1)
         inside.set()
         raise Stop
-    worker.join(20)
+    worker.join(60)
     assert claimed == []
 
 
 def test_a_waiting_claim_is_woken_by_the_commit(t: Queue) -> None:
     claimed: list[object] = []
-    worker = threading.Thread(target=lambda: claimed.extend(payloads(t.claim("emails", wait=30))))
+    worker = threading.Thread(target=lambda: claimed.extend(payloads(t.claim("emails", wait=240))))
     worker.start()
     until(lambda: waits(t))
     with t.transaction() as tx:
         tx.publish("emails", "in a transaction")
-    worker.join(20)
+    worker.join(60)
     assert claimed == ["in a transaction"]
 
 

@@ -1,21 +1,12 @@
-"""What the fault tests share: a seed that is printed and can be given again, and a place for many small files."""
+"""What the fault tests share: how long they run, and places for logs and for many small files."""
 
 import os
-import random
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture
-def seed() -> int:
-    """TAMPU_SEED=n replays; pytest shows what was printed when a test fails."""
-    value = int(os.environ.get("TAMPU_SEED") or random.SystemRandom().randrange(10**9))
-    print(f"replay with TAMPU_SEED={value}")
-    return value
 
 
 @pytest.fixture
@@ -34,3 +25,11 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
 def long() -> int:
     """TAMPU_FAULTS_LONG=10 does ten times as much."""
     return int(os.environ.get("TAMPU_FAULTS_LONG", "1"))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Where the crew writes down what it knows."""
+    made = tmp_path / "logs"
+    made.mkdir()
+    return made

@@ -12,13 +12,17 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import tampu
+import tampu.engines.mariadb
 import tampu.engines.postgres  # engines are imported when a url asks for them; here they must be there before the fork
+import tampu.engines.redis
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 0.4
@@ -50,7 +54,8 @@ class Nursery:
     def kill(self, pid: int) -> None:
         """SIGKILL; returns when the process is gone."""
         self.living.remove(pid)
-        assert self._ask("kill", pid) == -signal.SIGKILL
+        ended = self._ask("kill", pid)
+        assert ended == -signal.SIGKILL, f"it had ended by itself: {ended}"
 
     def wait_stopped(self, pid: int) -> None:
         assert self._ask("wait_stopped", pid), "the process ended instead"
@@ -124,7 +129,7 @@ _SERVICES: dict[str, Callable[..., int]] = {
 
 
 class Log:
-    """Lines that are with the system as soon as they are written; a kill can not tear one from the next."""
+    """Lines that are with the system as soon as they are written; a kill may cut the last one short."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -189,6 +194,36 @@ def work(url: str, log: Log, rng: random.Random) -> None:
                 )
 
 
+def keep(url: str, _log: Log, _rng: random.Random) -> None:
+    """Does nothing but keep promises over time."""
+    with tampu.open(url):
+        while True:
+            signal.pause()
+
+
+def work_within_limits(url: str, log: Log, rng: random.Random) -> None:
+    """Four workers that claim as much as they can get, hold it for a moment, and settle most of it."""
+    with tampu.open(url) as q, ThreadPoolExecutor(4) as pool:
+        for ended in [pool.submit(_one_within_limits, q, log, random.Random(rng.random())) for _ in range(4)]:
+            ended.result()
+
+
+def _one_within_limits(q: tampu.Queue, log: Log, rng: random.Random) -> None:
+    while True:
+        leases = q.claim(["limited", "paced"], limit=9, lease=LEASE_SECONDS, wait=0.2)
+        threading.Event().wait(rng.uniform(0, 0.03))  # at work; a kill may come
+        items: dict[str, Callable[[tampu.Lease], Any]] = {
+            "ack": tampu.Ack,
+            "nack": lambda lease: tampu.Nack(lease, delay=rng.choice((0, 0.02))),
+            "release": tampu.Release,
+        }
+        drawn = [(rng.choices(("ack", "nack", "release", "forget"), (20, 4, 2, 1))[0], lease) for lease in leases]
+        settled = [items[verb](lease) for verb, lease in drawn if verb != "forget"]
+        if settled:
+            q.settle(settled)
+        log.write(("settled", len(settled)))
+
+
 def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
     """Claims, is stopped, and comes back when its lease has run out."""
     with tampu.open(url, keepers=False) as q:
@@ -203,8 +238,10 @@ def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
 
 
 ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
+    "keep": keep,
     "publish": steadily(publish),
     "work": steadily(work),
+    "work_within_limits": steadily(work_within_limits),
     "sleep_on_it": sleep_on_it,
 }
 

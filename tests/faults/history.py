@@ -17,8 +17,8 @@ from tests.faults.disk import Disk, RecordedEngine
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 TABLES = (
-    "counter", "queue", "message", "ready", "delayed", "leased", "claim", "held", "lane", "dead", "ended", "ending",
-    "expiry", "key", "idempotency", "failure", "result", "journal", "document",
+    "counter", "queue", "message", "ready", "delayed", "leased", "claim", "held", "lane", "fair", "dead", "ended",
+    "ending", "expiry", "key", "idempotency", "failure", "result", "journal", "document",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import tampu
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine, outlives_its_lease
+from tests.faults.examining import examine, outlives_its_lease, works_on
 
 
 def test_killed_processes_lose_nothing_and_explain_every_duplicate(tmp_path: Path, seed: int, long: int):
@@ -28,6 +28,7 @@ def test_killed_processes_lose_nothing_and_explain_every_duplicate(tmp_path: Pat
                 role = crew.pop(pid)
                 crew[nursery.start(role, rng.randrange(10**9))] = role
                 kills += 1
+        works_on(logs)
     integrity(url)
     examine(url, Logs.read(logs), kills)
 

@@ -10,7 +10,7 @@ import pytest
 import tampu
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine, outlives_its_lease
+from tests.faults.examining import examine, outlives_its_lease, works_on
 from tests.servers.redis import DURABLE, Server, Trio, redis_binary, valkey_binary
 
 ROLES = ["publish", "work", "work", "work"]
@@ -58,6 +58,7 @@ def test_killed_processes_lose_nothing_and_explain_every_duplicate(
                 role = crew.pop(pid)
                 crew[nursery.start(role, rng.randrange(10**9))] = role
                 kills += 1
+        works_on(logs)
     examine(url, Logs.read(logs), kills)
 
 
@@ -72,7 +73,7 @@ def test_a_killed_server_has_all_that_it_acknowledged(server: Server, tmp_path: 
             time.sleep(rng.uniform(0.2, 1.0))  # noqa: TID251 - a kill at any moment is what is tested
             server.kill()
             server.start()
-        time.sleep(1)  # noqa: TID251 - the crew must be seen to work on after the last restart
+        works_on(logs)
     examine(url, Logs.read(logs), 5 * long)
 
 
@@ -91,7 +92,7 @@ def test_a_killed_server_of_a_cluster_has_all_that_it_acknowledged(
             one.kill()
             one.start()
             trio.wait()
-        time.sleep(1)  # noqa: TID251 - the crew must be seen to work on after the last restart
+        works_on(logs)
     examine(url, Logs.read(logs), 3 * long)
 
 

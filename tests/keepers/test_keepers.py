@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tampu
+from tampu.broker import ranking
+from tampu.engines.port import PutDocument
 from tampu.keepers import supervisor as supervisor_module
 from tampu.keepers.sweeper import Sweeper
 from tampu.keepers.trimmer import Trimmer
@@ -113,26 +114,36 @@ def test_trimmer_rests_between_steps(url: str) -> None:
         assert trimmer.trim() > 1
 
 
-def test_keepers_live_on_after_an_error_and_say_so(
+def test_keepers_live_on_after_an_outage_and_tell_it_once(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk for a moment must not end the keepers of a process for good."""
-    real: Callable[[Sweeper], int | None] = Sweeper.sweep
-    broken = threading.Event()
-
-    def sweep(self: Sweeper) -> int | None:
-        if not broken.is_set():
-            broken.set()
-            raise Unavailable("for a moment")
-        return real(self)
-
-    monkeypatch.setattr(Sweeper, "sweep", sweep)
     monkeypatch.setattr(supervisor_module, "_RETRY_SECONDS", 0.01)
-    with caplog.at_level(logging.WARNING, "tampu.keepers"), tampu.open(url) as q:
-        assert broken.wait(20)
-        q.publish("jobs", 1, delay=0.01)
-        until(lambda: q.stats("jobs").ready == 1)
-    assert "for a moment" in caplog.text
+    with caplog.at_level(logging.WARNING, "tampu.keepers"), tampu.open(url, keepers=False) as q:
+        supervisor = _stumbling(q, [Unavailable("for a moment")] * 5)
+        try:
+            until(lambda: "at work again" in caplog.text)
+            q.publish("jobs", 1, delay=0.01)
+            until(lambda: q.stats("jobs").ready == 1)
+        finally:
+            supervisor.stop()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["keepers wait: for a moment", "keepers are at work again"]
+
+
+def _stumbling(q: tampu.Queue, faults: list[Exception]) -> supervisor_module.Supervisor:
+    """Keepers whose store fails so often before it serves."""
+    core: Any = q._core
+    lead, left = core.engine.lead, iter(faults)
+
+    def stumbling() -> bool:
+        fault = next(left, None)
+        if fault is not None:
+            raise fault
+        return bool(lead())
+
+    core.engine.lead = stumbling
+    return supervisor_module.Supervisor(core, 0)
 
 
 def test_an_idle_queue_sleeps(url: str) -> None:
@@ -144,26 +155,15 @@ def test_an_idle_queue_sleeps(url: str) -> None:
 
 
 def test_work_due_soon_is_slept_for_exactly(url: str) -> None:
-    with tampu.open(url) as q:
+    with tampu.open(url, clock=FakeClock()) as q:
         q.publish("jobs", 1, delay=0.5)
         supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
         assert supervisor._turn() <= 0.5
 
 
 def test_keepers_go_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    faults = iter([OSError("no more handles"), ValueError("a fault")])
     with tampu.open(url, keepers=False) as q:
-        core: Any = q._core
-        lead = core.engine.lead
-
-        def stumbling() -> bool:
-            fault = next(faults, None)
-            if fault is not None:
-                raise fault
-            return bool(lead())
-
-        core.engine.lead = stumbling
-        supervisor = supervisor_module.Supervisor(core, 0)
+        supervisor = _stumbling(q, [OSError("no more handles"), ValueError("a fault")])
         try:
             until(lambda: "no more handles" in caplog.text)
             q.publish("jobs", 1, delay=0.01)
@@ -185,3 +185,14 @@ def test_the_bell_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytes
             heard.clear()
             q.publish("jobs", 1)
             until(heard.is_set)
+
+
+def test_keepers_finish_a_change_of_ordering(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "NOTICED_US", 0)
+    with tampu.open(url) as q:
+        q.publish_many("jobs", [tampu.NewMessage(n, priority=n) for n in range(5)])
+        engine = q._core.engine
+        q._core.coalescer.submit(PutDocument("queue", "default", "jobs", b'{"ordering":"priority"}'))
+        q._core.coalescer.submit(ranking.marking("default", "jobs", engine.now(), ranks=True))
+        until(lambda: [m.payload for m in q.messages("jobs")] == [4, 3, 2, 1, 0])
+        until(lambda: not ranking.marked(engine))

@@ -19,7 +19,11 @@ QUEUES = {
     "urgent": Rules(ordering="priority"),
     "aged": Rules(ordering="priority", ageing=5 * SECOND),
     "due": Rules(ordering="deadline", max_attempts=2),
+    "turns": Rules(ordering="fair"),
     "lanes": Rules(group_order=True),
+    "pairs": Rules(group_concurrency=2),
+    "paced": Rules(group_every=2 * SECOND, group_burst=2),
+    "steps": Rules(group_every=3 * SECOND, group_burst=1, group_order=True),
     "narrow": Rules(max_in_flight=2, retention=15 * SECOND),
     "small": Rules(max_depth=4, ttl=30 * SECOND),
 }
@@ -65,9 +69,19 @@ def changes(rules: Rules) -> dict[str, Any]:
     """What differs from the defaults, as `queues.put` takes it."""
     standard = Rules()
     wanted: dict[str, Any] = {}
-    for name in ("ordering", "group_order", "max_in_flight", "max_depth", "max_attempts"):
+    for name in (
+        "ordering",
+        "group_order",
+        "group_concurrency",
+        "group_burst",
+        "max_in_flight",
+        "max_depth",
+        "max_attempts",
+    ):
         if getattr(rules, name) != getattr(standard, name):
             wanted[name] = getattr(rules, name)
+    if rules.group_every:
+        wanted["group_rate"] = SECOND / rules.group_every
     for name in ("ageing", "ttl", "retention"):
         if getattr(rules, name) != getattr(standard, name):
             wanted[name] = getattr(rules, name) / SECOND

@@ -15,6 +15,10 @@ class Rules:
     ordering: str = "fifo"
     ageing: int = 0
     group_order: bool = False
+    group_concurrency: int = 0
+    group_every: int = 0
+    """A token of a group comes so often; 0: there are none."""
+    group_burst: int = 0
     max_in_flight: int = 0
     max_depth: int = 0
     ttl: int = 0
@@ -64,6 +68,10 @@ class Entry:
     expires: int | None
     key: str | None
     group: str | None
+    flow: str | None = None
+    """The group whose turns it takes, in a fair queue."""
+    turn: int | None = None
+    """Where it is among the ready of a fair queue, as it was last seen; None: it has become ready since."""
     state: str = ""
     place: tuple[int, int] = (0, 0)
     """Among the ready of its rank: (when it came, order within that moment)."""
@@ -75,6 +83,8 @@ class Entry:
     """The moment when it last asked for its key."""
     has_turn: bool = False
     waits_turn: bool = False
+    tied: tuple[int, str] | None = None
+    """Who asked for a token of its group at the same moment."""
     receipt: str | None = None
     until: int = 0
     asked: bool = False

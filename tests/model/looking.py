@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tampu
-from tampu.engines.sqlite.codes import unpack_seqs
+from tampu.engines.codes import unpack_seqs
 from tampu.engines.sqlite.reading import load
 from tests.model.entries import Entry
 from tests.model.reference import ENDED, Model
@@ -13,18 +13,31 @@ from tests.model.reference import ENDED, Model
 INDEXES = ("tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead", "tampu_ended")
 
 
-def same_messages(tenants: dict[str, tampu.Queue], model: Model, unordered: tuple[str, ...] = ENDED) -> None:
-    """Every queue lists what the model has, state by state, in the same order; its counts say the same."""
+def same_messages(
+    tenants: dict[str, tampu.Queue], model: Model, unordered: tuple[str, ...] = ENDED, *, everywhere: bool = False
+) -> None:
+    """Every queue lists what the model has, state by state, in the same order; its counts say the same.
+
+    Only states that either of the two knows something in are listed, unless it is ``everywhere``: a message that is
+    nowhere counted is noticed by its row.
+    """
+    told = {(tenant, stats.queue): stats.counts for tenant, q in tenants.items() for stats in q.stats()}
     for tenant, name in model.rules:
-        q = tenants[tenant]
-        listed: dict[str, list[tampu.Message]] = {state: [] for state in tampu.State}
-        for message in q.messages(name, limit=10_000):
-            listed[message.state].append(message)
-        counts = q.stats(name).counts
+        counts = told[tenant, name]
+        known = {e.state for e in model.entries.values() if e.queue == name and e.tenant == tenant}
+        listed = {
+            state: list(tenants[tenant].messages(name, state=state, limit=10_000))
+            if everywhere or counts[state] or state in known
+            else []
+            for state in tampu.State
+        }
+        choose_tokens(listed, model, tenant, name)
         for state, messages in listed.items():
+            if not (messages or counts[state] or state in known):
+                continue
             where = f"{state} of {tenant}/{name}"
             expected = model.of(tenant, name, state)
-            assert counts[tampu.State(state)] == len(expected), f"the count of {where}"
+            assert counts[state] == len(expected), f"the count of {where}"
             ids = [m.id for m in messages]
             assert len(set(ids)) == len(ids), f"twice in {where}"
             assert set(ids) == {e.id for e in expected}, where
@@ -38,10 +51,32 @@ def same_messages(tenants: dict[str, tampu.Queue], model: Model, unordered: tupl
 
 def choose_among_equals(entries: list[Entry], where: str) -> None:
     """The order of the index is the order of the model; where the model leaves it open, it takes over the engine's."""
-    keys = [(e.rank, e.place) for e in entries]
-    assert keys == sorted(keys), f"order of {where}"
+    for flow in {e.flow for e in entries}:
+        keys = [(e.rank, e.place) for e in entries if e.flow == flow]
+        assert keys == sorted(keys), f"order of {where}"
+    turns = [e.turn for e in entries if e.turn is not None]
+    assert turns == sorted(turns), f"turns of {where}"
     for i, entry in enumerate(entries):
         entry.place = (entry.place[0], i)
+        entry.turn = None if entry.flow is None else i
+
+
+def choose_tokens(listed: dict[tampu.State, list[tampu.Message]], model: Model, tenant: str, name: str) -> None:
+    """Which of those that came back together gets which token is the engine's choice."""
+    seen = {m.id: m for messages in listed.values() for m in messages}
+    ties: dict[tuple[int, str], list[Entry]] = {}
+    for entry in model.of(tenant, name, "ready", "delayed"):
+        if entry.tied is not None:
+            ties.setdefault(entry.tied, []).append(entry)
+    for entries in ties.values():
+        given = sorted(((e.run_at or 0, e.state, e.has_turn, e.place) for e in entries), reverse=True)
+        for entry in sorted(
+            entries, key=lambda e: (-(seen[e.id].run_us or 0), e.place[::-1]) if e.id in seen else (0,)
+        ):
+            run_at, entry.state, entry.has_turn, entry.place = given.pop(0)
+            entry.run_at = run_at or None
+    for entry in model.of(tenant, name, *tampu.State):
+        entry.tied = None
 
 
 def same_message(message: tampu.Message, model: Model) -> None:

@@ -16,27 +16,54 @@ NAMES = [str(state) for state in STATES]
 decode = msgspec.msgpack.decode
 
 
+def rooms_of(engine: Any, model: Model) -> list[Room]:
+    return [engine.house._rooms[place] for place in model.rules if place in engine.house._rooms]
+
+
+def fill_blocks(engine: Any, model: Model) -> None:
+    """Let the last blocks count as full: what comes next begins one, so that a few messages are in many."""
+    engine._wire.send([Ask(room.tag, ("HSET", f"{room.tag}:n", "size", 1_000_000)) for room in rooms_of(engine, model)])
+
+
 def keys_agree(engine: Any, model: Model) -> None:
-    rooms = [engine.house._rooms[place] for place in model.rules if place in engine.house._rooms]
+    rooms = rooms_of(engine, model)
     asks: list[Ask] = []
     for room in rooms:
         asks += [Ask(room.tag, ("ZRANGE", f"{room.tag}:{name}", 0, -1)) for name in (*NAMES, "aged", "lanes")]
         asks += [Ask(room.tag, ("ZRANGE", f"{room.tag}:{name}", 0, -1, "WITHSCORES")) for name in ("leased", "expiry")]
-        asks += [Ask(room.tag, ("HGETALL", f"{room.tag}:{name}")) for name in ("m", "x", "key", "lane", "own")]
+        asks += [Ask(room.tag, ("HGETALL", f"{room.tag}:{name}")) for name in ("key", "lane", "own", "n")]
+        asks.append(Ask(room.tag, ("ZRANGE", f"{room.tag}:blocks", 0, -1)))
     replies = engine._wire.send(asks)
     assert not any(isinstance(reply, Exception) for reply in replies)
     size = len(asks) // len(rooms) if rooms else 0
     total = 0
     for i, room in enumerate(rooms):
-        total += room_agrees(room, replies[i * size : (i + 1) * size], model)
+        *mine, blocks = replies[i * size : (i + 1) * size]
+        total += room_agrees(room, mine, *in_blocks(engine, room, blocks), model=model)
     assert total == len(model.entries), "messages without an entry"
 
 
-def room_agrees(room: Room, replies: list[Any], model: Model) -> int:
+def in_blocks(engine: Any, room: Room, blocks: list[bytes]) -> list[dict[bytes, bytes]]:
+    """`m` and `x` of a queue; all are in the last block that does not begin after them, and only the last is empty."""
+    keys = [(name, block) for name in "mx" for block in blocks]
+    flats = engine._wire.send([Ask(room.tag, ("HGETALL", f"{room.tag}:{name}:{at.decode()}")) for name, at in keys])
+    ends = dict(zip(blocks, [*blocks, b"~"][1:], strict=True))
+    found: dict[str, dict[bytes, bytes]] = {"m": {}, "x": {}}
+    for (name, block), flat in zip(keys, flats, strict=True):
+        assert flat or name == "x" or block == blocks[-1], "an empty block"
+        assert all(block <= seq[:11] < ends[block] for seq in flat[::2]), "a message in another's block"
+        found[name].update(zip(flat[::2], flat[1::2], strict=True))
+    return list(found.values())
+
+
+def room_agrees(room: Room, replies: list[Any], m: dict[bytes, bytes], x: dict[bytes, bytes], *, model: Model) -> int:
     """How many messages there are."""
     indexes = dict(zip(NAMES, replies, strict=False))
     aged, lanes, leased, expiry = replies[8:12]
-    m, x, keys, lane, own = (dict(zip(flat[::2], flat[1::2], strict=True)) for flat in replies[12:])
+    keys, lane, own, numbers = (dict(zip(flat[::2], flat[1::2], strict=True)) for flat in replies[12:])
+    runs = len(indexes["ready"])
+    indexes["ready"] = [one for member in indexes["ready"] for one in spread(member)]
+    assert len(indexes["ready"]) - runs == int(numbers.get(b"more", 0)), "how many messages are in runs"
     places = {name: [member[-16:] for member in members] for name, members in indexes.items()}
     everywhere = [seq for seqs in places.values() for seq in seqs]
     assert sorted(everywhere) == sorted(m), "each message in exactly one index"
@@ -61,6 +88,15 @@ def room_agrees(room: Room, replies: list[Any], model: Model) -> int:
     }, "ids of the user's own"
     choose_holders({key.decode(): entries[seq] for key, seq in keys.items()}, entries.values())
     return len(m)
+
+
+def spread(member: bytes) -> list[bytes]:
+    """The messages of a run, as if each had a member of its own."""
+    first, _, count = member.partition(b"*")
+    if not count:
+        return [member]
+    start, no = first[:-5], int(first[-5:], 16)
+    return [start + b"%05x" % n for n in range(no, no + 2 * int(count), 2)]
 
 
 def choose_holders(found: dict[str, Entry], entries: Any) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from tests.model import looking, looking_postgres, looking_redis
+from tests.conformance.house import until
+from tests.model import looking, looking_redis, looking_sql
 from tests.model.reference import ENDED, Model
-from tests.servers import postgres, redis
+from tests.servers import mariadb, postgres, redis
 
 
 class Place:
@@ -27,6 +30,9 @@ class Place:
     def agree(self, engine: Any, model: Model) -> None:
         """What is inside fits the model."""
         looking.tables_agree(engine, model)
+
+    def opened(self, engine: Any) -> None:
+        """It is about to be used: nothing that depends on the time of day goes on in it."""
 
     def abandon(self) -> None:
         """As after a kill: what is opened next is what was stored at this moment."""
@@ -69,6 +75,7 @@ class OnRedis(Place):
 
     def agree(self, engine: Any, model: Model) -> None:
         looking_redis.keys_agree(engine, model)
+        looking_redis.fill_blocks(engine, model)
 
 
 class OnCluster(OnRedis):
@@ -81,4 +88,29 @@ class OnPostgres(Place):
         self.url = postgres.houses.url()
 
     def agree(self, engine: Any, model: Model) -> None:
-        looking_postgres.tables_agree(engine, model)
+        looking_sql.postgres_agrees(engine, model)
+
+
+class OnMariaDb(Place):
+    def __init__(self) -> None:
+        self.url = mariadb.houses.url()
+
+    def agree(self, engine: Any, model: Model) -> None:
+        looking_sql.mariadb_agrees(engine, model)
+
+
+class OnMariaDbWithRedis(OnMariaDb):
+    def __init__(self) -> None:
+        self.url = mariadb.indexed()
+        self._unhurried = mock.patch("tampu.engines.mariadb.index.LOOK_SECONDS", math.inf)
+        self._unhurried.start()
+
+    def remove(self) -> None:
+        self._unhurried.stop()
+
+    def opened(self, engine: Any) -> None:
+        until(lambda: engine.index.whole)
+
+    def agree(self, engine: Any, model: Model) -> None:
+        super().agree(engine, model)
+        looking_sql.index_agrees(engine)

@@ -36,6 +36,8 @@ class Model:
     status: dict[tuple[str, str], str] = field(default_factory=dict)
     remembered: dict[tuple[str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
     """Idempotency keys: (tenant, key) → (id, body, until)."""
+    spent: dict[tuple[str, str, str | None], int] = field(default_factory=dict)
+    """Of groups with a pace: when all their tokens are there again."""
     _ticks: int = 0
     _counter: int = 0
     _tied: bool = False
@@ -77,16 +79,65 @@ class Model:
         if entry.run_at is not None and entry.run_at > self.now:
             entry.state = "delayed"
         else:
-            entry.state, entry.run_at, entry.place = "ready", None, self._back()
+            entry.state, entry.run_at, entry.place, entry.turn = "ready", None, self._back(), None
 
     def _admit(self, entry: Entry) -> None:
-        """In a queue with group order, only one message of a group goes on."""
-        if entry.group is not None:
-            if any(e.has_turn and self._same_group(e, entry) for e in self.entries.values()):
+        """In a queue with group order, only one message of a group goes on; with a limit, as many as that."""
+        rules = self.rules[entry.tenant, entry.queue]
+        later = entry.run_at is not None and entry.run_at > self.now
+        if entry.group is not None and (rules.group_order or not later):
+            if self._is_full(entry):
                 entry.state, entry.reason, entry.waits_turn = "held", "group", True
                 return
-            entry.has_turn = True
+            self._seat(entry)
         self._start(entry)
+
+    def _is_full(self, entry: Entry) -> bool:
+        rules = self.rules[entry.tenant, entry.queue]
+        taken = sum(e.has_turn and self._same_group(e, entry) for e in self.entries.values())
+        places = 1 if rules.group_order else rules.group_concurrency or float("inf")
+        return taken >= places or bool(rules.group_every and self._waiting(entry) >= rules.group_burst)
+
+    def _waiting(self, entry: Entry) -> int:
+        """How many others of its group may go and have not been claimed."""
+        others = [e for e in self.entries.values() if e is not entry and self._same_group(e, entry)]
+        return sum(e.has_turn and e.state != "leased" for e in others)
+
+    def _seat(self, entry: Entry) -> None:
+        """It may go as soon as there is a token for it, after the others that wait for theirs."""
+        entry.has_turn = True
+        self._wait_for_token(entry, self._waiting(entry) + 1)
+
+    def _wait_for_token(self, entry: Entry, place: int) -> None:
+        rules = self.rules[entry.tenant, entry.queue]
+        if rules.group_every:
+            spent = max(self.spent.get((entry.tenant, entry.queue, entry.group), 0), self.now)
+            due = spent - (rules.group_burst - place) * rules.group_every
+            if due > self.now:
+                entry.run_at = max(entry.run_at or 0, due)
+
+    def spend(self, claimed: Sequence[Entry]) -> None:
+        """These were claimed: each costs a token, and the next of its group may go when there is another."""
+        with self._together():
+            for entry in claimed:
+                rules = self.rules[entry.tenant, entry.queue]
+                if entry.group is not None and rules.group_every:
+                    group = (entry.tenant, entry.queue, entry.group)
+                    self.spent[group] = max(self.spent.get(group, 0), self.now) + rules.group_every
+                    entry.has_turn = rules.group_order
+                    self._fill(entry)
+
+    def _resume(self, entry: Entry) -> None:
+        """Its time has come."""
+        entry.run_at = None
+        if entry.group is None or entry.has_turn:
+            if entry.group is not None and self.rules[entry.tenant, entry.queue].group_order:
+                self._wait_for_token(entry, 1)
+            self._start(entry)
+            return
+        self._admit(entry)
+        if entry.waits_turn:
+            entry.settled = None
 
     @staticmethod
     def _same_group(a: Entry, b: Entry) -> bool:
@@ -96,10 +147,16 @@ class Model:
         if not entry.has_turn:
             return
         entry.has_turn = False
+        self._fill(entry)
+
+    def _fill(self, entry: Entry) -> None:
+        """Who waits for a place of this one's group goes on, while there are any."""
         waiting = [e for e in self.entries.values() if e.waits_turn and self._same_group(e, entry)]
-        if waiting:
-            heir = min(waiting, key=lambda e: e.n)
-            heir.waits_turn, heir.has_turn, heir.reason = False, True, None
+        for heir in sorted(waiting, key=lambda e: e.n):
+            if self._is_full(heir):
+                break
+            heir.waits_turn, heir.reason = False, None
+            self._seat(heir)
             self._start(heir)
 
     def _take_marks(self, entry: Entry) -> None:
@@ -157,7 +214,8 @@ class Model:
             max_attempts=new.max_attempts or rules.max_attempts,
             expires=self.now + ttl if ttl else None,
             key=new.key,
-            group=new.group if rules.group_order else None,
+            group=new.group if rules.group_order or rules.group_concurrency or rules.group_every else None,
+            flow=(new.group or "") if rules.ordering == "fair" else None,
             run_at=self.now + new.delay if new.delay else None,
         )  # fmt: skip
         self.entries[tenant, id] = entry
@@ -194,15 +252,23 @@ class Model:
     def sweep(self) -> None:
         """Expire, reap, promote, over all tenants."""
         with self._together():
-            for entry in self._all(lambda e: e.state in WAITING and e.expires is not None and e.expires <= self.now):
-                entry.settled = None
-                self._end(entry, "expired")
+            self._expire(self._all(lambda e: e.state in WAITING and e.expires is not None and e.expires <= self.now))
         with self._together():
             for entry in self._all(lambda e: e.state == "leased" and e.until <= self.now):
                 self._reap(entry)
         due = self._all(lambda e: e.state == "delayed" and e.run_at <= self.now)
         for entry in sorted(due, key=lambda e: (e.run_at, e.n)):
-            self._start(entry)
+            self._resume(entry)
+
+    def lets_choose(self) -> bool:
+        """Will the sweep reap messages of a group with a pace? Who gets which token then is not promised."""
+        return any(
+            e.state == "leased"
+            and e.until <= self.now
+            and e.group is not None
+            and self.rules[e.tenant, e.queue].group_every
+            for e in self.entries.values()
+        )
 
     def _all(self, wanted: Any) -> list[Entry]:
         return [e for e in self.entries.values() if wanted(e)]
@@ -221,6 +287,12 @@ class Model:
         entry.receipt = None
         entry.state = ""
         self._take_marks(entry)
+        rules = self.rules[entry.tenant, entry.queue]
+        if entry.group is not None and rules.group_every and entry.run_at is None:
+            place = self._waiting(entry) + 1
+            entry.has_turn = place <= rules.group_burst
+            entry.tied = (self._ticks, entry.group)
+            self._wait_for_token(entry, place)
         self._start(entry)
 
     def late(self, tenant: str, queues: Iterable[str]) -> list[Entry]:
@@ -230,9 +302,24 @@ class Model:
 
     def expire(self, entries: Iterable[Entry]) -> None:
         with self._together():
-            for entry in entries:
-                entry.settled = None
-                self._end(entry, "expired")
+            self._expire(list(entries))
+
+    def _expire(self, entries: Sequence[Entry]) -> None:
+        """All of them, before anybody goes on in their places."""
+        left = self._leaving(entries)
+        for entry in entries:
+            entry.settled = None
+            self._end(entry, "expired")
+        for entry in left:
+            self._fill(entry)
+
+    @staticmethod
+    def _leaving(entries: Iterable[Entry]) -> list[Entry]:
+        """Who of these has a turn; they have none any more."""
+        left = [entry for entry in entries if entry.has_turn]
+        for entry in left:
+            entry.has_turn = False
+        return left
 
     # -- claim
 
@@ -245,6 +332,19 @@ class Model:
             limit = min(limit, rules.max_in_flight - len(self.of(tenant, queue, "leased")))
         ready = [e for e in self.of(tenant, queue, "ready") if e.expires is None or e.expires > self.now]
         return ready[: max(limit, 0)]
+
+    def in_line(self, got: list[Entry], tenant: str, queue: str) -> None:
+        """These were the first of a queue. In a fair one each group keeps its order and nobody's turn changes; among
+        those that have become ready since the last look, whose turn it is is the engine's to say."""
+        ready = self.claimable(tenant, queue, len(self.entries))
+        if self.rules[tenant, queue].ordering != "fair":
+            assert [(e.rank, e.place) for e in got] == [(e.rank, e.place) for e in ready[: len(got)]]
+            return
+        for flow in {e.flow for e in got}:
+            mine = [e.place for e in got if e.flow == flow]
+            assert mine == [e.place for e in ready if e.flow == flow][: len(mine)], f"order of group {flow}"
+        turns = [e.turn for e in got if e.turn is not None]
+        assert turns == sorted(e.turn for e in ready if e.turn is not None)[: len(turns)], "whose turn it was"
 
     def lease(self, entry: Entry, receipt: str, lease: int | None) -> None:
         assert entry.state == "ready", "only ready messages are delivered"
@@ -298,6 +398,8 @@ class Model:
             wait = delays[min(entry.attempts, len(delays)) - 1] if delay is None else delay
             entry.run_at = self.now + wait if wait else None
             self._return(entry)
+            if wait and not self.rules[entry.tenant, entry.queue].group_order:
+                self._pass_turn(entry)
 
     def extend(self, tenant: str, id: str, receipt: str, by: int | None) -> Entry:
         entry = self.find(tenant, id)
@@ -308,7 +410,15 @@ class Model:
 
     # -- people
 
-    def cancel(self, tenant: str, id: str) -> str:
+    def cancel(self, tenant: str, ids: Sequence[str]) -> list[str]:
+        known = [self.find(tenant, id) for id in dict.fromkeys(ids)]
+        left = self._leaving(entry for entry in known if entry is not None and entry.state in WAITING)
+        said = [self._cancel(tenant, id) for id in ids]
+        for entry in left:
+            self._fill(entry)
+        return said
+
+    def _cancel(self, tenant: str, id: str) -> str:
         entry = self.find(tenant, id)
         if entry is None:
             return "not_found"

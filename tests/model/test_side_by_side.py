@@ -25,6 +25,14 @@ class OnPostgres(SideBySide):
     place_of = places.OnPostgres
 
 
+class OnMariaDb(SideBySide):
+    place_of = places.OnMariaDb
+
+
+class OnMariaDbWithRedis(SideBySide):
+    place_of = places.OnMariaDbWithRedis
+
+
 class OnRedis(SideBySide):
     place_of = places.OnRedis
 
@@ -48,6 +56,10 @@ SHORT = settings(LONG, max_examples=max(1, EXAMPLES // 4))
 """Of engines behind a socket, where a step takes longer."""
 TestOnPostgres = OnPostgres.TestCase
 TestOnPostgres.settings = SHORT
+TestOnMariaDb = OnMariaDb.TestCase
+TestOnMariaDb.settings = SHORT
+TestOnMariaDbWithRedis = OnMariaDbWithRedis.TestCase
+TestOnMariaDbWithRedis.settings = SHORT
 TestOnRedis = OnRedis.TestCase
 TestOnRedis.settings = SHORT
 TestOnCluster = OnCluster.TestCase

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from typing import Any, Self
 import psycopg
 
 from tampu.engines.postgres import migrating
+from tests.servers.ports import free_port
 
 PACKAGE = "postgresql"
 _START_SECONDS = 60
@@ -36,8 +36,14 @@ FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """For tests that ask what is stored, not whether it survives."""
 
 
+CHOSEN = "TAMPU_TEST_POSTGRES"
+"""Names the folder of another version's programs: see tools/test-versions."""
+
+
 def binaries() -> Path:
-    """The folder of initdb and postgres: the newest that is installed."""
+    """The folder of initdb and postgres: the one that was chosen, or the newest that is installed."""
+    if CHOSEN in os.environ:
+        return Path(os.environ[CHOSEN])
     found = [path for place in _PLACES for path in Path("/").glob(place[1:]) if (path / "initdb").exists()]
     on_path = shutil.which("initdb")
     if on_path:
@@ -50,13 +56,6 @@ def binaries() -> Path:
 def _version(folder: Path) -> int:
     said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
     return int(said.split()[2].split(".")[0].rstrip("abcdevlrt"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Postgres:
@@ -95,14 +94,16 @@ class Postgres:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{'?' if query else ''}{query}"
 
-    def _as_user(self) -> dict[str, Any]:
+    @property
+    def as_user(self) -> dict[str, Any]:
+        """For subprocess: whom to run as."""
         return {} if self._user is None else {"user": self._user.pw_uid, "group": self._user.pw_gid}
 
     def _run(self, command: str, *arguments: str) -> None:
         done = subprocess.run(
             [binaries() / command, *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", env=_ENVIRONMENT, check=False,
-            **self._as_user(),
+            **self.as_user,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{command} failed: {done.stdout}")
@@ -120,7 +121,7 @@ class Postgres:
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [binaries() / "postgres", "-D", str(self.data), *options],
-                stdout=log, stderr=log, cwd="/", env=_ENVIRONMENT, start_new_session=True, **self._as_user(),
+                stdout=log, stderr=log, cwd="/", env=_ENVIRONMENT, start_new_session=True, **self.as_user,
             )  # fmt: skip
         self._wait()
         return self
@@ -142,6 +143,7 @@ class Postgres:
     def kill(self) -> None:
         """As a crash: the server and all it started, at once."""
         if self._process is not None:
+            _freeze(self._process)
             sessions = _children(self._process.pid)
             self._process.kill()
             for pid in sessions:
@@ -158,7 +160,7 @@ class Postgres:
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(30)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None
@@ -172,6 +174,14 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def _freeze(server: subprocess.Popen[bytes]) -> None:
+    """From here on it starts nothing: a session that begins while the others are counted would outlive the kill."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        if server.poll() is None:
+            os.kill(server.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _children(parent: int) -> list[int]:
@@ -196,6 +206,9 @@ _AGAIN = """
 INSERT INTO {schema}.journal_end VALUES (0); INSERT INTO {schema}.revision VALUES (0);
 SELECT setval('{schema}.number', 1024, false), setval('{schema}.entry', 1, false)
 """
+
+
+SCHEMAS = ("house0", "house1", "house2")
 
 
 class Houses:
@@ -225,9 +238,13 @@ class Houses:
 
     def url(self) -> str:
         """An empty house. Tables without a schema's name are made in it too, so they are gone with the next test."""
+        schema = self.empty()
+        return self.server.url(schema=schema, options=f"-csearch_path%3D{schema}")
+
+    def empty(self) -> str:
+        """The schema of an empty house."""
         self._turn += 1
-        schema = f"house{self._turn % 3}"
-        place = self.server.url(schema=schema, options=f"-csearch_path%3D{schema}")
+        schema = SCHEMAS[self._turn % len(SCHEMAS)]
         if self._db is None:
             self._db = psycopg.connect(self.server.url(), autocommit=True)
         db = self._db
@@ -237,7 +254,15 @@ class Houses:
             self._tables[schema] = [row[0] for row in found.fetchall()]
         (clean,) = db.execute(_TABLES, {"schema": schema, "kept": self._tables[schema]}).fetchone() or ("",)
         db.execute(clean + _AGAIN.format(schema=schema))
-        return place
+        return schema
+
+    def end_sessions(self) -> None:
+        """Every session of tampu's on the server is ended, as by an administrator."""
+        with psycopg.connect(self.server.url(), autocommit=True) as db:
+            db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE pid <> pg_backend_pid() AND application_name LIKE 'tampu%'"
+            )
 
 
 houses = Houses()

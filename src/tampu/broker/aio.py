@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tampu.broker.core import Look, Pause, Step, Steps
+from tampu.broker.aio_stream import AsyncStream
+from tampu.broker.core import Steps
 from tampu.broker.queue import AllVerbs, Queue
-from tampu.broker.waiting import Waiter
-from tampu.model.errors import InvalidState, TampuError
+from tampu.model.errors import InvalidState
+from tampu.model.times import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,10 +21,11 @@ R = TypeVar("R")
 
 def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """The verb as a coroutine."""
+    name = verb.__name__
 
     @functools.wraps(verb)
     async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._drive(verb(self._verbs, *args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+        return await self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
 
     return method  # type: ignore[return-value]  # wraps() names self; P is what matters
 
@@ -39,6 +41,22 @@ class AsyncQueues:
     get = awaitable(AllVerbs.get_config)
     list = awaitable(AllVerbs.list_queues)
     reset = awaitable(AllVerbs.reset_config)
+
+
+class AsyncSchedules:
+    """What is published by the clock, by name."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = awaitable(AllVerbs.put_schedule)
+    get = awaitable(AllVerbs.get_schedule)
+    list = awaitable(AllVerbs.list_schedules)
+    delete = awaitable(AllVerbs.delete_schedule)
+    pause = awaitable(AllVerbs.pause_schedule)
+    resume = awaitable(AllVerbs.resume_schedule)
+    fire = awaitable(AllVerbs.fire_schedule)
 
 
 class AsyncQueue:
@@ -80,6 +98,10 @@ class AsyncQueue:
     def queues(self) -> AsyncQueues:
         return AsyncQueues(self._verbs, self._drive)
 
+    @property
+    def schedules(self) -> AsyncSchedules:
+        return AsyncSchedules(self._verbs, self._drive)
+
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)
     claim = awaitable(AllVerbs.claim)
@@ -90,6 +112,7 @@ class AsyncQueue:
     settle = awaitable(AllVerbs.settle)
     extend = awaitable(AllVerbs.extend)
     get = awaitable(AllVerbs.get)
+    result = awaitable(AllVerbs.result)
     messages = awaitable(AllVerbs.messages)
     cancel = awaitable(AllVerbs.cancel)
     free = awaitable(AllVerbs.free)
@@ -102,6 +125,17 @@ class AsyncQueue:
     drain = awaitable(AllVerbs.drain)
     close_queue = awaitable(AllVerbs.close_queue)
 
+    def stream(
+        self,
+        queues: str | Sequence[str],
+        *,
+        credit: int = 32,
+        lease: Duration | None = None,
+        worker: str | None = None,
+    ) -> AsyncStream:
+        """As `Queue.stream`, in an ``async with`` block."""
+        return AsyncStream(lambda: self._open.stream(queues, credit=credit, lease=lease, worker=worker))
+
     async def check(self) -> list[tuple[str, str, str]]:
         """What `tampu doctor` shows."""
         return await asyncio.to_thread(self._open.check)
@@ -110,6 +144,7 @@ class AsyncQueue:
         """Stop the keepers, wake who waits (with nothing), close the file."""
         if self._queue is not None:
             await asyncio.to_thread(self._queue.close)
+            await self._queue._core.leave_loop()
 
     @contextlib.asynccontextmanager
     async def transaction(self, connection: Any = None) -> AsyncIterator[AsyncTransaction]:
@@ -150,43 +185,16 @@ class AsyncQueue:
 
     async def _drive(self, steps: Steps[R]) -> R:
         self._check_outside()
-        act: Callable[[Any], Step] = steps.send
-        value: Any = None
-        while True:
-            if self._inside and self.durability == "memory":
-                # Settings are read on the way. In memory that waits for the transaction, which waits for this loop.
-                ended, step = await asyncio.to_thread(_advance, act, value)
-            else:
-                ended, step = _advance(act, value)
-            if ended:
-                return step  # type: ignore[no-any-return]  # the generator's own return type
-            try:
-                act, value = steps.send, await self._do(step)
-            except TampuError as error:
-                act, value = steps.throw, error
-
-    async def _do(self, step: Step) -> Any:
         core = self._open._core
-        if isinstance(step, Look):
-            return await asyncio.to_thread(step.ask, core.engine)
-        if isinstance(step, Pause):
-            waiter = Waiter(step.queues, asyncio.get_running_loop())
-            core.waiting.join(waiter)
-            try:
-                if not await asyncio.to_thread(core.came_meanwhile, step):
-                    await waiter.wait_async(step.seconds)
-            finally:
-                core.waiting.leave(waiter)
-            return None
-        return await core.coalescer.submit_async(step)
+        if not self._inside or self.durability != "memory":
+            return await core.drive_async(steps)
+        # Settings are read on the way. In memory that waits for the transaction, which waits for this loop.
+        loop = asyncio.get_running_loop()
 
+        def do(step: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(core.do_async(step), loop).result()
 
-def _advance(act: Callable[[Any], Step], value: Any) -> tuple[bool, Any]:
-    """(False, the next step) or (True, what the verb returned)."""
-    try:
-        return False, act(value)
-    except StopIteration as end:
-        return True, end.value
+        return await asyncio.to_thread(core.drive, steps, do)
 
 
 class AsyncTransaction:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -22,10 +23,22 @@ class Runs(Protocol):
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
 
-class _Ticket:
+class Answered(Protocol):
+    """As much of a future as is needed: told in its own loop, once."""
+
+    def get_loop(self) -> asyncio.AbstractEventLoop: ...
+
+    def done(self) -> bool: ...
+
+    def set_result(self, reply: Any, /) -> None: ...
+
+
+class Ticket:
+    """One call on its way, and whom to tell."""
+
     __slots__ = ("abandoned", "call", "future", "gate", "lead", "reply")
 
-    def __init__(self, call: Call, gate: Any = None, future: asyncio.Future[Any] | None = None) -> None:
+    def __init__(self, call: Call, gate: Any = None, future: Answered | None = None) -> None:
         self.call = call
         self.gate = gate
         self.future = future
@@ -34,22 +47,40 @@ class _Ticket:
         self.reply: Any = None
 
 
+class Takes(Protocol):
+    """Who may add calls to a commit that is about to begin."""
+
+    def take_along(self, batch: list[Ticket]) -> None: ...
+
+    def done(self) -> None:
+        """It is over."""
+        ...
+
+
 MOST = 10_000
 """Calls in one commit, so that a flood does not make one commit endless."""
 
 
 class Coalescer:
-    def __init__(self, engine: Runs) -> None:
+    def __init__(self, engine: Runs, takes: Takes | None = None) -> None:
         self._engine = engine
+        self._takes = takes
         self._mutex = threading.Lock()
-        self._pending: list[_Ticket] = []
+        self._pending: list[Ticket] = []
         self._busy = False
         self._kicked = False
         self._helper: ThreadPoolExecutor | None = None
+        self.on_commit: Callable[[int, float], None] = lambda _calls, _seconds: None
+        """Told after each commit how many calls shared it and how long it took, by the thread that led it."""
+
+    @property
+    def busy(self) -> bool:
+        """Is a commit under way?"""
+        return self._busy
 
     def submit(self, call: Call) -> Any:
         """Carry out a call from a thread; its reply, or its error raised."""
-        ticket = _Ticket(call)
+        ticket = Ticket(call)
         try:
             with self._mutex:
                 if self._busy:
@@ -64,7 +95,7 @@ class Coalescer:
             if ticket.gate is not None:
                 ticket.gate.acquire()
         except BaseException:
-            self._abandon(ticket)
+            self.abandon(ticket)
             raise
         if ticket.lead:
             self._lead()
@@ -74,25 +105,29 @@ class Coalescer:
 
     async def submit_async(self, call: Call) -> Any:
         """Carry out a call from a task."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        ticket = _Ticket(call, future=future)
-        with self._mutex:
-            self._pending.append(ticket)
-            kick = not self._busy and not self._kicked
-            self._kicked = self._kicked or kick
-        if kick:
-            loop.call_soon(self._kick)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        ticket = self.submit_for(call, future)
         try:
             reply = await future
         except asyncio.CancelledError:
-            self._abandon(ticket)
+            self.abandon(ticket)
             raise
         if isinstance(reply, BaseException):
             raise reply
         return reply
 
-    def _abandon(self, ticket: _Ticket) -> None:
+    def submit_for(self, call: Call, future: Answered) -> Ticket:
+        """Carry out a call for somebody in a loop, who is told there; its error too is told, not raised."""
+        ticket = Ticket(call, future=future)
+        with self._mutex:
+            self._pending.append(ticket)
+            kick = not self._busy and not self._kicked
+            self._kicked = self._kicked or kick
+        if kick:
+            future.get_loop().call_soon(self._kick)
+        return ticket
+
+    def abandon(self, ticket: Ticket) -> None:
         """The caller was interrupted: its call is dropped if nobody took it up; a lead it was given is carried on."""
         with self._mutex:
             ticket.abandoned = True
@@ -103,7 +138,7 @@ class Coalescer:
         elif late:
             self._kick()
 
-    def _give_back(self, ticket: _Ticket) -> bool:
+    def _give_back(self, ticket: Ticket) -> bool:
         """Release what was claimed for a caller that is gone: it would wait for the lease's end, one attempt used.
 
         Called with the mutex held.
@@ -112,7 +147,7 @@ class Coalescer:
         if not isinstance(call, Claim) or not isinstance(reply, list) or not reply:
             return False
         releases = [Ending("release", lease.queue, lease.receipt) for lease in reply]
-        self._pending.append(_Ticket(Settle(call.tenant, releases)))
+        self._pending.append(Ticket(Settle(call.tenant, releases)))
         return True
 
     def _kick(self) -> None:
@@ -131,8 +166,8 @@ class Coalescer:
 
     def _lead(self) -> None:
         """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
-        batch: list[_Ticket] = []
-        heir: _Ticket | None = None
+        batch: list[Ticket] = []
+        heir: Ticket | None = None
         passed = False
         try:
             while True:
@@ -160,7 +195,7 @@ class Coalescer:
             self._stopped(batch, heir, error, passed=passed)
             raise
 
-    def _stopped(self, batch: list[_Ticket], heir: _Ticket | None, error: BaseException, *, passed: bool) -> None:
+    def _stopped(self, batch: list[Ticket], heir: Ticket | None, error: BaseException, *, passed: bool) -> None:
         """Somebody stopped the leading thread: the others must not wait for ever, and the next one leads."""
         stopped = Unavailable(
             f"the commit was interrupted, it may or may not have happened: {error!r}",
@@ -178,7 +213,7 @@ class Coalescer:
             self._start_helper()
         self._deliver(batch)
 
-    def _heir(self) -> _Ticket | None:
+    def _heir(self) -> Ticket | None:
         """Who leads next; those who walked away are left out. Called with the mutex held."""
         while self._pending and self._pending[0].abandoned:
             del self._pending[0]
@@ -189,18 +224,25 @@ class Coalescer:
         heir.lead = heir.gate is not None
         return heir
 
-    def _run(self, batch: list[_Ticket]) -> Sequence[Any]:
+    def _run(self, batch: list[Ticket]) -> Sequence[Any]:
         if not batch:
             return []
+        began = time.perf_counter()
         try:
+            if self._takes is not None:
+                self._takes.take_along(batch)
             return self._engine.run([ticket.call for ticket in batch])
         except Exception as error:  # every caller of the batch gets it
             return [error] * len(batch)
+        finally:
+            if self._takes is not None:
+                self._takes.done()
+            self.on_commit(len(batch), time.perf_counter() - began)
 
     @staticmethod
-    def _deliver(batch: list[_Ticket]) -> None:
+    def _deliver(batch: list[Ticket]) -> None:
         """Let those of the batch go on; doing it again, after an interrupt, does no harm."""
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[Answered, Any]]] = {}
         for ticket in batch:
             if ticket.future is not None:
                 loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, ticket.reply))
@@ -223,7 +265,7 @@ def _release(gate: Any) -> None:
         gate.release()
 
 
-def _answer(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def _answer(answers: list[tuple[Answered, Any]]) -> None:
     for future, reply in answers:
         if not future.done():
             future.set_result(reply)

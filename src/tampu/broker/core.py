@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Protocol, TypeVar
 
-from tampu.broker.coalescer import Coalescer
+from tampu.broker.ends import ENDS, Ends
+from tampu.broker.lanes import Lanes
 from tampu.broker.settings import SettingsCache
+from tampu.broker.standing import Claimer, MakeClaim, Standing
 from tampu.broker.waiting import Waiter, Waiting
-from tampu.engines.port import Call, Engine
+from tampu.engines.port import Call, Engine, Glance, Settle
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import State
 
 R = TypeVar("R")
 log = logging.getLogger("tampu")
+
+
+class Keepers(Protocol):
+    """The loops that keep promises over time, as those see them who watch over them."""
+
+    leads: bool
+    """Is it this process whose keepers do the work?"""
+    turned_at: float
+    """When they last looked for work, by the monotonic clock."""
+
+    @property
+    def alive(self) -> bool: ...
 
 
 class Look:
@@ -29,44 +46,134 @@ class Look:
 class Pause:
     """A step that waits for messages in queues, at most so long."""
 
-    __slots__ = ("empty", "queues", "seconds")
+    __slots__ = ("claim", "empty", "full", "mark", "queues", "seconds")
 
-    def __init__(self, queues: list[tuple[str, str]], seconds: float, empty: list[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        queues: list[tuple[str, str]],
+        seconds: float,
+        empty: list[tuple[str, str]],
+        full: list[tuple[tuple[str, str], int]],
+        claim: MakeClaim | None = None,
+        mark: int | None = None,
+    ) -> None:
         self.queues = queues
         self.seconds = seconds
         self.empty = empty
         """Those that the last claim found empty. In the others (paused, at their limit) messages may well be ready."""
+        self.full = full
+        """Those that were empty or had so many leased as they may."""
+        self.claim = claim
+        """What is waited for. When a commit took it along its reply answers the step, else None does."""
+        self.mark = mark
+        """What `Waiting.mark` was before the last claim; None: not known."""
 
 
-Step = Call | Look | Pause
+class Expect:
+    """A step that waits for the end of a message, at most so long; it may be over before the message has ended."""
+
+    __slots__ = ("id", "seconds", "tenant")
+
+    def __init__(self, tenant: str, id: str, seconds: float) -> None:
+        self.tenant = tenant
+        self.id = id
+        self.seconds = seconds
+
+
+Step = Call | Look | Pause | Expect
 Steps = Generator[Step, Any, R]
 """A verb: yields what is to be done and is sent the answer, so that threads and tasks share one definition."""
 
 
-class Core:
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.coalescer = Coalescer(engine)
-        self.settings = SettingsCache(engine)
-        self.waiting = Waiting()
-        self.on_due: Callable[[int], None] = lambda _at: None
-        self.on_stir: Callable[[], None] = lambda: None
-        self.watched = False
-        """Somebody looks after waiters now and then, so they need not look themselves."""
-        self.closed = False
+class Carrier:
+    """Carries out the steps of verbs; here or, for a remote store, over the network."""
+
+    closed = False
+
+    def __init__(self) -> None:
         self.in_transaction: set[int] = set()
         """Threads inside a transaction of the engine's own connection."""
+
+    def do(self, step: Any) -> Any:
+        """Carry out one step from a thread."""
+        raise NotImplementedError
+
+    async def do_async(self, step: Any) -> Any:
+        """Carry out one step from a task."""
+        raise NotImplementedError
+
+    async def leave_loop(self) -> None:
+        """Let go of what belongs to the running loop."""
+
+    def stream(self, _queue: Any, _asked: Any) -> Any:
+        """A stream of leases that the store pushes; None where claims have to ask for them."""
+        return None
+
+    def drive(self, steps: Generator[Any, Any, R], do: Callable[[Any], Any] | None = None) -> R:
+        """Carry out a verb from a thread."""
+        do = do or self.do
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = do(step)
+                except TampuError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+
+    async def drive_async(self, steps: Generator[Any, Any, R], do: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+        """Carry out a verb from a task."""
+        do = do or self.do_async
+        act: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            try:
+                step = act(value)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # the generator's own return type
+            try:
+                act, value = steps.send, await do(step)
+            except TampuError as error:
+                act, value = steps.throw, error
+
+
+class Core(Carrier):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine = engine
+        self.settings = SettingsCache(engine)
+        self.waiting = Waiting()
+        self._standing = Standing(self.waiting)
+        self._near = "hand_over" in engine.capabilities
+        """Every change is told here as it is made; none is on its way over a network."""
+        self.lanes = Lanes(engine, self._standing if self._near else None)
+        self.coalescer = self.lanes.main
+        self.ends = Ends(engine)
+        self.on_due: Callable[[int], None] = lambda _at: None
+        self.on_stir: Callable[[], None] = lambda: None
+        self.on_lapse: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
+        self.keepers: Keepers | None = None
+        self.watched = False
+        """Somebody looks after waiters now and then, so they need not look themselves."""
         engine.listen(self)
 
     # -- Listener
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
-        self.waiting.wake(queues)
+        self.waiting.note(queues)
+        self.waiting.wake(self._standing.left(queues))
 
     def due(self, at_us: int) -> None:
         self.on_due(at_us)
 
+    def lapsed(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        self.on_lapse(queues)
+
     def stirred(self) -> bool:
+        self.waiting.note_all()
         try:
             self.look()
         except TampuError as error:  # the bell must go on ringing
@@ -76,20 +183,41 @@ class Core:
 
     def look(self) -> None:
         """Wake those whose queues have messages, whoever published them."""
-        self.waiting.look(self._ready_count)
+        if self.waiting.anybody:
+            self._while_open(self.glance)
+
+    def glance(self) -> Glance:
+        """As `look`, and with the same round trip all that keepers want to know."""
+        told = self.engine.glance(self.waiting.queues)
+        self.waiting.wake(told.ready)
+        return told
 
     def came_meanwhile(self, pause: Pause) -> bool:
         """What came between the last claim and joining those who wait must not be slept through."""
-        return any(self._ready_count(queue) for queue in pause.empty)
+        return not self._unchanged(pause) and bool(self._while_open(lambda: self._ready(pause)))
 
-    def _ready_count(self, queue: tuple[str, str]) -> int:
+    def _unchanged(self, pause: Pause) -> bool:
+        """Has nobody told of anything since the claim? Then there is nothing to look for."""
+        return self._near and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
+
+    def _ready(self, pause: Pause) -> bool:
+        if pause.empty and any(self.engine.glance(pause.empty).ready.values()):
+            return True
+        return any(
+            stats.counts.get(State.READY, 0) and stats.counts.get(State.LEASED, 0) < most
+            for queue, most in pause.full
+            for stats in self.engine.stats(*queue)
+        )
+
+    def _while_open(self, ask: Callable[[], R]) -> R | None:
+        """What the engine answers; nothing when it is closed, before or meanwhile."""
         if self.closed:
-            return 0
+            return None
         try:
-            return sum(stats.counts.get(State.READY, 0) for stats in self.engine.stats(*queue))
+            return ask()
         except Unavailable:
-            if self.closed:  # meanwhile
-                return 0
+            if self.closed:
+                return None
             raise
 
     # -- carrying out steps
@@ -106,19 +234,64 @@ class Core:
             finally:
                 self.waiting.leave(waiter)
             return None
-        return self.coalescer.submit(step)
+        if isinstance(step, Expect):
+            ended = threading.Event()
+            self.ends.expect(step.tenant, step.id, ended.set)
+            try:
+                if not self._has_ended(step):
+                    ended.wait(step.seconds)
+            finally:
+                self.ends.forget(step.tenant, step.id, ended.set)
+            return None
+        reply = self.lanes.of(step).submit(step)
+        if self.ends.anybody and isinstance(step, Settle):
+            self.ends.stir()
+        return reply
 
-    def drive(self, steps: Steps[R], do: Callable[[Step], Any] | None = None) -> R:
-        """Carry out a verb from a thread."""
-        do = do or self.do
+    def _has_ended(self, step: Expect) -> bool:
+        """What ended between the last look and the expectation must not be waited for."""
+        found = self.engine.get(step.tenant, step.id)
+        return found is None or found.state in ENDS
+
+    async def do_async(self, step: Step) -> Any:
+        if isinstance(step, Look):
+            return await asyncio.to_thread(step.ask, self.engine)
+        if isinstance(step, Pause):
+            return await self.pause_async(step, Claimer(step.queues, asyncio.get_running_loop(), step.claim))
+        if isinstance(step, Expect):
+            await self._expect_async(step)
+            return None
+        reply = await self.coalescer.submit_async(step)
+        if self.ends.anybody and isinstance(step, Settle):
+            self.ends.stir()
+        return reply
+
+    async def _expect_async(self, step: Expect) -> None:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # its loop was closed
+                loop.call_soon_threadsafe(ended.set)
+
+        await asyncio.to_thread(self.ends.expect, step.tenant, step.id, tell)
         try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = do(step)
-                except TampuError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+            if not await asyncio.to_thread(self._has_ended, step):
+                async with asyncio.timeout(step.seconds):
+                    await ended.wait()
+        except TimeoutError:
+            return
+        finally:
+            self.ends.forget(step.tenant, step.id, tell)
+
+    async def pause_async(self, step: Pause, waiter: Claimer) -> Any:
+        """Wait for messages; whoever holds the waiter can end it sooner. The step's answer."""
+        self.waiting.join(waiter)
+        try:
+            if self._unchanged(step) or not await asyncio.to_thread(self.came_meanwhile, step):
+                await waiter.wait_async(step.seconds)
+        except BaseException:
+            self.waiting.leave(waiter)
+            waiter.abandon(self.coalescer)
+            raise
+        self.waiting.leave(waiter)
+        return await waiter.reply(self.coalescer)

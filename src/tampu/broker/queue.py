@@ -6,28 +6,32 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.core import Core, Look, Pause, Step, Steps
+from tampu.broker.notes import Notes
+from tampu.broker.schedules import Scheduling
 from tampu.broker.steering import Steering
-from tampu.broker.verbs import Verbs
+from tampu.broker.streaming import Asked, PolledStream, Stream
 from tampu.model.errors import InvalidState, TampuError, Unavailable
+from tampu.model.times import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Verbs, Steering):
+class AllVerbs(Scheduling, Steering, Notes):
     """Every verb, of one tenant."""
 
 
 def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
-    """The verb as a method that returns when it is done."""
+    """The verb as a method that returns when it is done; of what `AllVerbs` the queue has, here or remote."""
+    name = verb.__name__
 
     @functools.wraps(verb)
     def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._drive(verb(self._verbs, *args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+        return self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
 
     return method  # type: ignore[return-value]  # wraps() names self; P is what matters
 
@@ -45,15 +49,32 @@ class Queues:
     reset = blocking(AllVerbs.reset_config)
 
 
+class Schedules:
+    """What is published by the clock, by name."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = blocking(AllVerbs.put_schedule)
+    get = blocking(AllVerbs.get_schedule)
+    list = blocking(AllVerbs.list_schedules)
+    delete = blocking(AllVerbs.delete_schedule)
+    pause = blocking(AllVerbs.pause_schedule)
+    resume = blocking(AllVerbs.resume_schedule)
+    fire = blocking(AllVerbs.fire_schedule)
+
+
 class Queue:
     """A house of queues, in one tenant. Safe to share between threads; a context manager."""
 
-    def __init__(self, core: Core, tenant: str, on_close: Callable[[], None]) -> None:
+    def __init__(self, core: Core, tenant: str, on_close: Callable[[], None], verbs: type[AllVerbs] = AllVerbs) -> None:
         self._core = core
-        self._verbs = AllVerbs(core, tenant)
+        self._verbs = verbs(core, tenant)
         self._on_close = on_close
         self._pid = os.getpid()
         self.queues = Queues(self._verbs, self._drive)
+        self.schedules = Schedules(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:
@@ -69,6 +90,7 @@ class Queue:
     settle = blocking(AllVerbs.settle)
     extend = blocking(AllVerbs.extend)
     get = blocking(AllVerbs.get)
+    result = blocking(AllVerbs.result)
     messages = blocking(AllVerbs.messages)
     cancel = blocking(AllVerbs.cancel)
     free = blocking(AllVerbs.free)
@@ -80,6 +102,24 @@ class Queue:
     resume = blocking(AllVerbs.resume)
     drain = blocking(AllVerbs.drain)
     close_queue = blocking(AllVerbs.close_queue)
+
+    def stream(
+        self,
+        queues: str | Sequence[str],
+        *,
+        credit: int = 32,
+        lease: Duration | None = None,
+        worker: str | None = None,
+    ) -> Stream:
+        """Leases as they come, never more than ``credit`` that are not settled; settling does not wait.
+
+        On a server this is one connection on which messages are pushed; elsewhere, and where there is only plain HTTP
+        on the way, claims that wait. Use it in a ``with`` block: its end waits for what was settled, and gives back
+        what was not handed out.
+        """
+        asked = Asked.of(queues, credit, lease, worker)
+        made = self._core.stream(self, asked)
+        return PolledStream(self, asked) if made is None else made
 
     @contextlib.contextmanager
     def transaction(self, connection: Any = None) -> Iterator[Transaction]:
@@ -151,7 +191,7 @@ class Transaction:
         """Your own SQL, in this transaction."""
         if not self._work.active:  # a full disk ends it: this would be committed by itself
             raise Unavailable("the transaction has ended inside the block", hint="leave the block; nothing was stored")
-        return self._work.connection.execute(sql, parameters)
+        return self._work.execute(sql, parameters)
 
     publish = blocking(AllVerbs.publish)
     publish_many = blocking(AllVerbs.publish_many)

@@ -10,10 +10,17 @@ import msgspec
 
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.journal import Position
+from tampu.model.reading import from_json
+from tampu.model.times import SECOND
 
+_DAY_US = 86_400 * SECOND
 KIND = "reader"
 TENANT = "*"
 """Readers are of the whole store; no tenant has this name."""
+OBJECTIVES = "objectives"
+"""Documents in which readers keep what they hold queues to."""
+IDENTITY = ("store", TENANT, "identity")
+"""The document that tells this store from others, for readers that keep a position elsewhere."""
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -26,8 +33,11 @@ class Reader(msgspec.Struct, frozen=True):
     """Where it stores what it reads, for people."""
 
 
+_read = from_json(Reader).decode
+
+
 def decode(document: Document) -> Reader:
-    return msgspec.json.decode(document.value, type=Reader)
+    return _read(document.value)
 
 
 def registered(engine: Engine) -> list[Reader]:
@@ -50,6 +60,26 @@ def read_by_all(readers: list[Reader]) -> Position | None:
         return None
     partitions = {partition for reader in readers for partition in reader.position}
     return {p: min(reader.position.get(p, 0) for reader in readers) for p in partitions}
+
+
+def findings(engine: Engine) -> list[tuple[str, str, str]]:
+    """For `tampu doctor`: a reader holds retention back, and one that stands still fills the disk."""
+    found = []
+    known = registered(engine)
+    latest = engine.journal(None, 1, None).latest if known else {}
+    for reader in known:
+        behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+        days = (engine.now() - reader.moved_us) / _DAY_US
+        if behind and days > 1:
+            told = (
+                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; all that is "
+                f"kept for it. Start it again (tampu pipeline run), or let go: tampu pipeline forget "
+                f"{reader.name.removeprefix('lake:')}"
+            )
+            found.append(("reader", "warn", told))
+        else:
+            found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
+    return found
 
 
 def archive_after(readers: list[Reader]) -> int | None:

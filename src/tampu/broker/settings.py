@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from tampu.engines.places import ANY, ORDERED, Pace, pace
 from tampu.engines.port import Document, Engine, Want
-from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit
+from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, read_config
 from tampu.model.times import SECOND
 
 KIND = "queue"
@@ -24,7 +25,11 @@ class Settings(msgspec.Struct, frozen=True):
     status: str
     ordering: str
     ageing_us: int
-    group_order: bool
+    group_by: str
+    places: int | None
+    """How many messages of a group may go at once; None: groups do not matter. See `tampu.engines.places`."""
+    pace: Pace | None
+    """How often one of a group may go."""
     max_attempts: int
     lease_us: int
     backoff: Backoff
@@ -40,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
     max_payload: int
 
     def want(self, queue: str, lease_us: int | None) -> Want:
-        return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst)
+        return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.pace is not None)
 
 
 def resolve(config: QueueConfig) -> Settings:
@@ -50,11 +55,15 @@ def resolve(config: QueueConfig) -> Settings:
         return round((seconds or 0) * SECOND)
 
     backoff = config.backoff or Backoff()
+    paced = pace(config.group_rate or 0, config.group_burst or 0)
+    places = ORDERED if config.group_order else config.group_concurrency or None
     return Settings(
         status=config.status or "open",
         ordering=config.ordering or "fifo",
         ageing_us=micros(config.ageing),
-        group_order=bool(config.group_order),
+        group_by=config.group_by or "group",
+        places=ANY if places is None and paced is not None else places,
+        pace=paced,
         max_attempts=config.max_attempts or 1,
         lease_us=micros(config.lease),
         backoff=backoff,
@@ -74,7 +83,7 @@ def resolve(config: QueueConfig) -> Settings:
 def own(document: Read, tenant: str, queue: str) -> QueueConfig | None:
     """What is set for the queue itself."""
     found = document(KIND, tenant, queue)
-    return None if found is None else msgspec.json.decode(found.value, type=QueueConfig)
+    return None if found is None else read_config(found.value)
 
 
 def read(document: Read, tenant: str, queue: str) -> Settings:
@@ -91,10 +100,16 @@ class SettingsCache:
         self._known: dict[tuple[str, str], Settings] = {}
         self._revision = -1
         self._looked = 0.0
+        self.watched = False
+        """Somebody calls `look` all the time, so `get` asks nothing of the engine for a queue it knows."""
+
+    def knows(self, tenant: str, queue: str) -> bool:
+        """Can `get` answer without asking the engine?"""
+        return self.watched and (tenant, queue) in self._known
 
     def get(self, tenant: str, queue: str) -> Settings:
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._look()
+        if not self.watched and time.monotonic() - self._looked > _LOOK_SECONDS:
+            self.look()
         found = self._known.get((tenant, queue))
         if found is None:
             revision = self._revision
@@ -116,7 +131,8 @@ class SettingsCache:
             self._known.clear()
             self._looked = 0.0
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Forget what was read before a change of any process."""
         self._looked = time.monotonic()
         revision = self._engine.revision()
         if revision != self._revision:

@@ -11,18 +11,21 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import incoming, ranking
 from tampu.broker.core import Core, Look, Steps
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.broker.where import Where
 from tampu.engines import port
-from tampu.model.config import BUILT_IN, QueueConfig, change, inherit
+from tampu.model.config import BUILT_IN, QueueConfig, change, inherit, read_config
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
+from tampu.model.reading import from_msgpack
 
 _STEP = 500
 _TRIES = 20
+_to_cursor = from_msgpack(tuple[str, tuple[int | str, ...]]).decode
+_OF_GROUPS = frozenset({"group_order", "group_concurrency", "group_rate", "group_burst"})
 
 
 class MessagePage(msgspec.Struct, frozen=True):
@@ -76,6 +79,23 @@ def state(value: Any) -> State:
         raise InvalidMessage(
             f"{value!r:.50} is not a state", field="state", hint=f"states are {', '.join(State)}"
         ) from None
+
+
+def check_replay(queue: Any, ids: Any, where: Any, limit: Any) -> None:
+    incoming.name(queue, "queue")
+    if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
+        raise InvalidMessage("replay by ids or by where", field="ids", hint="where={} is all dead letters")
+    if limit is not None:
+        incoming.whole(limit, "limit", 1, 10**9)
+
+
+def purged_states(queue: Any, given: Any) -> list[State]:
+    incoming.name(queue, "queue")
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    states = [state(s) for s in (given if several else [given])]
+    if State.LEASED in states:
+        raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
+    return states
 
 
 class Steering:
@@ -148,11 +168,7 @@ class Steering:
         dry_run: bool = False,
     ) -> Steps[Replayed]:
         """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``."""
-        incoming.name(queue, "queue")
-        if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
-            raise InvalidMessage("replay by ids or by where", field="ids", hint="where={} is all dead letters")
-        if limit is not None:
-            incoming.whole(limit, "limit", 1, 10**9)
+        check_replay(queue, ids, where, limit)
         chosen: list[Message] = []
         refused: list[Outcome] = []
         if ids is not None:
@@ -188,11 +204,7 @@ class Steering:
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         """Remove all messages of a state (or several) for good; how many. Leased ones can not be purged."""
-        incoming.name(queue, "queue")
-        several = isinstance(state, Iterable) and not isinstance(state, str)
-        states = [_state(s) for s in (state if several else [state])]
-        if State.LEASED in states:
-            raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
+        states = purged_states(queue, state)
         stats = yield from self.stats(queue)
         if dry_run:
             return sum(stats.counts.get(s, 0) for s in states)
@@ -216,31 +228,30 @@ class Steering:
             incoming.name(queue, "queue")
         for _ in range(_TRIES):
             document: port.Document | None = yield Look(lambda engine: engine.document(KIND, self.tenant, queue))
-            old = QueueConfig() if document is None else msgspec.json.decode(document.value, type=QueueConfig)
+            old = QueueConfig() if document is None else read_config(document.value)
             new = change(old, changes)
             version = document.version if document else 0
+            ranks = bool({"ordering", "ageing"} & changes.keys())
+            moves = ranks or bool(_OF_GROUPS & changes.keys())
+            if moves:
+                yield from self._mark(queue, ranks=ranks)
             try:
                 yield port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
             except VersionConflict:
                 continue
             self.core.settings.forget()
-            if {"ordering", "ageing"} & changes.keys():
-                yield from self._rerank(queue)
+            if moves:
+                yield from ranking.follow(self.tenant, queue, ranks=ranks)
             if {"status", "rate", "max_in_flight"} & changes.keys():
                 self.core.look()
             return new
         raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
 
-    def _rerank(self, queue: str) -> Steps[None]:
-        names: list[tuple[str, str]] = yield Look(lambda engine: engine.queues())
-        for tenant, name in names:
-            if tenant == self.tenant and queue in (name, DEFAULTS):
-                settings = self.core.settings.get(tenant, name)
-                after: int | None = 0
-                while after is not None:
-                    after = yield port.Rerank(
-                        tenant, name, settings.ordering, settings.ageing_us, after=after, limit=_STEP
-                    )
+    def _mark(self, queue: str, *, ranks: bool = True) -> Steps[None]:
+        """Before the ordering or the groups change: so that somebody goes on, should this process die on the way."""
+        now: int = yield Look(lambda engine: engine.now())
+        earlier: bool = yield Look(lambda engine: ranking.is_ranking(engine, self.tenant, queue))
+        yield ranking.marking(self.tenant, queue, now, ranks=ranks or earlier)
 
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
         """The settings that hold for a queue; with ``inherited=False`` only those set for it."""
@@ -261,10 +272,13 @@ class Steering:
         """Forget what is set for a queue: everything inherits. The messages stay."""
         if queue != DEFAULTS:
             incoming.name(queue, "queue")
+        if (yield Look(lambda _: self.core.settings.own(self.tenant, queue))) is None:
+            return False
+        yield from self._mark(queue)
         gone: bool = yield port.DeleteDocument(KIND, self.tenant, queue)
         self.core.settings.forget()
         if gone:
-            yield from self._rerank(queue)
+            yield from ranking.follow(self.tenant, queue)
         return gone
 
     def pause(self, queue: str) -> Steps[None]:
@@ -310,7 +324,7 @@ def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any,
         return 0, None
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        name, inner = msgspec.msgpack.decode(raw, type=tuple[str, tuple[int | str, ...]])
+        name, inner = _to_cursor(raw)
         if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
             raise ValueError
         return states.index(State(name)), inner or None

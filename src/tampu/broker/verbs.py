@@ -8,26 +8,32 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from tampu import tracing
 from tampu.broker import incoming
-from tampu.broker.core import Core, Look, Pause, Steps
+from tampu.broker.core import Core, Expect, Look, Pause, Steps
+from tampu.broker.ends import ENDS
 from tampu.broker.settings import Settings
+from tampu.broker.standing import MakeClaim
+from tampu.broker.under_way import extended
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
-from tampu.model.message import Lease, Message, NewMessage
+from tampu.model.message import Lease, Message, NewMessage, to_new
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.times import SECOND, Duration, duration
 
 _NO_PRIORITY = 0
 _NO_OPTIONS = (None,) * 18
-_LIMITED_LOOK = 0.25
+_PAUSED_LOOK = 0.25
 _UNWATCHED_LOOK = 1.0
+_LONGEST_RECEIPT = 512
 
 
 class Verbs:
     """What may be done with the queues of one tenant."""
+
+    traced = True
+    """Spans are begun for what is called here; a server has its own."""
 
     def __init__(self, core: Core, tenant: str) -> None:
         self.core = core
@@ -71,13 +77,16 @@ class Verbs:
             causation_id, parent_id, group, source, content_type, hold, id,
         )  # fmt: skip
         if priority is _NO_PRIORITY and options == _NO_OPTIONS and not isinstance(payload, NewMessage):
-            return (yield self._publishing(queue, [payload]))[0]  # type: ignore[no-any-return]  # typed by the call
+            if self.traced and tracing.on():
+                return (yield from self._publish_traced(queue, [payload]))[0]
+            return (yield self.publishing(queue, [payload]))[0]  # type: ignore[no-any-return]  # typed by the call
         new = NewMessage(
             payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
             max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id,
         )  # fmt: skip
-        call = self._publishing(queue, [new])
-        return (yield call)[0]  # type: ignore[no-any-return]  # replies are typed by their call
+        if self.traced and tracing.on():
+            return (yield from self._publish_traced(queue, [new]))[0]
+        return (yield self.publishing(queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
 
     def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
         """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
@@ -93,21 +102,34 @@ class Verbs:
         if not news:
             incoming.name(queue, "queue")
             return []
-        call = self._publishing(queue, news)
-        return (yield call)  # type: ignore[no-any-return]  # replies are typed by their call
+        if self.traced and tracing.on():
+            return (yield from self._publish_traced(queue, news))
+        return (yield self.publishing(queue, news))  # type: ignore[no-any-return]  # typed by the call
 
-    def _publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> port.Publish:
+    def _publish_traced(self, queue: str, news: Sequence[NewMessage | Any]) -> Steps[list[Message]]:
+        with tracing.Publishing(self.tenant, incoming.name(queue, "queue"), len(news)) as span:
+            step = self.publishing(queue, tracing.carrying(news, span.context))
+            messages: list[Message] = yield self._within(step, span.context)
+            span.stored(messages)
+            return messages
+
+    def _within(self, step: Any, _context: dict[str, str]) -> Any:
+        """The step, told in which trace it is; here the messages carry it, and that is enough."""
+        return step
+
+    def publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
+        """The step that stores these."""
         settings = self._settings(queue)
         incoming.check_open(queue, settings)
-        bare = not any(type(new) is NewMessage for new in news)
+        bare = settings.group_by != "type" and not any(type(new) is NewMessage for new in news)
         if bare:
             items = incoming.plain_items(settings, news)
             bare = settings.ordering == "fifo" and not settings.ttl_us
         else:
-            items = [
-                incoming.item(queue, settings, new if type(new) is NewMessage else NewMessage(new)) for new in news
-            ]
-        return port.Publish(self.tenant, queue, items, settings.max_depth, bare)
+            items = [incoming.item(queue, settings, to_new(new)) for new in news]
+        return port.Publish(
+            self.tenant, queue, items, settings.max_depth, bare, places=settings.places, pace=settings.pace
+        )
 
     def _settings(self, queue: str) -> Settings:
         return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
@@ -128,42 +150,89 @@ class Verbs:
         With ``wait`` it waits up to that long for the first message, without polling. An empty list means there was
         nothing. ``lease`` is how long the messages are yours; settle or extend before it runs out.
         """
-        names = [queues] if isinstance(queues, str) else list(queues) if isinstance(queues, Iterable) else []
-        if not 0 < len(names) <= 1000:
-            raise InvalidMessage("name 1 to 1000 queues", field="queues")
-        for queue in names:
-            incoming.name(queue, "queue")
-        incoming.whole(limit, "limit", 1, incoming.MOST_CLAIM)
-        lease_us = None if lease is None else duration(lease, "lease", zero=False)
-        if worker is not None:
-            incoming.text(worker, "worker", 256)
+        names, lease_us = incoming.claim(queues, limit, lease, worker)
+        began = tracing.now_ns()
         until = time.monotonic() + duration(wait, "wait") / SECOND
+
+        def now() -> port.Claim | None:
+            """The claim as it is to be made now, if that can be said at once."""
+            if not all(self.core.settings.knows(self.tenant, name) for name in names):
+                return None
+            wants = self._wants(names, lease_us)
+            return port.Claim(self.tenant, wants, limit, worker) if wants else None
+
+        places = [(self.tenant, name) for name in names]
+        came: list[Lease] | port.Later | port.Again | None = None
         while True:
-            settings = [(name, self._settings(name)) for name in names]
-            wants = [s.want(name, lease_us) for name, s in settings if s.status not in ("paused", "closed")]
-            if wants:
-                leases: list[Lease] | port.Again = port.AGAIN
-                while isinstance(leases, port.Again):
-                    leases = yield port.Claim(self.tenant, wants, limit, worker)
-                if leases:
-                    return leases
+            mark = self.core.waiting.mark(places) if came is None else None
+            wants = self._wants(names, lease_us)
+            leases = port.AGAIN if came is None else came
+            while isinstance(leases, port.Again):
+                leases = (yield port.Claim(self.tenant, wants, limit, worker)) if wants else []
+            later = leases if isinstance(leases, port.Later) else None
+            if later is None and leases:
+                assert isinstance(leases, list)
+                if self.traced and tracing.on():
+                    tracing.claimed(self.tenant, names, leases, began, worker)
+                return leases
             left = until - time.monotonic()
             if left <= 0 or self.core.closed:
                 return []
-            empty = [(self.tenant, w.queue) for w in wants if not w.rate and not w.max_in_flight]
-            look = _LIMITED_LOOK if len(empty) < len(names) else None if self.core.watched else _UNWATCHED_LOOK
-            yield Pause([(self.tenant, name) for name in names], left if look is None else min(left, look), empty)
-            if self.core.closed:
+            came = yield self._pause(places, wants, later, left, now, mark)
+            if not came and self.core.closed:
                 return []
+
+    def _wants(self, names: Sequence[str], lease_us: int | None) -> list[port.Want]:
+        settings = [(name, self._settings(name)) for name in names]
+        return [s.want(name, lease_us) for name, s in settings if s.status not in ("paused", "closed")]
+
+    def _pause(
+        self,
+        places: list[tuple[str, str]],
+        wants: Sequence[port.Want],
+        later: port.Later | None,
+        left: float,
+        claim: MakeClaim,
+        mark: int | None,
+    ) -> Pause:
+        """Until something is ready, a lease of a full queue ends, or a rate allows the next claim."""
+        looks = [left]
+        if len(wants) < len(places):
+            looks.append(_PAUSED_LOOK)
+        if later is not None:
+            looks.append(later.us / SECOND)
+        if not self.core.watched or any(want.max_in_flight for want in wants):
+            looks.append(_UNWATCHED_LOOK)
+        timely = [want for want in wants if later is None or not want.rate]
+        empty = [(self.tenant, want.queue) for want in timely if not want.max_in_flight]
+        full = [((self.tenant, want.queue), want.max_in_flight) for want in timely if want.max_in_flight]
+        return Pause(places, min(looks), empty, full, claim, mark)
 
     def settle(self, settlements: Iterable[Settlement]) -> Steps[list[Outcome]]:
         """End many leases in one commit. Each item has its own outcome; a lost lease does not stop the rest."""
         if not isinstance(settlements, Iterable):
             raise InvalidMessage("settlements must be a list", field="settlements", hint="use ack for one lease")
-        items = [self._ending(settlement) for settlement in settlements]
-        if not items:
-            return []
-        return (yield port.Settle(self.tenant, items))  # type: ignore[no-any-return]  # typed by the call
+        given = list(settlements)
+        return (yield from self._settle(given)) if given else []
+
+    def _settle(self, settlements: Sequence[Settlement]) -> Steps[list[Outcome]]:
+        step = self._settling(settlements)
+        if not (self.traced and tracing.on()):
+            return (yield step)  # type: ignore[no-any-return]  # typed by the call
+        began = tracing.now_ns()
+        try:
+            outcomes: list[Outcome] = yield step
+        except TampuError as error:
+            tracing.settled(self.tenant, settlements, error, began)
+            raise
+        tracing.settled(self.tenant, settlements, outcomes, began)
+        return outcomes
+
+    def _settling(self, settlements: Sequence[Settlement]) -> Any:
+        """The step that ends these leases."""
+        endings = self._endings(settlements)
+        rings = frozenset(name for name in {ending.queue for ending in endings} if self._settings(name).max_in_flight)
+        return port.Settle(self.tenant, endings, rings)
 
     def ack(self, lease: Lease | str, result: Any = None) -> Steps[Message | None]:
         """The work is done. Raises `LeaseLost` if the lease is no longer yours; then nothing changed."""
@@ -190,20 +259,42 @@ class Verbs:
         """The work can never succeed: dead now, for ``reason``."""
         return (yield from self._settle_one(Reject(lease, reason, error, traceback)))  # type: ignore[arg-type]  # checked there
 
-    def release(self, lease: Lease | str) -> Steps[Outcome]:
-        """Give the message back unworked; the attempt does not count."""
-        return (yield from self._settle_one(Release(lease)))
+    def release(self, lease: Lease | str, delay: Duration | None = None) -> Steps[Outcome]:
+        """Give the message back unworked, for now or for after ``delay``; the attempt does not count."""
+        return (yield from self._settle_one(Release(lease, delay)))
 
     def _settle_one(self, settlement: Settlement) -> Steps[Outcome]:
-        outcomes: list[Outcome] = yield port.Settle(self.tenant, [self._ending(settlement)])
+        outcomes = yield from self._settle([settlement])
         if outcomes[0].error is not None:
             raise outcomes[0].error
         return outcomes[0]
 
+    def _endings(self, settlements: Sequence[Settlement]) -> list[port.Ending]:
+        """Each as `_ending` has it; most are acks of leases, or by receipt, of a queue that was checked just before."""
+        endings: list[port.Ending] = []
+        queue, start = "", None
+        for settlement in settlements:
+            receipt = settlement.lease if type(settlement) is Ack and settlement.result is None else None
+            if type(receipt) is Lease:
+                endings.append(_acked(receipt))
+                continue
+            if (
+                start is not None
+                and type(receipt) is str
+                and receipt.startswith(start)
+                and len(receipt) <= _LONGEST_RECEIPT
+                and receipt.find("/", len(start)) < 0
+            ):
+                endings.append(port.Ending("ack", queue, receipt))
+                continue
+            ending = self._ending(settlement)
+            endings.append(ending)
+            queue, start = ending.queue, f"{ending.queue}/"
+        return endings
+
     def _ending(self, settlement: Settlement) -> port.Ending:
-        if type(settlement) is Ack and settlement.result is None and type(settlement.lease) is Lease:  # most are
-            lease = settlement.lease
-            return port.Ending("ack", lease.message.queue, lease.receipt, id=lease.message.id)
+        if type(settlement) is Ack and settlement.result is None and type(settlement.lease) is Lease:
+            return _acked(settlement.lease)
         if not isinstance(settlement, Ack | Nack | Reject | Release):
             raise InvalidMessage("settle takes Ack, Nack, Reject and Release", field="settlements")
         queue, receipt = self._receipt(settlement.lease)
@@ -212,7 +303,8 @@ class Verbs:
             packed = incoming.result(settlement.result, settings.max_payload)
             return port.Ending("ack", queue, receipt, packed, settings.result_ttl_us)
         if isinstance(settlement, Release):
-            return port.Ending("release", queue, receipt)
+            delay_us = None if settlement.delay is None else duration(settlement.delay, "delay")
+            return port.Ending("release", queue, receipt, delay_us=delay_us)
         return self._failed(settlement, queue, receipt)
 
     def _failed(self, settlement: Nack | Reject, queue: str, receipt: str) -> port.Ending:
@@ -238,7 +330,7 @@ class Verbs:
     def _receipt(self, lease: Lease | str) -> tuple[str, str]:
         """(queue, receipt)"""
         receipt = lease.receipt if type(lease) is Lease else lease
-        if not isinstance(receipt, str) or not 0 < len(receipt) <= 512:
+        if not isinstance(receipt, str) or not 0 < len(receipt) <= _LONGEST_RECEIPT:
             raise InvalidMessage("pass the lease, or its receipt", field="lease")
         return incoming.name(receipt.rpartition("/")[0], "receipt"), receipt
 
@@ -248,16 +340,23 @@ class Verbs:
         Answers with the lease as it is now when it was given a `Lease`; its message says if a cancel was asked for.
         Raises `LeaseLost`.
         """
-        queue, receipt = self._receipt(lease)
-        lease_us = self._settings(queue).lease_us if by is None else duration(by, "by", zero=False)
-        replies: list[port.Extended | TampuError] = yield port.Extend(self.tenant, [(queue, receipt, lease_us)])
-        reply = replies[0]
+        reply = (yield from self.extend_many([(lease, by)]))[0]
         if isinstance(reply, TampuError):
             raise reply
         if not isinstance(lease, Lease):
             return None
-        message = msgspec.structs.replace(lease.message, cancel_requested=reply.cancel_requested)
-        return msgspec.structs.replace(lease, message=message, until_us=reply.until_us)
+        return extended(lease, reply.until_us, cancel=reply.cancel_requested)
+
+    def extend_many(
+        self, leases: Iterable[tuple[Lease | str, Duration | None]]
+    ) -> Steps[list[port.Extended | TampuError]]:
+        """`extend` for many in one commit, each with its own answer."""
+        items = []
+        for lease, by in leases:
+            queue, receipt = self._receipt(lease)
+            lease_us = self._settings(queue).lease_us if by is None else duration(by, "by", zero=False)
+            items.append((queue, receipt, lease_us))
+        return (yield port.Extend(self.tenant, items)) if items else []
 
     # -- one message
 
@@ -268,6 +367,18 @@ class Verbs:
         if found is None:
             raise NotFound(f"no message {wanted}", field="id")
         return found
+
+    def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
+        """The message when it has ended; as it is when ``wait`` is over first. Raises `NotFound`."""
+        until = time.monotonic() + duration(wait, "wait") / SECOND
+        while True:
+            found = yield from self.get(id)
+            left = until - time.monotonic()
+            if found.state in ENDS or left <= 0 or self.core.closed:
+                return found
+            yield Expect(self.tenant, found.id, left)
+            if self.core.closed:
+                return found
 
     def cancel(self, *ids: str) -> Steps[list[Outcome]]:
         """End messages that wait; a leased one is only asked to stop, and ends when its worker lets go."""
@@ -282,12 +393,11 @@ class Verbs:
     def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
         """What happened, in order, after a position; the page's own position continues."""
         incoming.whole(limit, "limit", 1, 100_000)
-        position = {"0": after} if isinstance(after, int) and not isinstance(after, bool) else after
-        if position is not None and not (
-            isinstance(position, dict)
-            and all(isinstance(k, str) and isinstance(v, int) and 0 <= v < 1 << 62 for k, v in position.items())
-        ):
-            raise InvalidMessage("after must be a position that journal gave", field="after")
+        position = incoming.position(after)
         return (  # type: ignore[no-any-return]  # typed by the read
             yield Look(lambda engine: engine.journal(position, limit, self.tenant))
         )
+
+
+def _acked(lease: Lease) -> port.Ending:
+    return port.Ending("ack", lease.message.queue, lease.receipt, id=lease.message.id)

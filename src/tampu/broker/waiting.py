@@ -7,10 +7,11 @@ import contextlib
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Queue = tuple[str, str]
+_MOST_NOTED = 10_000
 
 
 class Waiter:
@@ -39,7 +40,8 @@ class Waiter:
 
     async def wait_async(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._event.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
         except TimeoutError:
             return
 
@@ -48,10 +50,37 @@ class Waiting:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiters: dict[Queue, deque[Waiter]] = {}
+        self._noted: dict[Queue, int] = {}
+        self._noted_all = 0
+
+    def note(self, queues: Iterable[Queue]) -> None:
+        """Messages became ready in these queues, or may have; told before anybody is woken."""
+        with self._lock:
+            if len(self._noted) > _MOST_NOTED:
+                self._noted_all += sum(self._noted.values())
+                self._noted.clear()
+            for queue in queues:
+                self._noted[queue] = self._noted.get(queue, 0) + 1
+
+    def note_all(self) -> None:
+        """They may have in any queue."""
+        with self._lock:
+            self._noted_all += 1
+
+    def mark(self, queues: Iterable[Queue]) -> int:
+        """A number that grows when something is noted of these queues."""
+        with self._lock:
+            return self._noted_all + sum([self._noted.get(queue, 0) for queue in queues])
 
     @property
     def anybody(self) -> bool:
         return bool(self._waiters)
+
+    @property
+    def queues(self) -> list[Queue]:
+        """Those that somebody waits on."""
+        with self._lock:
+            return list(self._waiters)
 
     def join(self, waiter: Waiter) -> None:
         with self._lock:
@@ -73,16 +102,21 @@ class Waiting:
             return
         with self._lock:
             for queue, count in queues.items():
-                asleep = (waiter for waiter in self._waiters.get(queue, ()) if not waiter.woken)
-                for waiter in itertools.islice(asleep, count):
+                for waiter in self._next(queue, count):
                     waiter.wake()
 
-    def look(self, ready: Callable[[Queue], int]) -> None:
-        """Wake by looking, for what no wake-up told of."""
-        if self._waiters:
-            with self._lock:
-                queues = list(self._waiters)
-            self.wake({queue: ready(queue) for queue in queues})
+    def take(self, queues: Mapping[Queue, int], take: Callable[[Queue, Waiter], None]) -> None:
+        """Before so many messages become ready in these queues: see whom they will wake."""
+        if not self._waiters:
+            return
+        with self._lock:
+            for queue, count in queues.items():
+                for waiter in list(self._next(queue, count)):
+                    take(queue, waiter)
+
+    def _next(self, queue: Queue, count: int) -> Iterator[Waiter]:
+        asleep = (waiter for waiter in self._waiters.get(queue, ()) if not waiter.woken)
+        return itertools.islice(asleep, max(0, count))
 
     def wake_all(self) -> None:
         with self._lock:

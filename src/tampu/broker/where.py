@@ -9,6 +9,7 @@ import msgspec
 
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message
+from tampu.model.reading import convert
 from tampu.model.times import instant
 
 
@@ -35,7 +36,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if isinstance(value, cls):
             value = {f: getattr(value, f) for f in cls.__struct_fields__ if getattr(value, f) is not None}
         try:
-            made = msgspec.convert(value, cls)
+            made = convert(value, cls)
         except msgspec.ValidationError as error:
             raise InvalidMessage(
                 f"where: {error}", field="where", hint=f"fields are {', '.join(cls.__struct_fields__)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import uuid
 from collections.abc import Sequence
 
@@ -40,5 +41,4 @@ def check(call: Load) -> None:
 def _grow(values: Sequence[int], *, strictly: bool) -> bool:
     if isinstance(values, range):
         return values.step > 0
-    least = 1 if strictly else 0
-    return all(b - a >= least for a, b in itertools.pairwise(values))
+    return all(map(operator.lt if strictly else operator.le, values, itertools.islice(values, 1, None)))

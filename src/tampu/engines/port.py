@@ -17,9 +17,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tampu.engines.kept import Adopt, KeptPage, RequestPage, StartJournal
+from tampu.engines.places import Pace
 from tampu.model.errors import TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Message, State
+from tampu.model.outcome import Outcome
 
 Buffer = bytes | memoryview
 
@@ -36,7 +39,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     delay_us: int | None = None
     ttl_us: int | None = None
     lane: str | None = None
-    """The group, when the queue delivers groups one message at a time."""
+    """The group, when the queue limits how many messages of one go at a time."""
     digest: bytes | None = None
     """Of everything that makes the body, for the idempotency key."""
     window_us: int = 0
@@ -56,6 +59,12 @@ class Publish(msgspec.Struct, frozen=True):
     """Most messages of the queue that have not ended; 0 is no limit."""
     bare: bool = False
     """Every item is ready at once at rank 0, with nothing to look up or to expire: the common batch."""
+    remember_us: int = 0
+    """As in `Load`, for items whose ids are a stem and a number."""
+    places: int | None = None
+    """How many messages of a group may go at once (`tampu.engines.places`); None: as many as the queue has it."""
+    pace: Pace | None = None
+    """How often one of a group may go, where ``places`` are given."""
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -80,6 +89,13 @@ class Load(msgspec.Struct, frozen=True):
     types: Sequence[str]
     max_attempts: int
     max_depth: int = 0
+    remember_us: int = 0
+    """For so long all numbers up to the last of these count as stored in this queue, also when their messages are gone;
+    who asks for it stores the numbers of a stem in their order. Only engines without the capability ``transaction``
+    look at it: with the others a caller notes in the same commit how far it has come."""
+    once: bool = False
+    """The note in the same commit is all that keeps it from being stored again: ids may be made as those of any other
+    message, which need no index."""
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -90,13 +106,16 @@ class Want(msgspec.Struct, frozen=True):
     max_in_flight: int = 0
     rate: float = 0.0
     burst: int = 0
+    paced: bool = False
+    """Groups have a pace: a message that is claimed costs a token of its group."""
 
 
 class Claim(msgspec.Struct, frozen=True):
     """Lease up to ``limit`` messages from the queues, in the order wanted, never one that is due to expire.
 
-    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease], or `AGAIN` when
-    so much had to end first that it is better done in several commits.
+    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease], or `Later` when
+    there is nothing and the rate of a queue is used up, or `AGAIN` when so much had to end first that it is better done
+    in several commits.
     """
 
     tenant: str
@@ -110,6 +129,12 @@ class Again(msgspec.Struct, frozen=True):
 
 
 AGAIN = Again()
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Nothing now: the rate of a queue allows its next claim in so many microseconds."""
+
+    us: int
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +162,18 @@ class Settle(msgspec.Struct, frozen=True):
 
     tenant: str
     items: Sequence[Ending]
+    rings: frozenset[str] = frozenset()
+    """Queues that limit how much is leased: whoever waits there is told when leases have ended, as if so many messages
+    had become ready."""
+
+    def freed(self, outcomes: Sequence[Outcome]) -> dict[str, int]:
+        """How many leases of these queues have ended."""
+        freed: dict[str, int] = {}
+        if self.rings:
+            for item, outcome in zip(self.items, outcomes, strict=True):
+                if item.queue in self.rings and outcome.ok:
+                    freed[item.queue] = freed.get(item.queue, 0) + 1
+        return freed
 
 
 class Extend(msgspec.Struct, frozen=True):
@@ -193,6 +230,21 @@ class Rerank(msgspec.Struct, frozen=True):
     limit: int
 
 
+class Regroup(msgspec.Struct, frozen=True):
+    """Let ``places`` messages of each group go at once from now on, at that pace; let go who may, group after group.
+
+    Who waits for a token waits for it at the new pace, except where groups keep order: there it has its time.
+    Up to ``limit`` groups after ``after``. Reply: str | None, where to go on.
+    """
+
+    tenant: str
+    queue: str
+    places: int | None
+    after: str
+    limit: int
+    pace: Pace | None = None
+
+
 class Sweep(msgspec.Struct, frozen=True):
     """Promote what is due, reap leases that ran out, expire; up to ``limit`` of each. Reply: `Swept`."""
 
@@ -242,6 +294,8 @@ class DeleteDocument(msgspec.Struct, frozen=True):
 Call = (
     Publish
     | Load
+    | Adopt
+    | StartJournal
     | Claim
     | Settle
     | Extend
@@ -250,6 +304,7 @@ Call = (
     | Replay
     | Purge
     | Rerank
+    | Regroup
     | Sweep
     | Trim
     | PutDocument
@@ -276,6 +331,19 @@ class QueueStats(msgspec.Struct, frozen=True):
     now_us: int
 
 
+class Glance(msgspec.Struct, frozen=True):
+    """All that keepers look at when nothing happens, so that one round trip tells it."""
+
+    now_us: int
+    due_us: int | None
+    """As `Engine.next_due`."""
+    revision: int
+    free: bool
+    """Nobody else has the keepers' seat: `Engine.lead` is worth asking."""
+    ready: dict[tuple[str, str], int]
+    """How many messages are ready in the queues asked about."""
+
+
 class Page(msgspec.Struct, frozen=True):
     messages: list[Message]
     cursor: tuple[Any, ...] | None
@@ -293,6 +361,10 @@ class Listener(Protocol):
         """Something is due at this time."""
         ...
 
+    def lapsed(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Leases ran out in these queues: so many messages are ready again, so many are dead."""
+        ...
+
     def stirred(self) -> bool:
         """Something changed, perhaps in another process. Answers whether somebody here waits for messages: then the
         next change is told at once, else within 25 ms."""
@@ -303,7 +375,11 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any."""
 
     capabilities: frozenset[str]
+    """``transaction``, ``group_order``, ``load``; and ``hand_over``: a claim in the same run as a publish gets its
+    messages, for less than in a run of its own, and every change is told at once."""
     durability: str
+    schema: int
+    """The version of its tables, or of how its keys are laid out; a store of another one is never opened."""
 
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
@@ -327,6 +403,18 @@ class Engine(Protocol):
 
     def documents(self, kind: str, tenant: str) -> list[Document]: ...
 
+    def all_documents(self) -> list[Document]:
+        """Every document, of all kinds and tenants."""
+        ...
+
+    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+        """As `page`, of whole messages: all that another store needs to go on with them."""
+        ...
+
+    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+        """The idempotency keys of a tenant whose window is open; a page may hold one again."""
+        ...
+
     def revision(self) -> int:
         """A number that changes with every change of a document; cheap to ask."""
         ...
@@ -336,6 +424,10 @@ class Engine(Protocol):
         ...
 
     def now(self) -> int: ...
+
+    def glance(self, queues: Sequence[tuple[str, str]]) -> Glance:
+        """The time, `next_due`, `revision`, the keepers' seat, and what is ready in these queues (tenant, name)."""
+        ...
 
     def listen(self, listener: Listener) -> None:
         """Tell ``listener`` from now on; a wake-up from another process may be lost, so it also looks by itself."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from tampu.broker.core import Core
+from tampu.keepers.ranker import Ranker
+from tampu.keepers.scheduler import Scheduler
 from tampu.keepers.sweeper import Sweeper
 from tampu.keepers.trimmer import Trimmer
 from tampu.model.errors import TampuError
@@ -25,14 +28,23 @@ class Supervisor:
         self._core = core
         self._sweeper = Sweeper(core)
         self._trimmer = Trimmer(core, journal_us)
+        self._ranker = Ranker(core)
+        self._scheduler = Scheduler(core)
         self._wake = threading.Event()
         self._stopped = False
         self._next_us: int | None = None
         core.on_due = self._due
         core.on_stir = self._wake.set
         core.watched = True
+        core.keepers = self
+        self.leads = False
+        self.turned_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="tampu-keepers", daemon=True)
         self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     def _due(self, at_us: int) -> None:
         """Something here will be due: wake only if that is sooner than what we sleep for."""
@@ -41,12 +53,18 @@ class Supervisor:
             self._wake.set()
 
     def _run(self) -> None:
+        said: str | None = None
+        """What is wrong, and has been said: an outage is one line, however long it takes."""
         while not self._stopped:
             try:
                 seconds = self._turn()
+                if said is not None:
+                    log.warning("keepers are at work again")
+                said = None
             except TampuError as error:
-                if not self._stopped:
-                    log.warning("keepers wait a moment: %s", error)
+                if not self._stopped and error.code != said:
+                    log.warning("keepers wait: %s", error)
+                    said = error.code
                 seconds = _RETRY_SECONDS
             except Exception:  # a store whose keepers are gone for good would only look alive
                 log.exception("keepers wait a moment")
@@ -56,15 +74,20 @@ class Supervisor:
 
     def _turn(self) -> float:
         """Do what is due; how long there is nothing to do then."""
-        core = self._core
-        core.look()
-        if not core.engine.lead():
+        self.turned_at = began = time.monotonic()
+        told = self._core.glance()
+        self.leads = told.free and self._core.engine.lead()
+        if not self.leads:
             self._next_us = None
+            self._scheduler.forget()
             return _LOOK_SECONDS
-        self._next_us = self._sweeper.sweep()
-        seconds = self._trimmer.trim()
+        dues = (self._sweeper.sweep(told), self._scheduler.fire(told))
+        self._next_us = min((at for at in dues if at is not None), default=None)
+        self._ranker.rank(told)  # what it waits for is no sooner than the next look
+        seconds = self._trimmer.trim()  # after the scheduler: it finds what it published by looking for the messages
         if self._next_us is not None:
-            seconds = min(seconds, max(0.0, (self._next_us - core.engine.now()) / SECOND))
+            passed = time.monotonic() - began
+            seconds = min(seconds, max(0.0, (self._next_us - told.now_us) / SECOND - passed))
         return min(seconds, _LOOK_SECONDS)
 
     def stop(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tampu.broker.core import Core
-from tampu.engines.port import Sweep, Swept
+from tampu.engines.port import Glance, Sweep, Swept
 
 _STEP = 500
 
@@ -12,11 +12,11 @@ class Sweeper:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def sweep(self) -> int | None:
+    def sweep(self, told: Glance | None = None) -> int | None:
         """Sweep until nothing is due, in bounded steps; when the next thing is."""
-        engine = self._core.engine
-        next_us = engine.next_due()
-        while next_us is not None and next_us <= engine.now():
+        told = told or self._core.engine.glance(())
+        now, next_us = told.now_us, told.due_us
+        while next_us is not None and next_us <= now:
             swept: Swept = self._core.coalescer.submit(Sweep(_STEP))
-            next_us = swept.next_us
+            now, next_us = self._core.engine.now(), swept.next_us
         return next_us

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from tampu.broker import readers
 from tampu.broker.core import Core
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.engines.port import Trim
-from tampu.model.config import BUILT_IN, QueueConfig
+from tampu.model.config import BUILT_IN, QueueConfig, read_config
 from tampu.model.times import SECOND
 
 _STEP = 500
 _REST_SECONDS = 5.0
+_IDLE_SECONDS = 30.0
+"""The rest when there was nothing to remove."""
 
 
 class Trimmer:
@@ -35,7 +35,7 @@ class Trimmer:
         began = time.monotonic()
         removed = self.step()
         took = time.monotonic() - began
-        rest = max(took, 0.01) if removed >= _STEP else _REST_SECONDS
+        rest = max(took, 0.01) if removed >= _STEP else _REST_SECONDS if removed else _IDLE_SECONDS
         self._resume = time.monotonic() + rest
         return rest
 
@@ -44,7 +44,7 @@ class Trimmer:
         engine = self._core.engine
         names = engine.queues()
         for tenant in {tenant for tenant, _ in names}:
-            own = {d.name: msgspec.json.decode(d.value, type=QueueConfig) for d in engine.documents(KIND, tenant)}
+            own = {d.name: read_config(d.value) for d in engine.documents(KIND, tenant)}
             fallback = own.get(DEFAULTS, QueueConfig()).retention
             for queue in (queue for owner, queue in names if owner == tenant):
                 seconds = own.get(queue, QueueConfig()).retention

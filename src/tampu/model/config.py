@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from tampu.model.errors import InvalidConfig
+from tampu.model.reading import convert, from_json
 from tampu.model.times import SECOND, Duration, duration
 
-Ordering = Literal["fifo", "priority", "deadline"]
+Ordering = Literal["fifo", "priority", "deadline", "fair"]
+GroupBy = Literal["group", "type"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
 S = TypeVar("S")
@@ -101,6 +104,14 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds of waiting that are worth one step of priority; 0 turns ageing off."""
     group_order: bool | None = None
     """Deliver the messages of a group one at a time, in publish order."""
+    group_concurrency: int | None = None
+    """Most messages of one group leased at once, over all workers; 0 is no limit."""
+    group_rate: float | None = None
+    """Most claims per second of one group, over all workers; 0 is no limit. Also taken as ``100/s``, ``10/m``."""
+    group_burst: int | None = None
+    """How many claims of one group may come at once after a quiet time; 0 is one second's worth, at least 1."""
+    group_by: GroupBy | None = None
+    """With ``type``, a message that is published without a group has its type as group."""
     max_attempts: int | None = None
     lease: float | None = None
     backoff: Backoff | None = None
@@ -115,7 +126,7 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     max_in_flight: int | None = None
     """Most messages leased at once, over all workers; 0 is no limit."""
     rate: float | None = None
-    """Most claims per second, over all workers; 0 is no limit."""
+    """Most claims per second, over all workers; 0 is no limit. Also taken as ``100/s``, ``10/m``, ``500/h``."""
     burst: int | None = None
     """How many claims may come at once after a quiet time; at least 1."""
     max_payload: int | None = None
@@ -127,6 +138,10 @@ BUILT_IN = QueueConfig(
     ordering="fifo",
     ageing=0.0,
     group_order=False,
+    group_concurrency=0,
+    group_rate=0.0,
+    group_burst=0,
+    group_by="group",
     max_attempts=5,
     lease=30.0,
     backoff=Backoff(),
@@ -142,9 +157,26 @@ BUILT_IN = QueueConfig(
 )
 
 FIELDS = tuple(QueueConfig.__struct_fields__)
+# Made here, while one thread imports: msgspec 0.22 crashes when several threads are the first to decode a struct.
+read_config = from_json(QueueConfig).decode
 _DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
-_AT_LEAST = {"max_attempts": 1, "max_depth": 0, "max_in_flight": 0, "rate": 0, "burst": 0, "max_payload": 1}
-_AT_MOST = {"max_attempts": 1000, "max_payload": 1 << 30, "rate": 1e9, "burst": 10**9, "max_depth": 10**15}
+_RATES = frozenset({"rate", "group_rate"})
+_AT_LEAST = {
+    "group_concurrency": 0, "group_rate": 0, "group_burst": 0, "max_attempts": 1, "max_depth": 0, "max_in_flight": 0,
+    "rate": 0, "burst": 0, "max_payload": 1,
+}  # fmt: skip
+_AT_MOST = {
+    "group_concurrency": 10_000, "group_rate": 10_000, "group_burst": 10_000, "max_attempts": 1000,
+    "max_payload": 1 << 30, "rate": 1e9, "burst": 10**9, "max_depth": 10**15,
+}  # fmt: skip
+
+
+def _rate(text: str, field: str) -> float:
+    """Claims a second, from ``100/s``, ``10/m`` or ``500/h``."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?/ ?([smh])", text)
+    if found is None:
+        raise InvalidConfig(f"{text!r:.60} is not a rate", field=field, hint="such as 100/s, 10/m, 500/h; or a number")
+    return float(found[1]) / {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def inherit(*layers: QueueConfig | None) -> QueueConfig:
@@ -171,6 +203,8 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
         elif name in _DURATIONS:
             values[name] = duration(value, name, zero=name != "lease", error=InvalidConfig) / SECOND
         else:
+            if name in _RATES and isinstance(value, str):
+                value = _rate(value, name)  # noqa: PLW2901 - as the number it stands for
             if isinstance(value, bool) is not (name == "group_order"):
                 raise InvalidConfig(f"{name} can not be {value!r}", field=name)
             if name in _AT_LEAST and not (
@@ -189,6 +223,6 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
 
 def _convert(value: Any, kind: type[S], field: str | None) -> S:
     try:
-        return msgspec.convert(value, kind)
+        return convert(value, kind)
     except msgspec.ValidationError as error:
         raise InvalidConfig(str(error), field=field) from None

@@ -98,6 +98,12 @@ class Forbidden(TampuError):
     code = "forbidden"
 
 
+class Unauthorized(Forbidden):
+    """The caller did not say who it is, or not with a key that holds."""
+
+    code = "unauthorized"
+
+
 class StorageError(TampuError):
     """The store could not carry the call out; nothing of it took effect."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tampu.model.reading import from_msgpack
 from tampu.model.times import Duration, moment, moment_or_none
 
 JSON = "application/json"
@@ -33,7 +34,15 @@ LIVE = (State.READY, State.DELAYED, State.LEASED, State.HELD)
 ENDED = (State.DONE, State.CANCELLED, State.EXPIRED)
 
 
-class NewMessage(msgspec.Struct, frozen=True):
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is encoded already, as it comes over the network."""
+
+    payload: bytes
+    content_type: str
+    type: str = "message"
+
+
+class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One message to publish. Only the payload is needed; the fields are those of `Queue.publish`."""
 
     payload: Any
@@ -60,6 +69,15 @@ class NewMessage(msgspec.Struct, frozen=True):
     """An id of your own (a UUID); a message with this id that is already there is answered, not stored again."""
 
 
+def to_new(new: Any) -> NewMessage:
+    """What is given to publish, as a message: it may be a payload, encoded or not."""
+    if type(new) is NewMessage:
+        return new
+    if type(new) is Encoded:
+        return NewMessage(new.payload, new.type, content_type=new.content_type)
+    return NewMessage(new)
+
+
 class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What never changes, packed once at publish. New fields go to the end, with a default: old rows stay readable."""
 
@@ -82,7 +100,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encode = msgspec.msgpack.Encoder().encode
 _DEFAULTS = (None, None, *Body.__struct_defaults__)
-unpack_body = msgspec.msgpack.Decoder(Body).decode
+unpack_body = from_msgpack(Body).decode
 
 
 def pack_body(body: Body) -> bytes:

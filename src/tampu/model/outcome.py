@@ -27,19 +27,35 @@ class Nack(msgspec.Struct, frozen=True):
     traceback: str | None = None
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """Failed for good: dead now, for ``reason``."""
+class Reject(Exception):
+    """Failed for good: dead now, for ``reason``.
 
-    lease: Lease | str
-    reason: str = "unrecoverable"
-    error: str | None = None
-    traceback: str | None = None
+    To settle, it is given the lease: ``Reject(lease, "no_such_user")``. A task that knows it can never succeed raises
+    it, and needs no lease for that: ``raise Reject("no_such_user")``.
+    """
+
+    def __init__(
+        self,
+        lease: Lease | str = "unrecoverable",
+        reason: str = "unrecoverable",
+        error: str | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(lease, reason, error, traceback)
+        self.lease = lease
+        self.reason = reason
+        self.error = error
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return self.error or (self.lease if isinstance(self.lease, str) else self.reason)
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Given back unworked; the attempt does not count."""
+    """Given back unworked, for now or for after ``delay``; the attempt does not count."""
 
     lease: Lease | str
+    delay: Duration | None = None
 
 
 Settlement = Ack | Nack | Reject | Release

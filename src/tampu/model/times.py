@@ -5,6 +5,7 @@ Users give ``datetime`` with a zone and ``timedelta`` or seconds; this is the on
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST = 100 * 366 * 86_400 * SECOND
-_LATEST = 7_258_118_400 * SECOND  # the year 2200
+LATEST = 7_258_118_400 * SECOND  # the year 2200
 
 Duration = timedelta | int | float
 
@@ -43,7 +44,7 @@ def duration(value: Duration, field: str, *, zero: bool = True, error: type[Tamp
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and not math.isfinite(value):
             raise error(f"{field} must be a finite number of seconds, not {value}", field=field)
-        micros = round(value * SECOND)
+        micros = round(value * SECOND) if abs(value) < _LONGEST else int(value) * SECOND  # a float may run over
     else:
         raise error(
             f"{field} must be a timedelta or a number of seconds, not {type(value).__name__}",
@@ -66,11 +67,12 @@ def instant(value: datetime, field: str) -> int:
             f"{field} has no time zone", field=field, hint="use datetime.now(timezone.utc) or give it a tzinfo"
         )
     micros = (value - _EPOCH) // _MICROSECOND
-    if not 0 <= micros <= _LATEST:
+    if not 0 <= micros <= LATEST:
         raise InvalidMessage(f"{field} must be between the years 1970 and 2200", field=field)
     return micros
 
 
+@functools.lru_cache(4096)  # of one batch, most are the same
 def moment(micros: int) -> datetime:
     """The ``datetime`` (UTC) of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=micros)

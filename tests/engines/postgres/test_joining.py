@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
+import sqlalchemy.orm
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
@@ -92,14 +93,14 @@ def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(q: tampu.Queue, m
 
 def test_who_waits_is_woken_by_the_user_s_commit(url: str, q: tampu.Queue, mine: psycopg.Connection[Any]) -> None:
     with tampu.open(url) as waiter, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(waiter.claim, "jobs", wait=60)
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         mine.execute("SELECT 1")
         with q.transaction(mine) as tx:
             tx.publish("jobs", "hello")
         assert not waiting.done()
         mine.commit()
-        assert payloads(waiting.result(30)) == ["hello"]
+        assert payloads(waiting.result(60)) == ["hello"]
 
 
 def test_a_connection_with_rows_of_its_own_kind_will_do(q: tampu.Queue, server: Postgres) -> None:
@@ -120,50 +121,95 @@ def test_a_connection_to_elsewhere_is_refused_and_left_as_it_was(q: tampu.Queue,
     db.execute("DROP DATABASE elsewhere")
 
 
-class Sqlalchemy:
-    """As SQLAlchemy's Connection shows itself: the driver's connection inside, and transactions of its own."""
-
-    def __init__(self, driver: psycopg.Connection[Any]) -> None:
-        self.driver = driver
-        self._begun = False
-
-    @property
-    def connection(self) -> Any:
-        return type("Pooled", (), {"driver_connection": self.driver})()
-
-    def in_transaction(self) -> bool:
-        return self._begun
-
-    @contextlib.contextmanager
-    def begin(self) -> Iterator[None]:
-        self._begun = True
-        try:
-            yield
-            self.driver.commit()
-        except BaseException:
-            self.driver.rollback()
-            raise
-        finally:
-            self._begun = False
+@pytest.fixture
+def alchemy(server: Postgres, q: tampu.Queue) -> Iterator[sqlalchemy.Engine]:
+    """The user's SQLAlchemy, with a table of theirs."""
+    q.queues.put("jobs", max_attempts=5)
+    engine = sqlalchemy.create_engine(server.url().replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("DROP TABLE IF EXISTS public.theirs"))
+        connection.execute(sqlalchemy.text("CREATE TABLE public.theirs (n int PRIMARY KEY)"))
+    yield engine
+    engine.dispose()
 
 
-def test_sqlalchemy_s_transaction_is_joined(q: tampu.Queue, mine: psycopg.Connection[Any]) -> None:
-    connection = Sqlalchemy(mine)
-    with connection.begin():
+INSERT = sqlalchemy.text("INSERT INTO public.theirs VALUES (:n)")
+
+
+def _theirs(engine: sqlalchemy.Engine) -> list[int]:
+    with engine.connect() as connection:
+        return list(connection.scalars(sqlalchemy.text("SELECT n FROM public.theirs ORDER BY n")))
+
+
+def test_sqlalchemy_s_transaction_is_joined(q: tampu.Queue, alchemy: sqlalchemy.Engine) -> None:
+    q.publish("jobs", "done by order 1")
+    (lease,) = q.claim("jobs")
+    with alchemy.begin() as connection:
+        connection.execute(INSERT, {"n": 1})
         with q.transaction(connection) as tx:
             tx.publish("jobs", 1)
-        assert counts(q, "jobs") == {}
-    assert counts(q, "jobs") == {"ready": 1}
-    with pytest.raises(Stop), connection.begin():  # noqa: PT012 - the block is what is tested
+            tx.ack(lease)
+        connection.execute(INSERT, {"n": 2})
+        assert counts(q, "jobs") == {"leased": 1}
+    assert counts(q, "jobs") == {"ready": 1, "done": 1}
+    with pytest.raises(Stop), alchemy.begin() as connection:  # noqa: PT012 - the block is what is tested
+        connection.execute(INSERT, {"n": 3})
         with q.transaction(connection) as tx:
             tx.publish("jobs", 2)
         raise Stop
+    assert counts(q, "jobs") == {"ready": 1, "done": 1}
+    assert _theirs(alchemy) == [1, 2]
+
+
+def test_a_transaction_that_sqlalchemy_began_by_itself_is_the_user_s_to_commit(
+    q: tampu.Queue, alchemy: sqlalchemy.Engine
+) -> None:
+    with alchemy.connect() as connection:
+        connection.execute(INSERT, {"n": 1})
+        with q.transaction(connection) as tx:
+            tx.publish("jobs", 1)
+        assert counts(q, "jobs") == {}
+        connection.rollback()
+        connection.execute(INSERT, {"n": 2})
+        with q.transaction(connection) as tx:
+            tx.publish("jobs", 2)
+        connection.commit()
+    assert counts(q, "jobs") == {"ready": 1}
+    assert _theirs(alchemy) == [2]
+
+
+def test_a_savepoint_of_sqlalchemy_s_takes_our_part_back_alone(q: tampu.Queue, alchemy: sqlalchemy.Engine) -> None:
+    with alchemy.begin() as connection:
+        connection.execute(INSERT, {"n": 1})
+        with pytest.raises(Stop), connection.begin_nested():  # noqa: PT012 - the block is what is tested
+            with q.transaction(connection) as tx:
+                tx.publish("jobs", 1)
+            raise Stop
+        with q.transaction(connection) as tx:
+            tx.publish("jobs", 2)
+    assert payloads(q.claim("jobs", limit=5)) == [2]
+    assert _theirs(alchemy) == [1]
+
+
+def test_the_connection_of_an_orm_session_is_joined(q: tampu.Queue, alchemy: sqlalchemy.Engine) -> None:
+    with sqlalchemy.orm.Session(alchemy) as session:
+        session.execute(INSERT, {"n": 1})
+        with q.transaction(session.connection()) as tx:
+            tx.publish("jobs", 1)
+        assert counts(q, "jobs") == {}
+        session.commit()
     assert counts(q, "jobs") == {"ready": 1}
 
 
 def test_sqlalchemy_s_connection_without_a_transaction_is_committed_by_the_block(
-    q: tampu.Queue, mine: psycopg.Connection[Any]
+    q: tampu.Queue, alchemy: sqlalchemy.Engine
 ) -> None:
-    with q.transaction(Sqlalchemy(mine)) as tx:
-        tx.publish("jobs", 1)
-    assert counts(q, "jobs") == {"ready": 1}
+    for level in ("READ COMMITTED", "AUTOCOMMIT"):
+        with alchemy.connect().execution_options(isolation_level=level) as connection:
+            with q.transaction(connection) as tx:
+                tx.publish("jobs", level)
+            assert payloads(q.claim("jobs")) == [level]
+            with pytest.raises(Stop), q.transaction(connection) as tx:  # noqa: PT012 - the block is what is tested
+                tx.publish("jobs", level)
+                raise Stop
+            assert q.claim("jobs") == []

@@ -125,7 +125,14 @@ def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
     q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
     ids = [m.id for m in q.publish_many("jobs", range(BATCH))]
     q.cancel(*ids)
+    q.queues.put("groups", group_order=False, group_concurrency=2)
+    q.nack(q.claim("groups")[0], delay=5)
     q.ack(q.claim("groups")[0])
+    q.queues.put("groups", group_concurrency=0, group_rate=10)
+    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    q.nack(q.claim("groups")[0], delay=0)
+    q.ack(q.claim("groups")[0])
+    q.queues.put("groups", group_rate=20)
     _check(store.plans())
 
 
@@ -143,3 +150,15 @@ def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
     store.q._core.coalescer.submit(Sweep(BATCH))
     store.q._core.coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
     _check(store.plans(), batch=40)
+
+
+def test_turns_are_looked_up(store: Store) -> None:
+    q = store.q
+    q.queues.put("turns", ordering="fair")
+    q.publish("turns", 1)
+    store.listen()
+    for _ in range(3):
+        q.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+        q.settle([Ack(lease) for lease in q.claim("turns", limit=BATCH)])
+    q.nack(q.claim("turns")[0], delay=0)
+    _check(store.plans())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +14,9 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.engines.postgres.statements import MANY
 from tests.conformance.house import payloads, until, waits
-from tests.servers.postgres import FAST, Postgres
-
-END_ALL = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE pid <> pg_backend_pid() AND application_name LIKE 'tampu%'"
-)
+from tests.servers.postgres import FAST, Postgres, houses
 
 
 @pytest.fixture
@@ -26,25 +25,23 @@ def own() -> Iterator[Postgres]:
         yield made
 
 
-def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Queue, db: psycopg.Connection[Any]) -> None:
+def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Queue) -> None:
     q.publish("jobs", 1)
     for turn in range(3):
-        db.execute(END_ALL)
+        houses.end_sessions()
         q.publish("jobs", turn)
-        db.execute(END_ALL)
+        houses.end_sessions()
         assert q.stats("jobs").ready == turn + 2
         assert len(q.journal().transitions) == turn + 2
 
 
-def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(
-    url: str, db: psycopg.Connection[Any]
-) -> None:
+def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: str) -> None:
     with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
-        waiting = pool.submit(waiter.claim, "jobs", wait=60)
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
-        db.execute(END_ALL)
+        houses.end_sessions()
         other.publish("jobs", "hello")
-        assert payloads(waiting.result(30)) == ["hello"]
+        assert payloads(waiting.result(60)) == ["hello"]
 
 
 def test_a_restart_of_the_server_is_waited_for(own: Postgres) -> None:
@@ -53,13 +50,13 @@ def test_a_restart_of_the_server_is_waited_for(own: Postgres) -> None:
         own.stop()
         waiting = pool.submit(q.publish, "jobs", 2)
         own.start()
-        assert waiting.result(30).payload == 2
+        assert waiting.result(60).payload == 2
         assert payloads(q.claim("jobs", limit=5)) == [1, 2]
 
 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: Postgres, monkeypatch: Any) -> None:
     for module in ("engine", "readers"):
-        monkeypatch.setattr(f"tampu.engines.postgres.{module}._PATIENCE_SECONDS", 0.2)
+        monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
     with tampu.open(own.url(), keepers=False) as q:
         q.publish("jobs", 1)
         own.stop()
@@ -84,9 +81,117 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
 
     engine._db.say = cut
     with pytest.raises(tampu.Unavailable, match="may or may not"):
-        q.publish("jobs", 2)
+        q.publish("jobs", 2, idempotency_key="two")  # not plain: a commit of several round trips
     q.publish("jobs", 3)
     assert payloads(q.claim("jobs", limit=5)) == [1, 3]
+
+
+@contextlib.contextmanager
+def _cut_after_the_next_commit(q: tampu.Queue) -> Iterator[None]:
+    """The way to the server ends when it has been told everything; its answer is never heard."""
+    engine: Any = q._core.engine
+    wire = engine._db._wire
+    fd, tell = wire._pgconn.socket, wire._say_all
+    way = os.dup(fd)
+
+    def cut() -> None:
+        tell()
+        wire._say_all = tell
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        os.dup2(ours.fileno(), fd)
+        ours.close()
+
+    wire._say_all = cut
+    try:
+        yield
+    finally:
+        os.close(way)
+
+
+def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_again(q: tampu.Queue) -> None:
+    q.publish("jobs", 1)
+    with _cut_after_the_next_commit(q), pytest.raises(tampu.Unavailable, match="may or may not"):
+        q.publish("jobs", 2)
+    until(lambda: q.stats("jobs").ready == 2)  # it had come through
+    q.publish("jobs", 3)
+    assert payloads(q.claim("jobs", limit=5)) == [1, 2, 3]
+
+
+@contextlib.contextmanager
+def _at_commit(q: tampu.Queue, db: psycopg.Connection[Any], statement: str) -> Iterator[None]:
+    """The server carries this out in every commit, after it has answered."""
+    engine: Any = q._core.engine
+    schema = engine.place.schema
+    body = f"BEGIN {statement}; RETURN NULL; END"
+    db.execute(f"CREATE FUNCTION {schema}.late() RETURNS trigger AS $${body}$$ LANGUAGE plpgsql")
+    try:
+        db.execute(
+            f"CREATE CONSTRAINT TRIGGER late AFTER INSERT ON {schema}.tally"
+            f" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.late()"
+        )
+        yield
+    finally:
+        db.execute(f"DROP FUNCTION {schema}.late CASCADE")
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_an_error_of_the_commit_itself_is_told(q: tampu.Queue, db: psycopg.Connection[Any], count: int) -> None:
+    q.publish("jobs", 1)
+    with _at_commit(q, db, "RAISE 'no'"), pytest.raises(tampu.StorageError, match="no"):
+        q.publish_many("jobs", [b"x"] * count)
+    assert q.stats("jobs").ready == 1
+    assert payloads(q.claim("jobs", limit=5)) == [1]
+
+
+def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(q: tampu.Queue, db: psycopg.Connection[Any]) -> None:
+    q.publish("jobs", 1)
+    engine: Any = q._core.engine
+    pid = engine._db.connection.info.backend_pid
+    with ThreadPoolExecutor(1) as pool, _at_commit(q, db, "PERFORM pg_advisory_xact_lock(4711)"):
+        db.execute("SELECT pg_advisory_lock(4711)")
+        try:
+            publishing = pool.submit(q.publish_many, "jobs", [b"x"] * MANY)
+            until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", (pid,)).fetchone())
+            db.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            with pytest.raises(tampu.Unavailable, match="may or may not"):
+                publishing.result(60)
+        finally:
+            db.execute("SELECT pg_advisory_unlock(4711)")
+    assert q.stats("jobs").ready == 1
+
+
+def test_acks_in_one_round_trip_that_are_not_answered_are_sent_again(q: tampu.Queue) -> None:
+    q.publish_many("jobs", [1, 2])
+    leases = q.claim("jobs", limit=2)
+    with _cut_after_the_next_commit(q):
+        assert [o.state for o in q.settle([tampu.Ack(lease) for lease in leases])] == [tampu.State.DONE] * 2
+    assert [t.verb for t in q.journal().transitions].count("ack") == 2
+
+
+def test_a_claim_in_one_round_trip_that_is_not_answered_is_tried_again(q: tampu.Queue) -> None:
+    q.publish("jobs", 1)
+    q.ack(q.claim("jobs")[0])
+    q.publish_many("jobs", [2, 3])
+    with _cut_after_the_next_commit(q):
+        assert payloads(q.claim("jobs")) in ([2], [3])
+    until(lambda: q.stats("jobs").ready == 0)  # what nobody heard of comes back when its lease has run out
+    assert q.stats("jobs").leased == 2
+
+
+def test_a_session_ended_before_the_commit_is_not_noticed(q: tampu.Queue, server: Postgres) -> None:
+    q.publish("jobs", 1)
+    engine: Any = q._core.engine
+    pid = engine._db.connection.info.backend_pid
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(server.url(), autocommit=True) as db:
+        with db.transaction():
+            db.execute(f"LOCK TABLE {engine.place.schema}.tally")
+            publishing = pool.submit(q.publish, "jobs", 2)
+            until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted", (pid,)).fetchone())
+            db.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            until(lambda: not db.execute("SELECT 1 FROM pg_locks WHERE pid = %s", (pid,)).fetchone())
+        publishing.result(60)
+    assert payloads(q.claim("jobs", limit=5)) == [1, 2]
 
 
 def test_a_wrong_password_or_database_is_told_at_once(server: Postgres) -> None:
@@ -111,19 +216,3 @@ def test_a_thread_of_a_closed_queue_gets_unavailable(url: str) -> None:
     thread.start()
     thread.join()
     assert len(errors) == 1
-
-
-def test_behind_a_pooler_nothing_is_prepared_and_all_works(url: str, monkeypatch: Any, db: Any) -> None:
-    """As pgbouncer in transaction mode: the session is another with each transaction."""
-    monkeypatch.setattr("tampu.engines.postgres.connecting.pooled", lambda _: True)
-    with tampu.open(url) as q, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(q.claim, "jobs", wait=60)
-        until(lambda: waits(q))
-        with tampu.open(url, keepers=False) as other:
-            other.publish("jobs", "hello", key="k")
-        (lease,) = waiting.result(30)
-        q.ack(lease)
-        engine: Any = q._core.engine
-        assert engine._db.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
-        assert engine._db.connection.execute("SHOW enable_seqscan").fetchone() == ("on",)
-        assert [level for what, level, _ in q.check() if what == "connection"] == ["ok"]

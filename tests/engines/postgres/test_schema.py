@@ -103,7 +103,8 @@ def test_printed_sql_makes_the_schema_that_opening_makes(
     _use(server.url(schema=schema))
 
 
-STEP = (2, "ALTER TABLE tampu.message ADD COLUMN colour text;\nCREATE TABLE tampu.extra (n int);\n")
+NOW = migrating.migrations()[-1][0]
+STEP = (NOW + 1, "ALTER TABLE tampu.message ADD COLUMN colour text;\nCREATE TABLE tampu.extra (n int);\n")
 
 
 def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
@@ -111,7 +112,7 @@ def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
 ) -> None:
     with tampu.open(server.url(schema=schema), keepers=False) as q:
         message = q.publish("jobs", 1)
-        assert migrating.migrate(db, schema, [*migrating.migrations(), STEP]) == 2
+        assert migrating.migrate(db, schema, [*migrating.migrations(), STEP]) == NOW + 1
         assert q.get(message.id).payload == 1, "a process that was there goes on"
     db.execute(f"SELECT n FROM {schema}.extra")
 
@@ -121,7 +122,7 @@ def test_this_code_works_on_the_next_version_unless_that_says_no(
 ) -> None:
     migrating.migrate(db, schema, [*migrating.migrations(), STEP])
     _use(server.url(schema=schema))
-    db.execute(f"INSERT INTO {schema}.meta VALUES ('least', '2')")
+    db.execute(f"INSERT INTO {schema}.meta VALUES ('least', '{NOW + 1}')")
     with pytest.raises(tampu.SchemaMismatch, match="upgrade"):
         tampu.open(server.url(schema=schema))
 
@@ -130,7 +131,79 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(db: psycopg.Connection[An
     migrating.migrate(db, schema)
     with pytest.raises(psycopg.Error):
         migrating.migrate(
-            db, schema, [*migrating.migrations(), (2, "CREATE TABLE tampu.extra (n int);\nSELECT 1/0;\n")]
+            db, schema, [*migrating.migrations(), (NOW + 1, "CREATE TABLE tampu.extra (n int);\nSELECT 1/0;\n")]
         )
-    assert migrating.version_of(db, schema) == 1
+    assert migrating.version_of(db, schema) == NOW
     assert db.execute("SELECT to_regclass(%s)", (f"{schema}.extra",)).fetchone() == (None,)
+
+
+def test_groups_that_wait_go_on_after_the_second_version(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    with tampu.open(server.url(schema=schema), keepers=False) as q:
+        q.queues.put("jobs", group_order=True)
+        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
+    db.execute(f"ALTER TABLE {schema}.lane DROP CONSTRAINT lane_pkey, ADD PRIMARY KEY (q, lane)")
+    db.execute(f"ALTER TABLE {schema}.queue DROP COLUMN places")
+    db.execute(f"ALTER TABLE {schema}.queue DROP COLUMN pace, DROP COLUMN pace_burst")
+    db.execute(f"DROP TABLE {schema}.fair, {schema}.pace")
+    db.execute(f"UPDATE {schema}.meta SET value = '1' WHERE name = 'schema'")
+    with tampu.open(server.url(schema=schema), keepers=False) as q:
+        for n in range(3):
+            (lease,) = q.claim("jobs", limit=10)
+            assert lease.payload == n
+            q.ack(lease)
+    assert migrating.version_of(db, schema) == NOW
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "gives"),
+    [
+        ({}, None, "full"),
+        ({"synchronous_commit": "off"}, "full", "full"),  # a session's own setting is ours to make
+        ({}, "process", "process"),
+        ({"fsync": "off"}, None, "none"),
+        ({"full_page_writes": "off"}, "process", "none"),
+    ],
+)
+def test_what_a_crash_may_take_is_named(settings: dict[str, str], asked: str | None, gives: str) -> None:
+    with Postgres(settings) as own:
+        with tampu.open(own.url(), durability=asked, keepers=False) as q:
+            assert q.durability == gives
+            ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
+            assert level == ("ok" if gives == "full" else "warn")
+            assert said.startswith(gives)
+        if gives == "none":
+            with pytest.raises(tampu.InvalidConfig, match=next(iter(settings))):
+                tampu.open(own.url(durability="full"))
+
+
+PASSED_THROUGH = {
+    "ready", "delayed", "leased", "claim", "held", "lane", "expiry", "key", "fair", "pace", "tally", "journal_new",
+}  # fmt: skip
+"""Rows of these come and go with the messages."""
+KEPT = {"message", "ended", "ending", "dead", "failure", "result", "idempotency", "journal"}
+"""Rows of these are removed when they are old enough."""
+FEW = {"meta", "queue", "document", "revision", "journal_end", "seat"}
+"""Rows of these are as many as there are queues and settings."""
+UPDATED = {"queue", "leased", "revision", "journal_end", "seat"}
+"""Columns of these that no index has are updated again and again: with room on the page the update stays there."""
+
+
+def test_every_table_is_vacuumed_as_often_as_its_rows_pass(db: psycopg.Connection[Any], schema: str) -> None:
+    migrating.migrate(db, schema)
+    found = db.execute(
+        "SELECT relname, coalesce(reloptions, '{}') FROM pg_class"
+        " WHERE relnamespace = %s::regnamespace AND relkind = 'r'",
+        (schema,),
+    )
+    settings = {name: dict(option.split("=") for option in options) for name, options in found.fetchall()}
+    assert set(settings) == PASSED_THROUGH | KEPT | FEW, "say here what a new table is, and set it up so"
+    for name in PASSED_THROUGH:
+        assert float(settings[name]["autovacuum_vacuum_scale_factor"]) <= 0.01, name
+        assert int(settings[name]["autovacuum_vacuum_threshold"]) <= 5000, name
+        assert float(settings[name]["autovacuum_vacuum_cost_delay"]) == 0, name
+    for name in KEPT:
+        assert float(settings[name]["autovacuum_vacuum_scale_factor"]) <= 0.05, name
+    for name in UPDATED:
+        assert int(settings[name]["fillfactor"]) <= 80, name

@@ -1,14 +1,17 @@
 """A cluster: queues on all its servers, slots that move, a server that is away."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 from redis.crc import key_slot
 
 import tampu
 from tampu.engines.port import Claim, Want
-from tests.conformance.house import until
+from tampu.engines.redis import checking
+from tests.conformance.house import payloads, until, waits
 from tests.servers import redis
 from tests.servers.redis import Trio, redis_binary
 
@@ -26,6 +29,20 @@ def trio() -> Iterator[Trio]:
     made = Trio(redis_binary()).start()
     yield made
     made.remove()
+
+
+def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came with version 7. A waiting claim hears of what another process publishes by the older command."""
+    look = checking.look
+    monkeypatch.setattr(checking, "look", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
+    url = redis.cluster.url()
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+        engine: Any = other._core.engine
+        assert engine.company.ring().command[0] == "PUBLISH"
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
+        until(lambda: waits(waiter))
+        other.publish("jobs", "hello")
+        assert payloads(waiting.result(60)) == ["hello"]
 
 
 def _servers(q: tampu.Queue) -> list[Any]:
@@ -57,6 +74,46 @@ def test_cancel_and_stats_reach_every_server(q: tampu.Queue) -> None:
     ids = [q.publish(name, 1).id for name in NAMES]
     assert all(outcome.ok for outcome in q.cancel(*ids))
     assert [stats.cancelled for stats in q.stats()] == [1] * 12
+
+
+def test_keepers_keep_their_promises_on_every_server(q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody claims: what is due moves by itself, whichever server has the queue."""
+    monkeypatch.setattr("tampu.keepers.trimmer._REST_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.keepers.trimmer._IDLE_SECONDS", 0.1)
+    for name in NAMES:
+        q.queues.put(name, retention=0.001)
+        q.publish(name, "leased")
+        q.publish(name, "done")
+        _, done = q.claim(name, limit=2, lease=0.05)
+        q.ack(done)
+        q.publish(name, "delayed", delay=0.05)
+        q.publish(name, "short", ttl=0.05, hold="x")
+    assert len({id(node) for node in _servers(q)}) == 3
+    engine: Any = q._core.engine
+    with tampu.open(redis.cluster.server.url(prefix=engine.place.prefix)):
+        until(lambda: [(s.ready, s.leased, s.delayed, s.held) for s in q.stats()] == [(2, 0, 0, 0)] * 12)
+        until(lambda: [(s.done, s.expired) for s in q.stats()] == [(0, 0)] * 12)  # and what has ended is trimmed
+
+
+def test_a_cluster_is_what_its_weakest_server_is(trio: Trio) -> None:
+    for server in trio.servers[:2]:
+        server.client().config_set("appendonly", "yes")
+        server.client().config_set("appendfsync", "always")
+    weak = trio.servers[2]
+    with tampu.open(trio.url(), keepers=False) as q:
+        assert q.durability == "none"
+    weak.client().config_set("appendonly", "yes")
+    weak.client().config_set("appendfsync", "everysec")
+    with tampu.open(trio.url(), keepers=False) as q:
+        assert q.durability == "everysec"
+    with pytest.raises(tampu.InvalidConfig, match="everysec"):
+        tampu.open(trio.url(), durability="full")
+    weak.client().config_set("maxmemory-policy", "volatile-lru")
+    with pytest.raises(tampu.InvalidConfig, match="volatile-lru"):
+        tampu.open(trio.url())
+    weak.client().config_set("maxmemory-policy", "noeviction")
+    weak.client().config_set("appendfsync", "always")
+    tampu.open(trio.url(), durability="full", keepers=False).close()
 
 
 def test_a_slot_that_moved_is_followed(trio: Trio) -> None:

@@ -12,7 +12,7 @@ import pytest
 import tampu
 from tampu.engines.redis import RedisEngine
 from tests.conformance.house import payloads, until, waits
-from tests.servers.redis import Server
+from tests.servers.redis import DURABLE, Server
 
 Start = Callable[..., Server]
 
@@ -36,29 +36,30 @@ def _closed(q: tampu.Queue) -> bool:
 def test_a_waiting_worker_hears_again_after_its_connection_was_lost(start: Start) -> None:
     server = start()
     with tampu.open(server.url()) as q, tampu.open(server.url(), keepers=False) as other, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(q.claim, "jobs", wait=60)
+        waiting = pool.submit(q.claim, "jobs", wait=240)
         until(lambda: waits(q))
         server.client().client_kill_filter(_type="pubsub", skipme=True)
         other.publish("jobs", "hello")
-        assert payloads(waiting.result(timeout=20)) == ["hello"]
+        assert payloads(waiting.result(timeout=60)) == ["hello"]
 
 
 def test_a_waiting_worker_works_on_after_the_server_was_restarted(start: Start) -> None:
     server = start({"appendonly": "yes", "appendfsync": "always"})
     with tampu.open(server.url()) as q, ThreadPoolExecutor(1) as pool:
-        q.publish("jobs", "before", delay=0.5)
-        waiting = pool.submit(_claim_steadily, q)
+        waiting = pool.submit(_claim_steadily, q, 5)
         until(lambda: waits(q))
+        q.publish("jobs", "before", delay=0.5)
         server.kill()
         server.start()
-        assert payloads(waiting.result(timeout=30)) == ["before"]
+        assert payloads(waiting.result(timeout=60)) == ["before"]
 
 
-def _claim_steadily(q: tampu.Queue) -> list[tampu.Lease]:
-    give_up = time.monotonic() + 30
+def _claim_steadily(q: tampu.Queue, wait: float) -> list[tampu.Lease]:
+    """Also when the server needs longer to come back than a call has patience."""
+    give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         try:
-            leases = q.claim("jobs", wait=5)
+            leases = q.claim("jobs", wait=wait)
         except tampu.Unavailable:
             continue
         if leases:
@@ -68,8 +69,10 @@ def _claim_steadily(q: tampu.Queue) -> list[tampu.Lease]:
 
 def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
     server = start()
-    with tampu.open(f"{server.url()}?timeout=0.3", keepers=False) as q:
+    with tampu.open(server.url(), keepers=False) as q:
         q.publish("jobs", 1)
+        for connection, _ in q._core.engine._wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
+            connection._sock.settimeout(0.3)  # only of what is asked while the server sleeps
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
             q.publish("jobs", 2)
@@ -80,7 +83,9 @@ def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
 def test_one_of_two_leads_and_the_other_takes_over_when_it_ends(url: str) -> None:
     one, two = RedisEngine(url), RedisEngine(url)
     assert (one.lead(), two.lead(), one.lead()) == (True, False, True)
+    assert (one.glance([]).free, two.glance([]).free) == (True, False)
     one.close()
+    assert two.glance([]).free
     assert two.lead()
     two.close()
 
@@ -89,7 +94,8 @@ def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
     one, two = RedisEngine(url), RedisEngine(url)
     assert one.lead()
     tag = one.house.tags.house
-    one._wire.send([one.house.write.plain("DEL", tag, "lead")])  # its time is over
+    one._wire.send([one.house.write.plain("DEL", tag, "lead")])
+    one.company._renew_at = 0.0  # its time is over
     assert two.lead()
     assert not one.lead()
     one.close()
@@ -97,14 +103,30 @@ def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
     two.close()
 
 
-def test_settings_changed_elsewhere_arrive_within_a_second(url: str) -> None:
-    with tampu.open(url, keepers=False) as one, tampu.open(url, keepers=False) as two:
-        one.publish("jobs", 1)
-        assert two.claim("jobs", lease=5)[0].attempt == 1
-        one.queues.put("jobs", max_depth=1)
-        began = time.monotonic()
-        until(lambda: _refuses(two))
-        assert time.monotonic() - began < 1.5
+def test_settings_changed_elsewhere_arrive_also_after_connections_were_lost(start: Start) -> None:
+    server = start()
+    with tampu.open(server.url(), keepers=False) as one, tampu.open(server.url(), keepers=False) as two:
+        assert two.publish("jobs", 1).max_attempts == 5
+        for attempts in (2, 3, 4):
+            for kind in ("pubsub", "normal"):
+                server.client().client_kill_filter(_type=kind, skipme=True)
+            one.queues.put("jobs", max_attempts=attempts)
+            until(lambda wanted=attempts: two.publish("jobs", 1).max_attempts == wanted)  # type: ignore[misc]  # bound now
+
+
+def test_settings_changed_while_the_server_was_restarted_arrive(start: Start) -> None:
+    server = start(DURABLE)
+    with ThreadPoolExecutor(1) as pool, tampu.open(server.url()) as waiter, tampu.open(server.url()) as other:
+        other.queues.put("jobs", status="paused")
+        other.publish("jobs", "hello")
+        waiting = pool.submit(_claim_steadily, waiter, 240)
+        until(lambda: waits(waiter))
+        server.kill()
+        server.start()
+        other.queues.put("jobs", status="open")
+        assert payloads(waiting.result(60)) == ["hello"]
+        other.queues.put("jobs", max_depth=1)
+        until(lambda: _refuses(waiter), 25)  # sooner than a silent connection is asked after
 
 
 def _refuses(q: tampu.Queue) -> bool:

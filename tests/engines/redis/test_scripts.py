@@ -10,6 +10,7 @@ import pytest
 import tampu
 from tampu.engines.port import Trim
 from tampu.engines.redis import scripts
+from tampu.engines.redis.checking import OLDEST
 from tampu.model.errors import StorageFull
 from tests.servers import redis
 from tests.servers.redis import Server
@@ -33,6 +34,18 @@ def test_every_script_compiles_on_both_servers(name: str) -> None:
     for houses in (redis.redis, redis.valkey):
         with houses.server.client() as client:
             assert client.script_load(scripts.source(name)) == scripts.digest(name)
+
+
+def test_no_script_needs_a_command_newer_than_the_oldest_server() -> None:
+    texts = [path.read_text() for folder in (LUA, LUA / "common") for path in folder.iterdir() if path.is_file()]
+    names = sorted({name for text in texts for name in re.findall(r"\b(?:call|many)\('([A-Z]+)'", text)})
+    assert "HMGET" in names
+    with redis.valkey.server.client() as client:  # Redis 6.2 could not tell
+        docs: Any = client.execute_command("COMMAND DOCS", *names)
+    assert {name.decode().upper() for name in docs} == set(names)
+    for name, facts in docs.items():
+        since = facts[b"since"].decode()
+        assert tuple(map(int, since.split(".")))[:2] <= OLDEST, f"{name.decode()} came with {since}"
 
 
 def test_a_server_that_forgot_the_scripts_is_told_them_again(start: Callable[..., Server]) -> None:

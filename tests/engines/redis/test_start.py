@@ -4,12 +4,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tampu
-from tests.servers.redis import DURABLE, Server, free_port, until
+from tampu.engines.redis.node import Patience
+from tests.cli.running import Command
+from tests.server.web import Web
+from tests.servers.http import Stall
+from tests.servers.ports import free_port
+from tests.servers.redis import DURABLE, Server, until
 
 Start = Callable[..., Server]
 
@@ -20,6 +26,7 @@ def test_an_evicting_policy_is_refused_with_the_cure(start: Start, policy: str) 
     with pytest.raises(tampu.InvalidConfig, match=policy) as refused:
         tampu.open(server.url())
     assert "noeviction" in (refused.value.hint or "")
+    assert server.client().dbsize() == 0, "nothing is left on a server that is refused"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +46,31 @@ def test_the_durability_is_named(start: Start, settings: dict[str, str], name: s
         assert found[2].startswith(name)
 
 
+def test_doctor_names_the_durability_and_refuses_an_evicting_server(start: Start, tmp_path: Path) -> None:
+    command = Command(tmp_path / "none.db")
+    server = start({"appendonly": "yes", "appendfsync": "everysec"})
+    with tampu.open(server.url(), keepers=False) as q:
+        q.publish("jobs", 1)
+    told = command("doctor", "--url", server.url())
+    assert told.code == 0
+    assert "everysec" in told.out
+    server.client().config_set("maxmemory-policy", "allkeys-lru")
+    refused = command("doctor", "--url", server.url())
+    assert refused.code != 0
+    assert "allkeys-lru" in refused.out + refused.err
+
+
+def test_a_node_over_it_names_the_durability(start: Start, tmp_path: Path) -> None:
+    url = start({"appendonly": "yes", "appendfsync": "everysec"}).url()
+    node = Stall(url=url, key_file=tmp_path / "key")
+    try:
+        until(lambda: Web(node.url).get("/ready").status == 200, "the node is ready")
+        assert Web(node.url).get("/ready").json["durability"] == "everysec"
+        assert 'tampu_durability{mode="everysec"} 1.0' in Web(node.url, node.token).get("/metrics").raw.decode()
+    finally:
+        node.stop()
+
+
 def test_less_durability_than_asked_for_is_refused(start: Start) -> None:
     server = start({"appendonly": "yes", "appendfsync": "everysec"})
     tampu.open(server.url(durability="everysec"), keepers=False).close()
@@ -54,16 +86,16 @@ def test_a_server_that_is_not_there_is_said_so_in_bounded_time() -> None:
     began = time.monotonic()
     with pytest.raises(tampu.Unavailable, match="can not reach"):
         tampu.open(f"redis://127.0.0.1:{free_port()}/0")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
-def test_wrong_credentials_are_said_so_at_once(start: Start) -> None:
+def test_wrong_credentials_are_said_so_at_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start({"requirepass": "secret"})
-    for url in (server.url(), server.url().replace("//", "//:wrong@")):
-        began = time.monotonic()
+    monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("nothing gets better by waiting"))
+    wrong = server.url().replace("//", "//:wrong@")
+    for url in (server.url(), wrong, wrong.replace("redis://", "redis+cluster://")):
         with pytest.raises(tampu.Unavailable, match="refuses us"):
             tampu.open(url)
-        assert time.monotonic() - began < 4
     tampu.open(server.url().replace("//", "//:secret@"), keepers=False).close()
 
 
@@ -72,13 +104,13 @@ def test_a_missing_driver_is_said_with_what_to_install() -> None:
         "import sys; sys.modules['redis'] = None\nimport tampu\n"
         "try: tampu.open('redis://localhost')\nexcept tampu.InvalidConfig as error: print(error.hint)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "pip install 'tampu[redis]'"
 
 
 def test_no_driver_is_imported_by_who_does_not_ask_for_it() -> None:
     code = "import sys, tampu\ntampu.open('memory://').close()\nprint('redis' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "False"
 
 

@@ -1,15 +1,17 @@
 """Encrypted connections, and a master that Sentinels name and replace."""
 
-import shutil
-import subprocess
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import redis as driver
 
 import tampu
-from tests.conformance.house import payloads
+from tampu.engines.redis.node import Patience
+from tests.conformance.house import payloads, waits
+from tests.servers.certificates import self_signed
 from tests.servers.redis import FAST, Server, redis_binary, until
 
 
@@ -18,18 +20,10 @@ class TlsServer(Server):
 
     def __init__(self) -> None:
         super().__init__(redis_binary())
-        if shutil.which("openssl") is None:
-            raise RuntimeError("no openssl on this machine: install the Debian package openssl")
-        self.certificate = self.folder / "cert.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(self.folder / "key.pem"),
-             "-out", str(self.certificate)],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        self.certificate, key = self_signed(self.folder)
         self.settings = {
             **FAST, "tls-port": str(self.port), "tls-auth-clients": "no", "tls-cert-file": str(self.certificate),
-            "tls-key-file": str(self.folder / "key.pem"), "tls-ca-cert-file": str(self.certificate), "port": "0",
+            "tls-key-file": str(key), "tls-ca-cert-file": str(self.certificate), "port": "0",
         }  # fmt: skip
 
     def client(self) -> Any:
@@ -45,15 +39,26 @@ def tls() -> Iterator[TlsServer]:
 
 def test_an_encrypted_connection_works_and_hears_the_bell(tls: TlsServer) -> None:
     url = tls.url(ssl_ca_certs=str(tls.certificate)).replace("redis://", "rediss://")
-    with tampu.open(url) as q:
-        q.publish("jobs", 1)
-        assert payloads(q.claim("jobs")) == [1]
+    with tampu.open(url) as q, tampu.open(url, keepers=False) as other, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(q.claim, "jobs", wait=240)
+        until(lambda: waits(q), "the claim to wait")
+        until(lambda: tls.client().pubsub_numsub("{tampu}:bell")[0][1] == 2, "both to listen")
+        other.publish("jobs", 1)
+        assert payloads(waiting.result(60)) == [1]
         assert [finding for finding in q.check() if finding[1] == "bad"] == []
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(tls: TlsServer) -> None:
-    with pytest.raises(tampu.Unavailable, match=r"(?i)certificate"):
-        tampu.open(tls.url().replace("redis://", "rediss://"))
+@pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster"])
+def test_a_certificate_that_nobody_vouches_for_is_refused_at_once_with_the_cure(
+    tls: TlsServer, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("nothing gets better by waiting"))
+    with pytest.raises(tampu.Unavailable, match=r"certificate .* is not trusted") as refused:
+        tampu.open(tls.url().replace("redis://", f"{scheme}://"))
+    assert "ssl_ca_certs" in (refused.value.hint or "")
+
+
+def test_a_certificate_is_not_looked_at_by_who_says_so(tls: TlsServer) -> None:
     unchecked = tls.url(ssl_cert_reqs="none").replace("redis://", "rediss://")
     tampu.open(unchecked, keepers=False).close()
 
@@ -97,7 +102,7 @@ def test_the_master_is_found_and_followed_when_it_changes(
     master, replica, sentinel = house
     with tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0", keepers=False) as q:
         q.publish("jobs", "before")
-        until(lambda: bool(replica.client().exists("{tampu:default:jobs}:m")), "the message to be copied")
+        until(lambda: bool(replica.client().exists("{tampu:default:jobs}:ready")), "the message to be copied")
         sentinel.client().execute_command("SENTINEL FAILOVER", "mymaster")
         until(lambda: replica.client().info("replication")["role"] == "master", "the failover")
         until(lambda: master.client().info("replication")["role"] == "slave", "the old master to step down")
@@ -116,6 +121,41 @@ def _publishes(q: tampu.Queue) -> bool:
     return True
 
 
-def test_a_master_that_no_sentinel_names_is_said_so(house: tuple[Server, Server, Sentinel]) -> None:
-    with pytest.raises(tampu.Unavailable, match="no Sentinel names the master"):
-        tampu.open(f"redis+sentinel://127.0.0.1:{house[2].port}/another/0")
+def test_a_waiting_worker_follows_to_the_master_that_replaces_a_killed_one(
+    house: tuple[Server, Server, Sentinel],
+) -> None:
+    master, replica, sentinel = house
+    url = f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0"
+    with tampu.open(url) as worker, tampu.open(url, keepers=False) as q, ThreadPoolExecutor(1) as pool:
+        q.publish("others", "before")
+        until(lambda: bool(replica.client().exists("{tampu:default:others}:ready")), "the message to be copied")
+        waiting = pool.submit(_claims, worker)
+        until(lambda: waits(worker), "the claim to wait")
+        master.kill()
+        until(lambda: replica.client().info("replication")["role"] == "master", "the Sentinel to replace it")
+        until(lambda: _publishes(q), "a publish to reach the new master")
+        assert payloads(waiting.result(60)) == ["after"]
+        assert payloads(q.claim("others")) == ["before"]
+
+
+def _claims(q: tampu.Queue) -> list[tampu.Lease]:
+    """One, also when nobody was there for longer than a call has patience."""
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            return q.claim("jobs", wait=240)
+        except tampu.Unavailable:
+            assert time.monotonic() < give_up
+
+
+def test_a_master_that_no_sentinel_names_is_said_so(
+    start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Patience, "wait", lambda _: False)
+    sentinel = Sentinel(start())
+    try:
+        sentinel.start()
+        with pytest.raises(tampu.Unavailable, match="no Sentinel names the master"):
+            tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/another/0")
+    finally:
+        sentinel.remove()

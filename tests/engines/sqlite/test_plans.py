@@ -38,6 +38,7 @@ class Store:
         self.clock = FakeClock()
         self.seen: list[str] = []
         self.engine = SqliteEngine(str(path), clock=self.clock, durability="process", connect=self._connect)
+        self.seen.clear()  # the making of the tables
         self.core = Core(self.engine)
         self.q = Queue(self.core, "default", on_close=self.engine.close)
 
@@ -65,6 +66,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     q = made.q
     other = Queue(made.core, "other", on_close=lambda: None)
     q.queues.put("groups", group_order=True)
+    q.queues.put("turns", ordering="fair")
     for tenant in (q, other):
         for name in ("jobs", "more"):
             tenant.publish_many(name, [NewMessage(n, ttl=10**6) for n in range(ROWS)])
@@ -103,6 +105,8 @@ def test_publishing_uses_indexes(store: Store) -> None:
     q.publish("jobs", 1, key="1")
     q.publish("jobs", 1, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
     q.publish("groups", 1, group="1")
+    q.publish_many("turns", [NewMessage(n, group=str(n)) for n in range(20)])
+    q.nack(q.claim("turns")[0], delay=0)
     _check(store.plans())
 
 

@@ -80,7 +80,7 @@ def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout.readline() == "leads\n"
     yield process
     process.kill()
-    process.wait(20)
+    process.wait(60)
     process.stdin.close()
     process.stdout.close()
 
@@ -97,7 +97,7 @@ def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, k
     with tampu.open(tmp_path / "jobs.db") as q:
         message = q.publish("jobs", 1, delay=0.3)
         keeper.send_signal(signal.SIGKILL)
-        keeper.wait(20)
+        keeper.wait(60)
         until(lambda: q.get(message.id).state is State.READY)
         assert q._core.engine.lead()
 
@@ -134,15 +134,6 @@ def test_a_killed_worker_s_message_comes_back_to_another_process(tmp_path: Path)
         with pytest.raises(tampu.LeaseLost):
             q.ack(stale)
         q.ack(lease)
-
-
-def test_settings_changed_by_another_process_are_seen(tmp_path: Path) -> None:
-    path = str(tmp_path / "jobs.db")
-    with tampu.open(path, keepers=False) as q, tampu.open(path, keepers=False) as other:
-        q.publish("jobs", 1)
-        assert other.stats("jobs").status == "open"
-        q.pause("jobs")
-        until(lambda: other.stats("jobs").status == "paused")
 
 
 def test_the_companions_are_the_ones_we_name(tmp_path: Path) -> None:
@@ -206,11 +197,11 @@ def test_readers_see_whole_commits_while_others_write(tmp_path: Path) -> None:
         for _ in range(100):
             assert sum(q.stats("jobs").counts.values()) == 10
         stop.set()
-        writer.join(20)
+        writer.join(60)
 
 
 def _own(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, timeout=20)
+    db = sqlite3.connect(path, isolation_level=None, timeout=60)
     db.execute("CREATE TABLE IF NOT EXISTS orders (n INTEGER)")
     return db
 

@@ -11,10 +11,10 @@ import contextlib
 import logging
 import os
 import secrets
-import select
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import wait  # unlike select, it takes handles above 1,023
 
 import psycopg
 
@@ -89,14 +89,18 @@ class Bell:
             if self._due and (self._stopped or time.monotonic() - rung >= _APART_SECONDS):
                 self._due = False
                 rung = time.monotonic()
-                if rung - counted > _COUNT_SECONDS:  # one that comes meanwhile looks by itself when it comes
-                    counted = rung
-                    others_listen = not listens or db.row("listeners", self._channel)[0] > 0
+                known = rung - counted <= _COUNT_SECONDS  # one that comes meanwhile looks by itself when it comes
                 if others_listen:
-                    db.rows("notify", self._channel, self._me)
+                    db.rows("notify", self._channel, self._me)  # before counting: somebody may wait for it
+                if not known:
+                    counted, before = rung, others_listen
+                    others_listen = not listens or db.row("listeners", self._channel)[0] > 0
+                    if others_listen and not before:
+                        db.rows("notify", self._channel, self._me)
             if self._stopped:
                 return
-            timeout = _APART_SECONDS if self._due else None if listens else _LOOK_SECONDS
+            left = max(0.0, rung + _APART_SECONDS - time.monotonic())
+            timeout = left if self._due else None if listens else _LOOK_SECONDS
             others = self._wait(db.connection, timeout)
             if (others or not listens) and not self._heard():
                 # Nobody waits here: hearing it now and then is enough.
@@ -104,7 +108,7 @@ class Bell:
 
     def _wait(self, connection: psycopg.Connection[object], timeout: float | None) -> bool:
         """Sleep until somebody rings, here or elsewhere; whether it was elsewhere."""
-        ready, _, _ = select.select([self._read, connection.fileno()], [], [], timeout)
+        ready = wait([self._read, connection.fileno()], timeout)
         if self._read in ready:
             os.read(self._read, 4096)
         if connection.fileno() not in ready:
@@ -112,8 +116,7 @@ class Bell:
         return any(note.payload != self._me for note in connection.notifies(timeout=0))
 
     def _sleep(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._read], [], [], seconds)
-        if ready:
+        if wait([self._read], seconds):
             os.read(self._read, 4096)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 
 from tampu.engines.postgres import migrating
+from tampu.engines.postgres.connecting import turned_off
 from tampu.engines.postgres.statements import Db, in_schema
 
 Finding = tuple[str, str, str]
@@ -36,9 +37,9 @@ def _one(connection: psycopg.Connection[Any], sql: str, *parameters: Any) -> Any
 
 
 def _durability(connection: psycopg.Connection[Any], durability: str) -> Finding:
-    off = [name for name in ("fsync", "full_page_writes") if _one(connection, f"SHOW {name}") == "off"]
+    off = turned_off(connection)
     if off:
-        return ("durability", "warn", f"the server has {' and '.join(off)} off: a crash of its machine may damage it")
+        return ("durability", "warn", f"none: the server has {off} off, a crash of its machine may damage it")
     if durability == "full":
         return ("durability", "ok", "full: what is acknowledged survives loss of power")
     return ("durability", "warn", "process: the last moments before a crash of the server may be lost")

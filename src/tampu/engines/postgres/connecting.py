@@ -15,12 +15,37 @@ import psycopg
 from psycopg import errors
 
 from tampu.engines.postgres.statements import NAME, Db
+from tampu.engines.postgres.stepping import Stepping
 from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFull, TampuError, Unavailable
 
 OLDEST = 130_000
 CONNECT_SECONDS = 10
 _OWN = ("schema", "durability")
 _DURABILITIES = {"full": "on", "process": "off"}
+"""synchronous_commit; the server's own setting may be stricter than ``on``, and stays."""
+
+
+class PostgresDriver:
+    """See `tampu.engines.sql.db.Driver`."""
+
+    error: type[Exception] = psycopg.Error
+
+    def __init__(self, place: Target) -> None:
+        self.place = place
+        self.shown = place.shown
+        self._stepping = Stepping()
+
+    def connect(self) -> Db:
+        return connect(self.place, self._stepping)
+
+    def gone(self, error: BaseException) -> bool:
+        return gone(error)
+
+    def retriable(self, error: BaseException) -> bool:
+        return retriable(error)
+
+    def translate(self, error: psycopg.Error) -> TampuError:
+        return translate(error, self.place)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -29,6 +54,9 @@ class Target(msgspec.Struct, frozen=True):
     conninfo: str
     schema: str
     durability: str
+    """What our sessions ask of the server."""
+    strict: bool
+    """Whether ``full`` was asked for by name: then a server that gives less is refused."""
     shown: str
     """The url without its password."""
 
@@ -43,7 +71,8 @@ def target(url: str, durability: str | None) -> Target:
         raise InvalidConfig(
             f"{schema!r:.60} can not be a schema's name", field="url", hint="a-z 0-9 _, at most 40, not pg_…"
         )
-    durability = own.get("durability", durability) or "full"
+    asked = own.get("durability", durability)
+    durability = asked or "full"
     if durability not in _DURABILITIES:
         raise InvalidConfig(
             f"no such durability: {durability}",
@@ -60,17 +89,18 @@ def target(url: str, durability: str | None) -> Target:
     for name, value in (("keepalives_idle", 30), ("keepalives_interval", 10), ("keepalives_count", 3)):
         parts.setdefault(name, value)
     shown = f"{parts.get('host', '')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
-    return Target(psycopg.conninfo.make_conninfo(**parts), schema, durability, shown)
+    return Target(psycopg.conninfo.make_conninfo(**parts), schema, durability, asked == "full", shown)
 
 
-def connect(place: Target) -> Db:
+def connect(place: Target, stepping: Stepping | None = None) -> Db:
     """A connection in autocommit: transactions are begun and ended by name."""
     connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=None)
     try:
         version = connection.info.server_version
         if version < OLDEST:
             raise Unavailable(f"PostgreSQL {version // 10_000} is too old", hint="tampu needs 13 or newer")
-        db = Db(connection, place.schema, ours=not pooled(connection))
+        ours, synchronous = not pooled(connection), _DURABILITIES[place.durability]
+        db = Db(connection, place.schema, ours=ours, synchronous=synchronous, stepping=stepping)
         if db.ours:
             db.rows("settings", False)
         return db
@@ -79,15 +109,30 @@ def connect(place: Target) -> Db:
         raise
 
 
+def durability(connection: psycopg.Connection[Any], place: Target) -> str:
+    """What there is: less than was asked for, if the server does not write its log to the disk."""
+    off = turned_off(connection)
+    if off and place.strict:
+        raise InvalidConfig(
+            f"durability full was asked for, the server has {off} off",
+            field="durability",
+            hint=f"turn {off} on in the server's configuration",
+        )
+    return "none" if off else place.durability
+
+
+def turned_off(connection: psycopg.Connection[Any]) -> str:
+    """Which settings that keep what was committed are off."""
+    rows = connection.execute(
+        "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
+    )
+    return " and ".join(name for (name,) in rows.fetchall())
+
+
 def pooled(connection: psycopg.Connection[Any]) -> bool:
     """Is there a pooler between us and the server?"""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     return row is None or row[0] != connection.info.backend_pid
-
-
-def synchronous(durability: str) -> str:
-    """synchronous_commit for a durability; the server's own setting may be stricter than ``on``, and stays."""
-    return _DURABILITIES[durability]
 
 
 def gone(error: BaseException) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 
 import psycopg
 
-from tampu.engines.postgres.commit import House
-from tampu.engines.postgres.ids import TAIL_BITS
 from tampu.engines.postgres.statements import in_schema
+from tampu.engines.sql.house import House
+from tampu.engines.sql.ids import TAIL_BITS
 from tampu.model.errors import SchemaMismatch
 
 Migration = tuple[int, str]

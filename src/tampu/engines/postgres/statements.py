@@ -7,13 +7,17 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
-from tampu.engines.postgres.wire import Blobs, Ints, Uuids, Wire
+from tampu.engines.postgres.stepping import Stepping
+from tampu.engines.postgres.wire import Wire
 
-__all__ = ["NAME", "Blobs", "Db", "Ints", "Uuids", "blob", "in_schema", "statements", "text", "texts"]
+T = TypeVar("T")
+MANY = 50
+"""Messages of a commit from which on it is worth to make its replies while the server commits."""
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 
@@ -38,13 +42,69 @@ def statements(schema: str) -> dict[str, bytes]:
 class Db:
     """A connection as the operations use it: statements by name, rows as tuples, values in binary."""
 
-    def __init__(self, connection: psycopg.Connection[Any], schema: str, *, ours: bool) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        schema: str,
+        *,
+        ours: bool,
+        synchronous: str = "on",
+        stepping: Stepping | None = None,
+    ) -> None:
         self.connection = connection
+        self._stepping = stepping or Stepping()
+        self.synchronous = synchronous
+        """synchronous_commit: on unless the server has something stricter, or off."""
         self.ours = ours
         """The session is ours alone: what is set or prepared in it stays."""
         self._texts = statements(schema)
         self._wire = Wire(connection, prepare=ours)
         self._together = False
+        self.answered = False
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.closed
+
+    @property
+    def active(self) -> bool:
+        return not self.closed and self.connection.info.transaction_status == TransactionStatus.INTRANS
+
+    def alive(self) -> bool:
+        if self.closed:
+            return False
+        try:
+            self.connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return False
+        return self.connection.pgconn.status == psycopg.pq.ConnStatus.OK
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def execute(self, sql: str, parameters: Any) -> Any:
+        return self.connection.execute(sql, parameters)
+
+    def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
+        self.say(b"BEGIN")
+        if not self.ours:
+            self.send("settings", True)
+        begun = self.ahead("begin", now, numbers, due, self.synchronous, *self._stepping.begin())
+
+        def answer() -> Any:
+            told = begun()[0]
+            if due:
+                self._stepping.looked(told[0], told[2:5])
+            return told[:5]
+
+        return answer
+
+    def begin_reading(self) -> None:
+        self.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def rollback(self) -> None:
+        self._stepping.undone()
+        self.connection.rollback()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -69,6 +129,8 @@ class Db:
 
     def rows(self, name: str, *parameters: Any) -> list[Any]:
         """What a statement answers."""
+        if name == "take":
+            return self._take(parameters)()
         if self._together:
             return self._wire.send(self._texts[name], parameters).get()
         with self.together():
@@ -81,12 +143,67 @@ class Db:
 
     def send(self, name: str, *parameters: Any) -> None:
         """Have a statement carried out that answers nothing; `together`, nobody waits for it."""
+        if name == "rerank":
+            self._stepping.forget()
         with self.together():
             self._wire.send(self._texts[name], parameters)
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], list[Any]]:
         """Send a statement, `together` with others, and fetch its answer later."""
+        if name == "take":
+            return self._take(parameters)
         return self._wire.send(self._texts[name], parameters).get
+
+    def _take(self, parameters: tuple[Any, ...]) -> Callable[[], list[Any]]:
+        """Send a claim, from where it may begin."""
+        q = parameters[0]
+        head = self._stepping.head(q)
+        sent = self._wire.send(self._texts["take"], (*parameters, head))
+
+        def answer() -> list[Any]:
+            rows = sent.get()
+            if not rows and head is not None:  # there may be something before it, by a commit that came late
+                rows = self._wire.send(self._texts["take"], (*parameters, None)).get()
+            if rows:
+                self._stepping.took(q, rows[-1][10], lambda: int(self.row("dead_rows")[0]))
+            return rows
+
+        return answer
+
+    def whole(self, name: str, count: int, make: Callable[[list[Any]], T], *parameters: Any) -> T:
+        """A statement that is a commit by itself, and what is made of its answer; of many, while the server commits.
+
+        When it fails, `answered` says if it was carried out before.
+        """
+        answer, made = None, []
+        try:
+            with self.together():
+                answer = self._wire.send(self._texts[name], parameters)
+                if count >= MANY:
+                    self._wire.answer_first(answer)
+                    made = [make(answer.rows)]
+        finally:
+            self.answered = answer is not None and answer.there
+        return made[0] if made else make(answer.rows)
+
+    def claim_at_once(
+        self, make: Callable[[int, list[Any]], T], q: int, limit: int, *parameters: Any, record: tuple[bytes, bytes]
+    ) -> tuple[Any, T]:
+        """A claim that is a commit; what it says of itself, and what is made of its time and the rows it took."""
+
+        def read(answer: list[Any]) -> tuple[Any, list[Any], T]:
+            told, *rows = answer
+            return told, rows, make(told[0], rows)
+
+        past, head = self._stepping.begin(), self._stepping.head(q)
+        given = (*past, self.synchronous, *record)
+        told, rows, made = self.whole("claim_at_once", limit, read, q, limit, *parameters, head, *given)
+        if told[1] is None and head is not None:  # there may be something before it, by a commit that came late
+            told, rows, made = self.whole("claim_at_once", limit, read, q, limit, *parameters, None, *given)
+        self._stepping.looked(told[0], told[2:5])
+        if rows:
+            self._stepping.took(q, rows[-1][4], lambda: int(self.row("dead_rows")[0]))
+        return told, made
 
     def flush(self) -> None:
         """Let the server begin with what was sent, `together`."""
@@ -96,11 +213,3 @@ class Db:
         """Send a command of the session: begin, commit, savepoints."""
         with self.together():
             self._wire.send(sql)
-
-
-def blob(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
-def text(raw: bytes | None) -> str | None:
-    return None if raw is None else raw.decode()

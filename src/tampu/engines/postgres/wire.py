@@ -11,13 +11,15 @@ from __future__ import annotations
 import select
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus, Format
+
+from tampu.engines.sql.db import Blobs, Ints, Uuids
 
 _HEADER = struct.Struct(">iiiii")
 _LENGTH = struct.Struct(">i").pack
@@ -31,55 +33,37 @@ _MOST_FORMATS = 32
 _BINARY = [[Format.BINARY] * count for count in range(_MOST_FORMATS)]
 
 
-class Ints:
-    """A list of numbers (and None) for an int8[]."""
-
-    __slots__ = ("values",)
-
-    def __init__(self, values: Iterable[int | None]) -> None:
-        self.values = list(values)
-
-    def binary(self) -> bytes:
-        values: list[Any] = self.values
-        if not values:
-            return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
-        count = len(values)
-        if None in values:
-            items = b"".join([_NULL if value is None else _ITEM(8, value) for value in values])
-            return _HEADER.pack(1, 1, _INT8, count, 1) + items
-        flat = [8] * (2 * count)
-        flat[1::2] = values
-        return _HEADER.pack(1, 0, _INT8, count, 1) + struct.pack(f">{'iq' * count}", *flat)
+def _ints(column: Ints) -> bytes:
+    """An int8[]."""
+    values: list[Any] = column.values
+    if not values:
+        return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
+    count = len(values)
+    if None in values:
+        items = b"".join([_NULL if value is None else _ITEM(8, value) for value in values])
+        return _HEADER.pack(1, 1, _INT8, count, 1) + items
+    flat = [8] * (2 * count)
+    flat[1::2] = values
+    return _HEADER.pack(1, 0, _INT8, count, 1) + struct.pack(f">{'iq' * count}", *flat)
 
 
-class Blobs:
-    """A list of bytes (and None) for a bytea[]."""
-
-    __slots__ = ("values",)
-    item = _BYTEA
-
-    def __init__(self, values: Iterable[bytes | None]) -> None:
-        self.values = list(values)
-
-    def binary(self) -> bytes:
-        values = self.values
-        if not values:
-            return _HEADER.pack(0, 0, self.item, 0, 1)[:12]
-        parts = [_HEADER.pack(1, 1, self.item, len(values), 1)]
-        for value in values:
-            if value is None:
-                parts.append(_NULL)
-            else:
-                parts.append(_LENGTH(len(value)))
-                parts.append(value)
-        return b"".join(parts)
+def _blobs(column: Blobs, item: int = _BYTEA) -> bytes:
+    """A bytea[], or another array of bytes."""
+    values = column.values
+    if not values:
+        return _HEADER.pack(0, 0, item, 0, 1)[:12]
+    parts = [_HEADER.pack(1, 1, item, len(values), 1)]
+    for value in values:
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts.append(_LENGTH(len(value)))
+            parts.append(value)
+    return b"".join(parts)
 
 
-class Uuids(Blobs):
-    """A list of ids, as 16 bytes (and None), for a uuid[]."""
-
-    __slots__ = ()
-    item = _UUID
+def _uuids(column: Uuids) -> bytes:
+    return _blobs(column, _UUID)
 
 
 _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
@@ -88,9 +72,9 @@ _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
     str: str.encode,
     bytes: bytes,
     float: _FLOAT,
-    Ints: Ints.binary,
-    Blobs: Blobs.binary,
-    Uuids: Uuids.binary,
+    Ints: _ints,
+    Blobs: _blobs,
+    Uuids: _uuids,
     UUID: lambda value: value.bytes,
 }
 
@@ -106,6 +90,8 @@ class Wire:
         self._made = 0
         self._loader = Transformer()
         self._under_way: deque[Answer] = deque()
+        self._ending = False
+        """The server was told that this is all."""
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
 
@@ -177,12 +163,22 @@ class Wire:
             if not self._pgconn.flush():
                 return
 
+    def answer_first(self, wanted: Answer) -> None:
+        """That is all; have the server answer before it commits, and read that answer. `leave` waits for the commit."""
+        self._pgconn.send_flush_request()
+        self._say_all()
+        while not wanted.there:
+            self._next()
+
     def leave(self) -> None:
         """All that was sent has been carried out when this returns; raises the first error."""
-        self._pgconn.pipeline_sync()
+        if not self._ending:
+            self._say_all()
         while self._under_way:
             self._next()
-        self._end()
+        failed = self._end()
+        if failed is not None:  # the commit itself
+            raise psycopg.errors.error_from_result(failed)
 
     def abandon(self) -> None:
         """After an error: forget what is under way, so that the session can go on."""
@@ -191,16 +187,27 @@ class Wire:
         for answer in self._under_way:
             if answer.prepares is not None:  # perhaps it was not
                 self._prepared.pop(answer.prepares, None)
-        self._pgconn.pipeline_sync()
+        if not self._ending:
+            self._say_all()
         self._end()
 
-    def _end(self) -> None:
+    def _say_all(self) -> None:
+        self._pgconn.pipeline_sync()
+        self._ending = True
+
+    def _end(self) -> psycopg.pq.abc.PGresult | None:
+        """The session is as it was before `enter`; what went wrong since the last answer that was read."""
+        failed = None
         while True:
             result = self._result()
             if result is not None and result.status == ExecStatus.PIPELINE_SYNC:
                 break
+            if result is not None and result.status == ExecStatus.FATAL_ERROR:
+                failed = failed or result
         self._under_way.clear()
+        self._ending = False
         self._pgconn.exit_pipeline_mode()
+        return failed
 
 
 class Answer:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.port import AGAIN, Again, Claim, Want
+from tampu.engines.port import AGAIN, Again, Claim, Later, Want
 from tampu.engines.redis import rows
 from tampu.engines.redis.asking import Ask, Asking
 from tampu.engines.redis.house import Room
@@ -26,10 +26,11 @@ SWEEP_FIRST = 1000
 """How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
 
-def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Again]:
+def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
     rooms = yield from turn.house.known_ones(call.tenant, [want.queue for want in call.wants])
     wants = [(want, room) for want, room in zip(call.wants, rooms, strict=True) if room is not None]
     leases: list[Lease] = []
+    waits: list[int] = []
     unfinished = False
     while wants and len(leases) < call.limit:
         want, room = wants.pop(0)
@@ -40,18 +41,22 @@ def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Again]:
         if isinstance(reply, TampuError) and leases:
             break  # what is claimed already is the caller's; the server of this queue will be asked next time
         found = turn.heard(room, reply)
-        unfinished = unfinished or found[2] >= SWEEP_FIRST
-        if len(found) > 3:
+        unfinished = turn.swept(room, found[2]) >= SWEEP_FIRST or unfinished
+        if len(found) == 4:
+            waits.append(found[3])
+        elif len(found) > 4:
             leases.extend(_leases(call, room, lease, found[3:]))
         wants = [one for one, there in zip(wants, waiting, strict=True) if there]
-    return AGAIN if not leases and unfinished else leases
+    if leases:
+        return leases
+    return AGAIN if unfinished else Later(min(waits)) if waits else []
 
 
 def _ask(turn: Turn, call: Claim, want: Want, room: Room, lease: str, limit: int) -> Ask:
     burst = want.burst or max(1, math.ceil(want.rate))
     return turn.write.script(
         "claim", room.tag, limit, lease, want.lease_us, call.worker or "", want.max_in_flight, want.rate, burst,
-        SWEEP_FIRST,
+        SWEEP_FIRST, int(want.paced),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,7 @@ class Company:
         self._channel = f"{tags.house}:bell"
         self._ears: _Ears | None = None
         self._leading = False
+        self._renew_at = 0.0
 
     def ring(self) -> Ask:
         """Wake the others."""
@@ -49,10 +51,15 @@ class Company:
         self._ears = _Ears(self._wire, self._tags.house, self._channel, self.token, heard, sharded=self._sharded)
 
     def lead(self) -> bool:
+        """Stay on the seat, or try to take it; asks nothing while more than half of its time is left."""
+        asked = time.monotonic()
+        if self._leading and asked < self._renew_at:
+            return True
         (reply,) = self._wire.send([self._write.script("lead", self._tags.house, self.token, SEAT_MS)], safe=True)
         if isinstance(reply, Exception):
             raise reply
         self._leading = bool(reply)
+        self._renew_at = asked + SEAT_MS / 2000
         return self._leading
 
     def close(self) -> None:

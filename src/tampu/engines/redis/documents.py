@@ -5,10 +5,15 @@ All are in the house's slot, so that a document and the revision of all of them 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 from tampu.engines.port import DeleteDocument, Document, PutDocument
-from tampu.engines.redis.asking import Asking, ok
+from tampu.engines.redis import rows
+from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House
-from tampu.engines.redis.tags import plain
+from tampu.engines.redis.tags import named, plain
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import VersionConflict
 
@@ -45,6 +50,25 @@ def delete(turn: Turn, call: DeleteDocument) -> Asking[bool]:
     return bool(ok(reply))
 
 
+def change(turn: Turn, calls: Sequence[PutDocument | DeleteDocument]) -> Asking[list[Any]]:
+    """Several documents at once, all or none; not the settings of queues, which also make the queue be there."""
+    items = [
+        (_end(call.kind, call.tenant), call.name, "" if call.version is None else call.version, 1)
+        if isinstance(call, PutDocument)
+        else (_end(call.kind, call.tenant), call.name, "", 0)
+        for call in calls
+    ]
+    values = [call.value for call in calls if isinstance(call, PutDocument)]
+    (reply,) = yield [turn.write.script("change_documents", turn.house.tags.house, rows.encode(items), *values)]
+    answers = ok(reply)
+    if answers and answers[0] == -1:
+        call = calls[answers[1] - 1]
+        raise VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
+    return [
+        answer if isinstance(call, PutDocument) else bool(answer) for call, answer in zip(calls, answers, strict=True)
+    ]
+
+
 def get(house: House, kind: str, tenant: str, name: str) -> Asking[Document | None]:
     (reply,) = yield [house.write.plain("HGET", house.tags.house, f"doc:{_end(kind, tenant)}", name)]
     return None if ok(reply) is None else _read(kind, tenant, name, reply)
@@ -62,3 +86,21 @@ def list_all(house: House, kind: str, tenant: str) -> Asking[list[Document]]:
         _read(kind, tenant, name, value)
         for name, value in sorted((n.decode(), v) for n, v in zip(flat[::2], flat[1::2], strict=True))
     ]
+
+
+def every(house: House) -> Asking[list[Document]]:
+    """By looking through the names of all keys of the server that has the house's slot: rare, and not for workers."""
+    begin = f"{house.tags.house}:doc:"
+    pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", begin) + "*"
+    cursor, keys = 0, set[str]()
+    while True:
+        (reply,) = yield [Ask(house.tags.house, ("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))]
+        cursor, found = int(ok(reply)[0]), reply[1]
+        keys.update(key.decode()[len(begin) :] for key in found)
+        if not cursor:
+            break
+    documents: list[Document] = []
+    for key in sorted(keys):
+        kind, tenant = map(named, key.split(":"))
+        documents += yield from list_all(house, kind, tenant)
+    return documents

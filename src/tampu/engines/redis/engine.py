@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tampu.engines import port
+from tampu.engines.claims import run_joined
+from tampu.engines.kept import Adopt, KeptPage, RequestPage, StartJournal
 from tampu.engines.redis import (
+    adopting,
     checking,
     claim,
     documents,
@@ -43,23 +46,26 @@ Work = tuple[list[int], Asking[Any]]
 
 # Calls in the order they are sent: claims come last, so they see what arrives with them.
 _ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
+    (StartJournal, adopting.start_journal),
     (port.PutDocument, documents.put),
     (port.DeleteDocument, documents.delete),
     (port.Extend, settle.extend),
     (port.Publish, publish.publish),
     (port.Load, loading.load),
+    (Adopt, adopting.adopt),
     (port.Cancel, lambda turn, call: steering.steer(turn, "cancel", call)),
     (port.Free, lambda turn, call: steering.steer(turn, "free", call)),
     (port.Replay, lambda turn, call: steering.steer(turn, "replay", call)),
     (port.Purge, steering.purge),
     (port.Rerank, steering.rerank),
+    (port.Regroup, steering.regroup),
     (port.Trim, keeping.trim),
     (port.Sweep, keeping.sweep),
     (port.Claim, claim.claim),
 )
-LAYOUT = 1
+LAYOUT = 4
 """Of the keys; docs/reference/redis-layout.md tells it."""
-_STORING = frozenset(scripts.digest(name) for name in ("publish_bare", "publish", "load"))
+_STORING = frozenset(scripts.digest(name) for name in ("publish_bare", "publish", "load", "adopt"))
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 
@@ -67,7 +73,8 @@ _SOON = SECOND
 class RedisEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"group_order"})
+    capabilities = frozenset({"group_order", "load"})
+    schema = LAYOUT
 
     def __init__(self, url: str, *, clock: Clock | None = None, durability: str | None = None) -> None:
         self.place = urls.parse(url)
@@ -78,9 +85,10 @@ class RedisEngine:
         self._listener: port.Listener | None = None
         self._wire = Wire(self.place)
         try:
-            self._check_layout()
+            layout = self._read_layout()
             servers = [checking.look(self._wire, node) for node in self._wire.route.masters()]
             self.durability = checking.admit(servers, durability or self.place.durability)
+            self._note_layout(layout)
         except BaseException:
             self._wire.close()
             raise
@@ -95,16 +103,24 @@ class RedisEngine:
             sharded=self.place.cluster and all(server.version[0] >= 7 for server in servers),
         )
 
-    def _check_layout(self) -> None:
-        """Note how the keys are laid out. A server that is just starting is waited for, for a bounded time."""
-        tag = Tags(self.place.prefix).house
-        first = Writer.plain("HSETNX", tag, "n", "layout", LAYOUT)
-        made, found = self._wire.send([first, Writer.plain("HGET", tag, "n", "layout")], safe=True)
-        ok(made)
-        if int(ok(found)) > LAYOUT:
+    def _read_layout(self) -> int | None:
+        """How the keys are laid out, if it is known. A server that is just starting is waited for, a bounded time."""
+        found = ok(self._wire.send([Writer.plain("HGET", Tags(self.place.prefix).house, "n", "layout")], safe=True)[0])
+        if found is not None and int(found) > LAYOUT:
             raise SchemaMismatch(
                 f"{self.place} was written by a newer tampu (layout {int(found)}, this one knows {LAYOUT})",
                 hint="upgrade tampu here too",
+            )
+        return None if found is None else int(found)
+
+    def _note_layout(self, found: int | None) -> None:
+        """What older code wrote is understood; it would not understand what we write."""
+        if found != LAYOUT:
+            verb = "HSETNX" if found is None else "HSET"
+            ok(
+                self._wire.send([Writer.plain(verb, Tags(self.place.prefix).house, "n", "layout", LAYOUT)], safe=True)[
+                    0
+                ]
             )
 
     def now(self) -> int:
@@ -117,6 +133,9 @@ class RedisEngine:
     # -- writing
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        return run_joined(self._run, calls)
+
+    def _run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         with self._lock:
             self._check_usable()
             turn = Turn(self.house)
@@ -124,6 +143,17 @@ class RedisEngine:
             self._carry_out(calls, list(_plan(turn, calls)), replies, turn)
         self._announce(turn)
         return replies
+
+    def change(self, calls: Sequence[port.PutDocument | port.DeleteDocument]) -> list[Any]:
+        """Documents, all or none: they are in one slot, so one script can do it. Not the settings of queues."""
+        with self._lock:
+            self._check_usable()
+            asking = documents.change(Turn(self.house), calls)
+            try:
+                asking.send(self._wire.send(next(asking)))
+            except StopIteration as end:
+                return list(end.value)
+        raise AssertionError("it asks once")
 
     def _carry_out(self, calls: Sequence[port.Call], works: list[Work], replies: list[Any], turn: Turn) -> None:
         """All operations take their turns together: one pipeline per turn."""
@@ -188,6 +218,8 @@ class RedisEngine:
                 self._listener.due(turn.due)
             if turn.ready:
                 self._listener.ready(turn.ready)
+            if turn.lapsed:
+                self._listener.lapsed(turn.lapsed)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -229,11 +261,23 @@ class RedisEngine:
     def documents(self, kind: str, tenant: str) -> list[port.Document]:
         return self._look(documents.list_all(self.house, kind, tenant))
 
+    def all_documents(self) -> list[port.Document]:
+        return self._look(documents.every(self.house))
+
+    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+        return self._look(adopting.page(self.house, tenant, queue, state, after, limit))
+
+    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+        return self._look(adopting.requests(self.house, tenant, after, limit))
+
     def revision(self) -> int:
         return int(self._look(_one(self._write.plain("HGET", self.house.tags.house, "n", "revision"))) or 0)
 
     def next_due(self) -> int | None:
         return self._look(keeping.next_due(self.house))
+
+    def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
+        return self._look(keeping.glance(self.house, queues, self.company.token, self._clock))
 
     def check(self) -> list[tuple[str, str, str]]:
         self._check_usable()

@@ -46,6 +46,10 @@ class House:
         """The server may be another one, with older data: ask again."""
         self._rooms, self._tails = {}, {}
 
+    def remembered(self) -> list[Room]:
+        """Queues that are there, as far as is known without asking."""
+        return [room for room in list(self._rooms.values()) if room.made]
+
     def known(self, tenant: str, queue: str) -> Asking[Room | None]:
         """The queue, if it is in the directory; it may be empty still."""
         room = self._rooms.get((tenant, queue))
@@ -108,8 +112,14 @@ class House:
 
     def all(self, tenant: str | None = None) -> Asking[list[Room]]:
         """Every queue that is there, of one tenant or of all, by name."""
-        (reply,) = yield [self.write.plain("HGETALL", self.tags.house, "queues")]
-        flat = ok(reply)
+        (reply,) = yield [self.listing()]
+        return (yield from self.listed(ok(reply), tenant))
+
+    def listing(self) -> Ask:
+        return self.write.plain("HGETALL", self.tags.house, "queues")
+
+    def listed(self, flat: Sequence[bytes], tenant: str | None = None) -> Asking[list[Room]]:
+        """What `listing` answered, as `all` tells it."""
         rooms = []
         for name, value in zip(flat[::2], flat[1::2], strict=True):
             owner, _, queue = name.decode().partition("/")

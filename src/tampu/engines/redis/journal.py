@@ -6,11 +6,10 @@ in each is its position, so pages of any size give the same transitions in the s
 
 from __future__ import annotations
 
-import hashlib
 import heapq
-import re
 from typing import Any
 
+from tampu.engines.journals import fingerprint
 from tampu.engines.redis import rows
 from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House, Room
@@ -18,13 +17,7 @@ from tampu.engines.redis.ids import cut, series
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import JournalPage, Position, Transition
 
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+|'[^']*'|\"[^\"]*\"")
 _LEAST, _MOST = 16, 1000
-
-
-def fingerprint(error: str) -> str:
-    """The same for errors that differ only in numbers, addresses and quoted values."""
-    return hashlib.blake2b(_VARYING.sub("?", error).encode(), digest_size=6).hexdigest()
 
 
 class _Partition:

@@ -1,16 +1,18 @@
-"""sweep and trim: what time brings about, queue by queue, a bounded step at a time."""
+"""sweep, trim and what tells when: what time brings about, queue by queue, a bounded step at a time."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tampu.engines.port import Sweep, Swept, Trim
+from tampu.engines.port import Glance, Sweep, Swept, Trim
 from tampu.engines.redis import naming
 from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import TampuError
+from tampu.model.times import SECOND, Clock
 
 _TOGETHER = 200
 """Queues asked in one pipeline."""
@@ -23,20 +25,45 @@ def _pieces(rooms: list[Room]) -> Iterator[list[Room]]:
 
 def next_due(house: House) -> Asking[int | None]:
     """The earliest delay, lease or expiry of all queues."""
-    first: int | None = None
-    failed: TampuError | None = None
-    answered = False
-    for rooms in _pieces((yield from house.all())):
-        for reply in (yield [house.write.script("due", room.tag) for room in rooms]):
-            if isinstance(reply, TampuError):
-                failed = reply
-                continue
-            answered = True
-            if reply is not None and (first is None or reply < first):
-                first = reply
-    if failed is not None and not answered:
-        raise failed
-    return first  # of the servers of a cluster that answer: one that is away must not stop the others' keepers
+    return (yield from _next_due(house, (yield from house.all()), []))
+
+
+def _next_due(house: House, rooms: list[Room], replies: list[Any]) -> Asking[int | None]:
+    """Of these queues, and of the replies that are there already."""
+    replies = list(replies)
+    for some in _pieces(rooms):
+        replies += yield [house.write.script("due", room.tag) for room in some]
+    answers = [reply for reply in replies if not isinstance(reply, TampuError)]
+    if replies and not answers:
+        raise replies[0]
+    # Of the servers of a cluster that answer: one that is away must not stop the others' keepers.
+    return min((reply for reply in answers if reply is not None), default=None)
+
+
+def glance(house: House, queues: Sequence[tuple[str, str]], me: str, clock: Clock | None) -> Asking[Glance]:
+    """In one pipeline, but for queues that nobody told us of yet."""
+    write, tag, known = house.write, house.tags.house, house.remembered()[:_TOGETHER]
+    asks = [Ask(tag, ("TIME",)), write.plain("HGET", tag, "n", "revision"), write.plain("GET", tag, "lead")]
+    asks.append(house.listing())
+    asks += (write.script("due", room.tag) for room in known)
+    for queue in (house.tags.queue(*name) for name in queues):
+        asks += (write.plain("ZCARD", queue, "ready"), write.plain("HGET", queue, "n", "more"))
+    time, revision, holder, listed, *rest = yield asks
+    dues, counts = rest[: len(known)], rest[len(known) :]
+    others = [room for room in (yield from house.listed(ok(listed))) if room not in known]
+    seconds, micros = ok(time)
+    return Glance(
+        int(seconds) * SECOND + int(micros) if clock is None else clock.now(),
+        (yield from _next_due(house, others, dues)),
+        int(ok(revision) or 0),
+        ok(holder) in (None, me.encode()),
+        {name: _count(*counts[2 * n : 2 * n + 2]) for n, name in enumerate(queues)},
+    )
+
+
+def _count(first: Any, more: Any) -> int:
+    """Of a queue whose server is away, nothing is ready."""
+    return sum(0 if reply is None or isinstance(reply, TampuError) else int(reply) for reply in (first, more))
 
 
 def sweep(turn: Turn, call: Sweep) -> Asking[Swept]:
@@ -48,7 +75,7 @@ def sweep(turn: Turn, call: Sweep) -> Asking[Swept]:
                 failed = reply
                 continue
             found = turn.heard(room, reply)
-            moved += found[2]
+            moved += turn.swept(room, found[2])
             if len(found) > 3 and found[3] is not None and (first is None or found[3] < first):
                 first = found[3]
     if failed is not None and not moved:

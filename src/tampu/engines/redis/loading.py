@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from tampu.engines.deciding import full
 from tampu.engines.port import Item, Load, Publish
 from tampu.engines.redis import naming, publish, rows
 from tampu.engines.redis.asking import Asking, ok
@@ -46,7 +47,7 @@ def load(turn: Turn, call: Load) -> Asking[int]:
             voided = token.decode()
             continue
         if stored == b"full":
-            raise publish.full(call)
+            raise full(call)
         if new:
             yield from turn.house.confirm(room)
         return int(stored)
@@ -70,8 +71,9 @@ def _ask(turn: Turn, call: Load, room: Room, begin: str, token: bytes, elsewhere
         numbers, types = [numbers[i] for i in chosen], [types[i] for i in chosen]
         starts, bodies = [0, *itertools.accumulate(map(len, pieces))], b"".join(pieces)
     kinds: Any = types[0] if types and types.count(types[0]) == len(types) else types
+    packed = rows.encode((numbers, starts, kinds))
     return turn.write.script(
-        "load", room.tag, call.max_depth, begin, token, call.max_attempts, rows.encode((numbers, starts, kinds)), bodies
+        "load", room.tag, call.max_depth, begin, token, call.max_attempts, packed, bodies, call.remember_us
     )
 
 
@@ -96,7 +98,9 @@ def _one_by_one(turn: Turn, call: Load, begin: str) -> Asking[int]:
     for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
         packed = bodies[start:end]
         items.append(Item(unpack_body(packed), packed, call.max_attempts, id=f"{begin}{number:010x}"))
-    made = yield from publish.publish(turn, Publish(call.tenant, call.queue, items, call.max_depth))
+    made = yield from publish.publish(
+        turn, Publish(call.tenant, call.queue, items, call.max_depth, remember_us=call.remember_us)
+    )
     return sum(not message.duplicate for message in made)
 
 

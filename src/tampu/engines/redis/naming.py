@@ -109,16 +109,18 @@ class Names:
 
     def _our_own(self) -> Asking[dict[str, Message]]:
         """Own ids that are ids we made: the messages they belong to."""
-        found: dict[str, Message] = {}
+        places: list[tuple[str, Room, str]] = []
         for item in self._items:
             parsed = ids.parse(item.id) if item.id else None
             if item.id and parsed:
                 room = yield from self._turn.house.by_tail(parsed[0])
                 if room is not None and room.tenant == self._room.tenant:
-                    message = yield from self._load(room, parsed[1])
-                    if message is not None:
-                        found[item.id] = message
-        return found
+                    places.append((item.id, room, parsed[1]))
+        if not places:
+            return {}
+        replies = yield [self._turn.write.script("get", room.tag, number) for _, room, number in places]
+        found = [(id, self._read(room, reply)) for (id, room, _), reply in zip(places, replies, strict=True)]
+        return {id: message for id, message in found if message is not None}
 
     def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Asking[tuple[bool, Message | None]]:
         """Ask the queue that has the name whether it is in use, or free from now on; whose own id it is."""
@@ -131,6 +133,10 @@ class Names:
 
     def _load(self, room: Room, name: str) -> Asking[Message | None]:
         (reply,) = yield [self._turn.write.script("get", room.tag, name)]
+        return self._read(room, reply)
+
+    @staticmethod
+    def _read(room: Room, reply: Any) -> Message | None:
         if ok(reply) is None:
             return None
         seq, raw, place, _, _, error, _ = reply

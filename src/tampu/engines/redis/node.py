@@ -8,7 +8,9 @@ know, a server that is still loading) is tried again, for a bounded time.
 from __future__ import annotations
 
 import os
+import re
 import select
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,12 +34,22 @@ try:
     _pack: Any = hiredis.pack_command
 except ImportError:  # the driver works without it, slower
     _pack = None
+_AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
+_SCRIPT_ERROR = re.compile(
+    r"Error running script \(call to \w+\): .*: -((OOM|READONLY|MISCONF|NOREPLICAS) .*)", re.DOTALL
+)
+_KINDS = {"OOM": exceptions.OutOfMemoryError, "READONLY": exceptions.ReadOnlyError}
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 _MOST_IDLE = 16
 
 
 class Lost(Exception):
     """The connection broke when the commands had been sent."""
+
+
+class NotTrusted(exceptions.ConnectionError):
+    """Nobody vouches for the certificate of the server: asking again is of no use."""
 
 
 class Patience:
@@ -88,7 +100,12 @@ class Node:
     def open(self) -> Any:
         """A new connection, to be kept by the caller."""
         made = connection(self._place, *self._where())
-        made.connect()
+        try:
+            made.connect()
+        except exceptions.ConnectionError as error:
+            if isinstance(error.__context__, ssl.SSLCertVerificationError):
+                raise NotTrusted(str(error)) from error
+            raise
         return made
 
     def _take(self) -> tuple[Any, select.poll]:
@@ -163,7 +180,7 @@ class Sent:
                     found.append(read())
                 except exceptions.ResponseError as error:
                     self.clean = False
-                    found.append(error)
+                    found.append(_inside(error))
         except exceptions.BusyLoadingError as error:  # it answers so to everything: nothing was carried out
             self.clean = False
             self._known[0].disconnect()
@@ -177,6 +194,15 @@ class Sent:
             raise
         self._node.give_back(self._known)
         return found
+
+
+def _inside(error: exceptions.ResponseError) -> exceptions.ResponseError:
+    """Redis 6.2 tells what a script met as an error of the script, with the text of its own inside. It is met by the
+    first write of a script, so nothing was done."""
+    found = _SCRIPT_ERROR.match(str(error))
+    if found is None:
+        return error
+    return _KINDS.get(found[2], exceptions.ResponseError)(found[1])
 
 
 def whole(ask: Ask) -> tuple[Any, ...]:
@@ -195,15 +221,8 @@ def translate(error: Exception, place: Place) -> TampuError:
             f"{place} is out of memory, nothing was stored",
             hint="raise maxmemory, or let retention or a purge make room",
         )
-    if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError) or text.startswith("NOAUTH"):
-        return Unavailable(
-            f"{place} refuses us: {text}",
-            hint="put the user and password into the url, and let the user read and write",
-        )
-    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
-        return Unavailable(
-            f"can not reach {place}: {text}", hint="start the server, or look at the url and the network"
-        )
+    if text.startswith("NOAUTH") or isinstance(error, (*_AWAY, *_REFUSED)):
+        return _kept_out(error, place)
     if isinstance(error, exceptions.ReadOnlyError | exceptions.ClusterDownError | exceptions.TryAgainError):
         return Unavailable(f"{place} takes no writes: {text}", hint="it is failing over, or a replica; try again")
     if isinstance(error, exceptions.ResponseError) and text.startswith(("MISCONF", "NOREPLICAS", "BUSY")):
@@ -211,6 +230,21 @@ def translate(error: Exception, place: Place) -> TampuError:
     made = StorageError(f"{place} could not carry it out: {text}", hint="this is a fault of tampu's, report it")
     made.__cause__ = error
     return made
+
+
+def _kept_out(error: Exception, place: Place) -> Unavailable:
+    if isinstance(error, NotTrusted):
+        return Unavailable(
+            f"the certificate of {place} is not trusted: {error}",
+            hint="is the url right? with a certificate authority of your own, name its file: ?ssl_ca_certs=/path",
+        )
+    if isinstance(error, _AWAY) and not isinstance(error, _REFUSED):
+        return Unavailable(
+            f"can not reach {place}: {error}", hint="start the server, or look at the url and the network"
+        )
+    return Unavailable(
+        f"{place} refuses us: {error}", hint="put the user and password into the url, and let the user read and write"
+    )
 
 
 def lost(error: Exception, place: Place) -> Unavailable:

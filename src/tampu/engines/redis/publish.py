@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.port import Item, Load, Publish
+from tampu.engines.deciding import full
+from tampu.engines.port import Item, Publish
 from tampu.engines.redis import ids, naming, rows
-from tampu.engines.redis.asking import Asking
+from tampu.engines.redis.asking import Ask, Asking
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
-from tampu.model.errors import QueueFull, TampuError
+from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
 
@@ -60,7 +61,7 @@ def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
     names = naming.Names(turn, room, call.items) if naming.wanted(call.items) else None
     while True:
         elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
-        (reply,) = yield [turn.write.script("publish", room.tag, call.max_depth, rows.encode(packed), *bodies)]
+        (reply,) = yield [_ask(turn, room, call, packed, bodies)]
         _, _, new, now, *answers = turn.heard(room, reply)
         if answers[0] == b"void":
             assert names is not None
@@ -78,6 +79,19 @@ def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
         ]
 
 
+def _ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bodies: list[bytes]) -> Ask:
+    return turn.write.script(
+        "publish",
+        room.tag,
+        call.max_depth,
+        rows.encode(packed),
+        *bodies,
+        call.remember_us,
+        -1 if call.places is None else call.places,
+        *rows.pace(call.pace),
+    )
+
+
 def _packed(item: Item) -> dict[str, Any]:
     """An item as `publish.lua` takes it; what is not there is left out."""
     body = item.body
@@ -92,12 +106,11 @@ def _packed(item: Item) -> dict[str, Any]:
         made["u"] = item.run_us + 0
     if item.ttl_us:
         made["l"] = item.ttl_us + 0
-    for name, value in (("k", body.key), ("n", item.lane), ("h", body.hold), ("o", item.id)):
+    for name, value in (
+        ("k", body.key), ("n", item.lane), ("h", body.hold), ("o", item.id), ("p", rows.decisive(body)),
+    ):  # fmt: skip
         if value is not None:
             made[name] = value
-    if body.priority or body.deadline is not None or body.group is not None or body.hold is not None:
-        # Beside the body, for it can not be read in Lua: what decides about the order, and what a key does not replace.
-        made["p"] = (body.priority, body.deadline or False, body.group or False, body.hold or False)
     if body.idempotency_key is not None:
         made["i"], made["id"] = body.idempotency_key, (item.digest or b"").hex()
     return made
@@ -118,11 +131,3 @@ def _read(room: Room, item: Item, answer: list[Any], now: int) -> Message:
     created = int(seq[:11], 16) * 1000
     id = answer[2].decode() or room.ids.of(seq)
     return Message(id, room.tenant, room.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
-
-
-def full(call: Publish | Load) -> QueueFull:
-    return QueueFull(
-        f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
-        field="queue",
-        hint="publish again when workers have caught up, or raise max_depth",
-    )

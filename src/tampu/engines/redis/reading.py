@@ -38,21 +38,22 @@ def page(
     room = yield from house.present(tenant, queue)
     if room is None:
         return None
-    member, score = _cursor(state, after)
-    (reply,) = yield [house.write.script("page", room.tag, str(state), limit, member, score)]
+    (reply,) = yield [house.write.script("page", room.tag, str(state), limit, *cursor_after(state, after))]
     flat = ok(reply)
     messages = [
         rows.message(room, flat[i][-16:].decode(), flat[i + 2], flat[i + 3], flat[i + 4])
         for i in range(0, len(flat), 5)
     ]
-    cursor: tuple[Any, ...] | None = None
-    if len(messages) == limit:
-        last = flat[-5].decode()
-        cursor = (last,) if state in _BY_MEMBER else (int(float(flat[-4])), last)
-    return Page(messages, cursor)
+    return Page(messages, cursor_of(state, flat[-5], flat[-4]) if len(messages) == limit else None)
 
 
-def _cursor(state: State, after: tuple[Any, ...] | None) -> tuple[str, int | str]:
+def cursor_of(state: State, member: bytes, score: bytes) -> tuple[Any, ...]:
+    """Where the next page starts, after this member of the index."""
+    return (member.decode(),) if state in _BY_MEMBER else (int(float(score)), member.decode())
+
+
+def cursor_after(state: State, after: tuple[Any, ...] | None) -> tuple[str, int | str]:
+    """(member, score) as the scripts take them."""
     match after or ():
         case ():
             return "", ""

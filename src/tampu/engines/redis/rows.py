@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from tampu.engines.places import Pace
 from tampu.engines.redis.house import Room
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost
 from tampu.model.message import Body, Failure, Message, State
+from tampu.model.reading import from_msgpack
 from tampu.model.times import moment
 
 STATES = (
@@ -55,7 +57,15 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-read_row = msgspec.msgpack.Decoder(Row).decode
+read_row = from_msgpack(Row).decode
+
+
+def decisive(body: Body) -> tuple[Any, ...] | None:
+    """What stands beside the body, for it can not be read in Lua: what decides about the order, and what a key does not
+    replace. None when none of it is given."""
+    if body.priority or body.deadline is not None or body.group is not None or body.hold is not None:
+        return (body.priority, body.deadline or False, body.group or False, body.hold or False)
+    return None
 
 
 def message(
@@ -104,9 +114,18 @@ def result(raw: bytes | None, now: int) -> bytes | None:
     return raw[16:] if raw and int(raw[:16]) > now else None
 
 
+def pace(value: Pace | None) -> tuple[int, int]:
+    """A pace as the scripts take it: microseconds and burst; 0 is none."""
+    return (0, 0) if value is None else (value.us, value.burst)
+
+
 def rank_text(rank: int) -> str:
     """A rank as the ready index has it: 16 hexadecimal digits, in the order of the numbers."""
     return f"{rank + _BIAS:016x}"
+
+
+def rank_number(text: str) -> int:
+    return int(text, 16) - _BIAS
 
 
 def ageing_base(priority: int, ageing_us: int) -> tuple[int, int]:

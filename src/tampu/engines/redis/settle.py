@@ -48,6 +48,14 @@ class _Group:
 
 
 def settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome] | TampuError]]:
+    replies = yield from _settle(turn, calls)
+    for call, outcomes in zip(calls, replies, strict=True):
+        for queue, count in call.freed(outcomes).items():
+            turn.became_ready((call.tenant, queue), count)
+    return list(replies)
+
+
+def _settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
     whole = _one_claim(calls[0]) if len(calls) == 1 else None
     if whole is not None:
         return [(yield from _ack_claim(turn, calls[0], *whole))]
@@ -150,7 +158,7 @@ def _all(turn: Turn, room: Room, group: _Group) -> Ask:
     results: list[bytes] = []
     for item, seq, lease in zip(group.items, group.seqs, group.leases, strict=True):
         packed: dict[str, Any] = {"v": _VERBS[item.verb], "s": seq, "l": lease}
-        if item.verb == "nack" and item.delay_us is not None:
+        if item.verb in ("nack", "release") and item.delay_us is not None:
             packed["d"] = item.delay_us + 0
         elif item.verb == "nack":
             packed["t"], packed["f"] = tables.setdefault(item.delays, len(tables) + 1), item.spread + 0.0

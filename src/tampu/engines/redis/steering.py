@@ -1,4 +1,4 @@
-"""cancel, free, replay, purge, rerank: what people do to single messages and to whole queues.
+"""cancel, free, replay, purge, rerank, regroup: what people do to single messages and to whole queues.
 
 Contract of the first three: one outcome per item, in order; an id that is not the tenant's is NotFound.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tampu.engines.port import Cancel, Free, Purge, Replay, Rerank
+from tampu.engines.places import stored
+from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
 from tampu.engines.redis import ids, rows
 from tampu.engines.redis.asking import Asking, Writer, ok
 from tampu.engines.redis.house import House, Room
@@ -19,6 +20,8 @@ from tampu.model.rank import rank
 
 Placed = tuple[Room, str]
 """A queue, and what a message is called there: its number, or the id the user gave."""
+_CURSORS = 1 << 64
+"""More than a server has cursors for a scan."""
 
 
 def by_id(house: House, tenant: str, id: str) -> Asking[Placed | None]:
@@ -98,12 +101,13 @@ def purge(turn: Turn, call: Purge) -> Asking[int]:
 
 
 def rerank(turn: Turn, call: Rerank) -> Asking[int | None]:
-    """About so many messages get the rank of the new ordering; ``after`` is the cursor of a scan."""
+    """About so many messages get the rank of the new ordering; ``after`` is a block, and the cursor of a scan in it."""
     room = yield from turn.house.known(call.tenant, call.queue)
     if room is None:
         return None
-    (reply,) = yield [turn.write.script("ranks", room.tag, call.after, call.limit)]
-    cursor, *flat = ok(reply)
+    block, cursor = divmod(call.after, _CURSORS)
+    (reply,) = yield [turn.write.script("ranks", room.tag, f"{block:011x}" if block else "", cursor, call.limit)]
+    next_block, cursor, *flat = ok(reply)
     changes: list[str] = []
     for seq, old, created, priority, deadline in zip(*(flat[i::5] for i in range(5)), strict=True):
         new = rows.rank_text(rank(call.ordering, call.ageing_us, priority, deadline, created))
@@ -112,4 +116,15 @@ def rerank(turn: Turn, call: Rerank) -> Asking[int | None]:
     if changes:
         (reply,) = yield [turn.write.script("rerank", room.tag, rows.encode(changes))]
         ok(reply)
-    return int(cursor) or None
+    return int(next_block or b"0", 16) * _CURSORS + int(cursor) or None
+
+
+def regroup(turn: Turn, call: Regroup) -> Asking[str | None]:
+    """Groups have so many places from now on; ``after`` is the cursor of a scan."""
+    room = yield from turn.house.known(call.tenant, call.queue)
+    if room is None:
+        return None
+    limits = (stored(call.places), call.after or "0", call.limit, *rows.pace(call.pace))
+    (reply,) = yield [turn.write.script("regroup", room.tag, *limits)]
+    cursor: str = turn.heard(room, reply)[2].decode()
+    return None if cursor == "0" else cursor

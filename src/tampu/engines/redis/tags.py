@@ -25,3 +25,8 @@ class Tags:
 def plain(name: str) -> str:
     """A name in which no colon is left; ``%`` is written out too, for kinds of documents may have any."""
     return name.replace("%", "%25").replace(":", "%3A")
+
+
+def named(text: str) -> str:
+    """The name that `plain` wrote."""
+    return text.replace("%3A", ":").replace("%25", "%")

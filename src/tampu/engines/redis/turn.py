@@ -13,15 +13,27 @@ class Turn:
         self.house = house
         self.write: Writer = house.write
         self.ready: dict[tuple[str, str], int] = {}
+        self.lapsed: dict[tuple[str, str], tuple[int, int]] = {}
         self.due: int | None = None
+
+    def became_ready(self, queue: tuple[str, str], count: int) -> None:
+        self.ready[queue] = self.ready.get(queue, 0) + count
 
     def heard(self, room: Room, reply: Any) -> list[Any]:
         """A script's reply begins with how many became ready and what is due first; the reply."""
         found: list[Any] = ok(reply)
         woken, due = found[0], found[1]
         if woken:
-            name = (room.tenant, room.queue)
-            self.ready[name] = self.ready.get(name, 0) + woken
+            self.became_ready((room.tenant, room.queue), woken)
         if due is not None and (self.due is None or due < self.due):
             self.due = due
         return found
+
+    def swept(self, room: Room, told: list[Any]) -> int:
+        """What a sweep moved; of it, leases that ran out are remembered."""
+        moved, back, dead = told
+        if back or dead:
+            name = (room.tenant, room.queue)
+            before = self.lapsed.get(name, (0, 0))
+            self.lapsed[name] = (before[0] + back, before[1] + dead)
+        return int(moved)

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from redis.sentinel import Sentinel
 
 from tampu.engines.redis.asking import Ask
-from tampu.engines.redis.node import Lost, Node, Patience, Sent, lost, translate, whole
+from tampu.engines.redis.node import Lost, Node, NotTrusted, Patience, Sent, lost, translate, whole
 from tampu.engines.redis.urls import Place
 from tampu.model.errors import Unavailable
 
@@ -26,6 +26,9 @@ _NOT_DONE = (
 )
 """The server says that it did not do it: safe to send again."""
 
+
+_FINAL = (exceptions.AuthenticationError, exceptions.NoPermissionError, NotTrusted)
+"""Wrong credentials and certificates do not get better by waiting."""
 
 _MOVED = (
     exceptions.MovedError,
@@ -143,7 +146,7 @@ class Cluster:
                 slots.append((int(first), int(last), self.at((host, int(master[1])))))
             self._slots, self._tags = slots, {}
             return
-        raise exceptions.ConnectionError(str(error)) from error
+        raise error if isinstance(error, _FINAL) else exceptions.ConnectionError(str(error)) from error
 
     def close(self) -> None:
         with self._lock:
@@ -283,7 +286,5 @@ def _exchange(groups: dict[Node, list[int]], commands: list[tuple[Any, ...]]) ->
 
 
 def _unsent(error: Exception) -> Exception:
-    """Not carried out, for it was never sent. Wrong credentials do not get better by waiting."""
-    if isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError):
-        return error
-    return exceptions.BusyLoadingError(str(error))
+    """Not carried out, for it was never sent."""
+    return error if isinstance(error, _FINAL) else exceptions.BusyLoadingError(str(error))

@@ -6,8 +6,8 @@ import os
 import sqlite3
 from pathlib import Path
 
+from tampu.engines.codes import READY
 from tampu.engines.sqlite import files
-from tampu.engines.sqlite.codes import READY
 from tampu.engines.sqlite.ids import STEP
 
 Finding = tuple[str, str, str]

@@ -16,18 +16,22 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.port import AGAIN, Again, Claim, Want
+from tampu.engines.codes import EXPIRED, LEASED, READY, pack_seqs
+from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
+from tampu.engines.port import AGAIN, Again, Claim, Later, Want
 from tampu.engines.sqlite import ready
-from tampu.engines.sqlite.codes import EXPIRED, LEASED, READY, pack_seqs
 from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.ending import end
+from tampu.engines.sqlite.pacing import spend
 from tampu.engines.sqlite.reading import last_errors
 from tampu.engines.sqlite.sweep import sweep_due
+from tampu.engines.sqlite.waiting import drop_marks
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
 # Inside a run SQLite walks the range of sequence numbers upwards; asked for that order too, it would sort.
 SELECT = (
-    "SELECT m.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.body"
+    "SELECT m.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.id, m.body"
     " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
     " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
@@ -36,28 +40,29 @@ LEASE = (
     " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
     " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
-SWEEP_FIRST = 1000
-"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
 
-def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Again | TampuError]:
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
     swept = sweep_due(commit, SWEEP_FIRST)
-    replies: list[list[Lease] | Again | TampuError] = []
+    replies: list[list[Lease] | Later | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
+        waits: list[int] = []
         for want in call.wants:
             if len(leases) >= call.limit:
                 break
             q = commit.house.number(commit.db, call.tenant, want.queue)
             if q is not None:
-                leases.extend(_take(commit, call, want, q, call.limit - len(leases)))
-        replies.append(AGAIN if not leases and swept >= SWEEP_FIRST else leases)
+                leases.extend(_take(commit, call, want, q, call.limit - len(leases), waits))
+        replies.append(AGAIN if not leases and swept >= SWEEP_FIRST else leases or nothing(waits))
     return replies
 
 
-def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[Lease]:
+def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, waits: list[int]) -> list[Lease]:
     db, now = commit.db, commit.now
     limit, tokens = _allowed(commit, want, q, limit)
+    if want.rate and tokens < 1:
+        waits.append(next_token(want, tokens))
     if limit <= 0:
         return []
     rows = _first(commit, q, limit)
@@ -71,7 +76,7 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[L
     db.execute("INSERT INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs(seqs)))
     marked = [row[0] for row in rows if row[4] is not None or row[5] is not None]
     if marked:
-        commit.drop_marks(marked)
+        drop_marks(commit, marked)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     commit.falls_due(until)
@@ -79,6 +84,8 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int) -> list[L
     commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
     if want.rate:
         db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens - len(rows), now, q))
+    if want.paced:
+        spend(commit, q, seqs)
     retried = [row[0] for row in rows if row[1]]
     errors = last_errors(db, retried) if retried else {}
     return _leases(commit, call, want.queue, rows, lease, until, errors)
@@ -95,7 +102,7 @@ def _leases(
 ) -> list[Lease]:
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
     seqs = [row[0] for row in rows]
-    commit.learn_ids(seqs)
+    commit.know_ids((row[0], row[6]) for row in rows if row[0] & 1)
     made = commit.house.id.many(seqs)
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
@@ -116,7 +123,7 @@ def _leases(
             until,
             worker,
         )
-        for id, (seq, attempts, created, max_attempts, expires, _, body) in zip(made, rows, strict=True)
+        for id, (seq, attempts, created, max_attempts, expires, _, _, body) in zip(made, rows, strict=True)
     ]
     if errors:
         for i, row in enumerate(rows):
@@ -136,8 +143,8 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
         for row in late:
             ready.take(commit.db, q, row[0])
         commit.count(q, READY, -len(late))
-        commit.drop_marks([row[0] for row in late])
-        commit.end(q, EXPIRED, [(row[0], row[1], None) for row in late])
+        drop_marks(commit, [row[0] for row in late])
+        end(commit, q, EXPIRED, [(row[0], row[1], None) for row in late])
         for row in late:
             commit.note("expire", q, EXPIRED, row[0], row[1])
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
@@ -152,7 +159,7 @@ def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float
     tokens = 0.0
     if want.max_in_flight:
         limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
-    if want.rate and limit > 0:
+    if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.execute("SELECT tokens, tokens_at FROM tampu_queue WHERE q = ?", (q,)).fetchone()
         tokens = burst if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)

@@ -55,3 +55,8 @@ def list_all(db: sqlite3.Connection, kind: str, tenant: str) -> list[Document]:
         (kind, tenant),
     )
     return [Document(*row) for row in rows]
+
+
+def every(db: sqlite3.Connection) -> list[Document]:
+    rows = db.execute("SELECT kind, tenant, name, version, value FROM tampu_document ORDER BY kind, tenant, name")
+    return [Document(*row) for row in rows]

@@ -12,7 +12,9 @@ from typing import Any
 
 from tampu.engines import port
 from tampu.engines.carrying import carry_out
+from tampu.engines.kept import Adopt, KeptPage, RequestPage, StartJournal
 from tampu.engines.sqlite import (
+    adopting,
     checking,
     claim,
     documents,
@@ -27,7 +29,8 @@ from tampu.engines.sqlite import (
     trimming,
 )
 from tampu.engines.sqlite.bell import Companions
-from tampu.engines.sqlite.commit import Commit, House, find
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.house import House, find
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
@@ -35,17 +38,20 @@ from tampu.model.times import SECOND, Clock, SystemClock
 
 # Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
 _VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
+    StartJournal: adopting.start_journal,
     port.PutDocument: documents.put,
     port.DeleteDocument: documents.delete,
     port.Settle: settle.settle,
     port.Extend: steering.extend,
     port.Publish: publish.publish,
     port.Load: loading.load,
+    Adopt: adopting.adopt,
     port.Cancel: steering.cancel,
     port.Free: steering.free,
     port.Replay: steering.replay,
     port.Purge: trimming.purge,
     port.Rerank: steering.rerank,
+    port.Regroup: steering.regroup,
     port.Trim: trimming.trim,
     port.Sweep: sweep.sweep,
     port.Claim: claim.claim,
@@ -60,7 +66,7 @@ _ZEROS = bytes(1 << 20)
 class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order", "load"})
+    capabilities = frozenset({"transaction", "group_order", "load", "hand_over"})
 
     def __init__(
         self,
@@ -102,7 +108,7 @@ class SqliteEngine:
                 with self._gate():
                     self._db = files.connect(self.path, durability, connect)
                     undo.callback(self._db.close)
-                    files.migrate(self._db, self.path)
+                    self.schema = files.migrate(self._db, self.path)
                 tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
@@ -121,15 +127,13 @@ class SqliteEngine:
             self._check_usable()
             try:
                 replies, commit = self._commit(calls)
-            except sqlite3.Error as error:
-                raise files.translate(error, self.path) from error
-            except TampuError:
-                raise
-            except Exception:
+            except Exception as error:
                 # One call that breaks must not take the others along: each alone, and only the broken one fails.
-                if len(calls) == 1:
-                    raise
-                return [self._alone(call) for call in calls]
+                if len(calls) > 1 and not isinstance(error, TampuError) and not _of_the_store(error):
+                    return [self._alone(call) for call in calls]
+                if isinstance(error, sqlite3.Error):
+                    raise files.translate(error, self.path) from error
+                raise
             self._commits += 1
             if self._commits == _GROW_AFTER:
                 # Only a matter of speed: the commit stands, whatever comes of it.
@@ -227,6 +231,9 @@ class SqliteEngine:
             if commit.ready:
                 names = commit.house.names
                 self._listener.ready({names[q]: n for q, n in commit.ready.items() if q in names})
+            if commit.lapsed:
+                names = commit.house.names
+                self._listener.lapsed({names[q]: counts for q, counts in commit.lapsed.items() if q in names})
 
     def _gate(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._companions is None else self._companions.gate()
@@ -277,10 +284,9 @@ class SqliteEngine:
             except BaseException:
                 db.close()
                 raise
-            if self._closed:
-                db.close()
-            else:
-                self._readers.append(db)
+            self._readers.append(db)
+            if self._closed:  # meanwhile: whoever comes last closes what is left
+                self._close_readers()
         except sqlite3.Error as error:
             self._check_usable()  # it may have been closed meanwhile
             raise files.translate(error, self.path) from error
@@ -316,13 +322,30 @@ class SqliteEngine:
         with self._snapshot() as db:
             return documents.list_all(db, kind, tenant)
 
+    def all_documents(self) -> list[port.Document]:
+        with self._snapshot() as db:
+            return documents.every(db)
+
+    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+        with self._snapshot() as db:
+            return adopting.page(db, self.house, tenant, queue, state, after, limit, self.now())
+
+    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+        with self._snapshot() as db:
+            return adopting.requests(db, self.house, tenant, after, limit, self.now())
+
     def revision(self) -> int:
         with self._snapshot() as db:
-            return int(db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 2").fetchone()[0])
+            return reading.revision(db)
 
     def next_due(self) -> int | None:
         with self._snapshot() as db:
-            return min((at for at in db.execute(sweep.NEXT).fetchone() if at is not None), default=None)
+            return sweep.next_due(db)
+
+    def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
+        with self._snapshot() as db:
+            ready = {queue: reading.ready_count(db, self.house, *queue) for queue in queues}
+            return port.Glance(self.now(), sweep.next_due(db), reading.revision(db), True, ready)
 
     def check(self) -> list[tuple[str, str, str]]:
         with self._snapshot() as db:
@@ -345,12 +368,22 @@ class SqliteEngine:
             self._closed = True
             try:
                 with self._gate():
-                    for db in self._readers:
-                        db.close()
+                    self._close_readers()
                     self._db.close()
             finally:
                 if self._companions is not None:
                     self._companions.close()
+
+    def _close_readers(self) -> None:
+        """Those that nobody has: a connection that is closed while another thread reads with it crashes the process."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._readers.pop().close()
+
+
+def _of_the_store(error: Exception) -> bool:
+    """Does it concern all calls of a commit? What is too big, or breaks a rule of the tables, is of one of them."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
 
 
 class Transaction:
@@ -365,6 +398,10 @@ class Transaction:
     def active(self) -> bool:
         """Is the transaction still open?"""
         return self.connection.in_transaction
+
+    def execute(self, sql: str, parameters: Any) -> Any:
+        """The user's own SQL."""
+        return self.connection.execute(sql, parameters)
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         db = self.connection

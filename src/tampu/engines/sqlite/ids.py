@@ -44,9 +44,14 @@ class Ids:
         variant, end = 0x8000 | tail >> 48, f"{tail & 0xFFFF_FFFF_FFFF:012x}"
         self._ends = [f"-{variant | low << 6:04x}-{end}" for low in range(256)]
         self._starts = _Starts()
+        self._end = end
 
     def of(self, seq: int) -> str:
         return self._starts[seq >> 8] + self._ends[seq & 0xFF]
+
+    def made(self, id: str) -> bool:
+        """Could it be an id of this file? See `seq_of`."""
+        return id.endswith(self._end) and seq_of(id, self.tail) is not None
 
     def many(self, seqs: Iterable[int]) -> list[str]:
         starts, ends = self._starts, self._ends

@@ -5,22 +5,17 @@ Offsets count transitions, so a reader may stop anywhere and go on exactly there
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sqlite3
 from typing import Any
 
 import msgspec
 
-from tampu.engines.sqlite.codes import STATES, pack_seqs, unpack_seqs
+from tampu.engines.codes import STATES, pack_seqs, unpack_seqs
+from tampu.engines.journals import MOST_RECORDS, PARTITION, fingerprint
 from tampu.engines.sqlite.ids import Ids
 from tampu.model.journal import JournalPage, Position, Transition
 
-PARTITION = "0"
-MOST_RECORDS = 10_000
-"""Looked at for one page, so that a page costs the same however much of the journal is other tenants'."""
 _pack = msgspec.msgpack.Encoder().encode
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+|'[^']*'|\"[^\"]*\"")
 
 
 class Record:
@@ -80,11 +75,6 @@ def pack_record(
 def _folded(values: list[Any]) -> Any:
     first = values[0]
     return first if values.count(first) == len(values) else values
-
-
-def fingerprint(error: str) -> str:
-    """The same for errors that differ only in numbers, addresses and quoted values."""
-    return hashlib.blake2b(_VARYING.sub("?", error).encode(), digest_size=6).hexdigest()
 
 
 def read(

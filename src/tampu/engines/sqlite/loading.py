@@ -13,12 +13,13 @@ import itertools
 import struct
 from collections.abc import Sequence
 
+from tampu.engines.codes import READY
+from tampu.engines.deciding import full
 from tampu.engines.loads import NUMBER_BYTES, check
 from tampu.engines.port import Load
 from tampu.engines.sqlite import ids, ready
-from tampu.engines.sqlite.codes import READY
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.publish import depth, full
+from tampu.engines.sqlite.special import depth
 from tampu.model.errors import TampuError
 
 # A place is where the body begins, shifted, and its length: json_each has one value a row.
@@ -72,7 +73,7 @@ def _load(commit: Commit, call: Load) -> int:
     start, text = ids.id_text(call.stem + bytes(NUMBER_BYTES))[: -2 * NUMBER_BYTES], ends.hex()
     record.ids.update(zip(seqs, [start + text[at : at + 10] for at in range(6, len(text), 16)], strict=True))
     commit.count(q, READY, len(seqs))
-    commit.ready[q] = commit.ready.get(q, 0) + len(seqs)
+    commit.became_ready(q, len(seqs))
     return len(seqs)
 
 

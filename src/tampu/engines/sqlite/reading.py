@@ -6,9 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.port import Page, QueueStats
-from tampu.engines.sqlite import ids, ready
-from tampu.engines.sqlite.codes import (
+from tampu.engines.codes import (
     CANCELLED,
     CODE,
     DEAD,
@@ -22,7 +20,9 @@ from tampu.engines.sqlite.codes import (
     as_json,
     unpack_seqs,
 )
-from tampu.engines.sqlite.commit import House
+from tampu.engines.port import Page, QueueStats
+from tampu.engines.sqlite import ids, ready
+from tampu.engines.sqlite.house import House
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Failure, Message, State, unpack_body
 from tampu.model.times import moment
@@ -151,15 +151,20 @@ def page(
     q = house.number(db, tenant, queue)
     if q is None:
         return None
-    code = CODE[state]
+    found = keys(db, q, CODE[state], after, limit)
+    messages = [load(db, house, seq) for seq, _ in found]
+    return Page([m for m in messages if m is not None], found[-1][1] if len(found) == limit else None)
+
+
+def keys(
+    db: sqlite3.Connection, q: int, code: int, after: tuple[Any, ...] | None, limit: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """(seq, cursor) of a page of any state."""
     if after and (len(after) != (1 if code in (LEASED, HELD) else 2) or not all(isinstance(v, int) for v in after)):
         raise InvalidMessage("after is not a cursor of these messages", field="after")
     if code in (DONE, CANCELLED, EXPIRED):
-        keys = _ended_page(db, q, code, after or (0, 0), limit)
-    else:
-        keys = live_page(db, q, code, after, limit)
-    messages = [load(db, house, seq) for seq, _ in keys]
-    return Page([m for m in messages if m is not None], keys[-1][1] if len(keys) == limit else None)
+        return _ended_page(db, q, code, after or (0, 0), limit)
+    return live_page(db, q, code, after, limit)
 
 
 def live_page(
@@ -191,6 +196,17 @@ def _ended_page(
                 if len(keys) == limit:
                     return keys
     return keys
+
+
+def revision(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 2").fetchone()[0])
+
+
+def ready_count(db: sqlite3.Connection, house: House, tenant: str, queue: str) -> int:
+    """0 for a queue that does not exist."""
+    q = house.number(db, tenant, queue)
+    found = db.execute("SELECT n FROM tampu_counter WHERE q = ? AND kind = ?", (q, READY)).fetchone()
+    return 0 if found is None else int(found[0])
 
 
 def stats(db: sqlite3.Connection, house: House, tenant: str, queue: str | None, now: int) -> list[QueueStats]:

@@ -10,20 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tampu.engines.codes import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, as_json, parse_receipt
+from tampu.engines.deciding import delay, first_line, trace
 from tampu.engines.port import Ending, Settle
-from tampu.engines.sqlite.codes import (
-    CANCELLED,
-    DEAD,
-    DELAYED,
-    DONE,
-    LEASED,
-    READY,
-    STATES,
-    as_json,
-    parse_receipt,
-)
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.failing import bury, write_failure
+from tampu.engines.sqlite.ending import bury, end, write_failure
+from tampu.engines.sqlite.lanes import leave_lanes, step_back
+from tampu.engines.sqlite.pacing import token_again
+from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks
 from tampu.model.errors import LeaseLost, TampuError
 from tampu.model.outcome import Outcome
 
@@ -44,21 +38,31 @@ LEAVE_CLAIM = "DELETE FROM tampu_leased WHERE seq BETWEEN ? AND ? AND lease = ?"
 LEAVE = "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))"
 
 
+_WORTHWHILE = 16
+"""Acks of a call for which ranges of its own are cheaper than the look-up that calls share."""
 _CLOSE = 8
 """How many sequence numbers per message a range may span, so that it costs no more than the look-ups."""
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
-    if len(calls) == 1 and calls[0].items:
-        whole = _ack_claim(commit, calls[0])
-        if whole is not None:
-            return [whole]
-    work = _Settling(commit, calls)
-    replies: list[list[Outcome] | TampuError] = [
-        [work.take(call.tenant, item) for item in call.items] for call in calls
-    ]
+    replies = _settle(commit, calls)
+    for call, outcomes in zip(calls, replies, strict=True):
+        for queue, count in call.freed(outcomes).items():
+            q = commit.queue(call.tenant, queue)
+            commit.became_ready(q, count)
+    return list(replies)
+
+
+def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
+    least = 1 if len(calls) == 1 else _WORTHWHILE
+    whole = [_ack_claim(commit, call) if len(call.items) >= least else None for call in calls]
+    rest = [call for call, outcomes in zip(calls, whole, strict=True) if outcomes is None]
+    if not rest:
+        return [outcomes for outcomes in whole if outcomes is not None]
+    work = _Settling(commit, rest)
+    others = iter([[work.take(call.tenant, item) for item in call.items] for call in rest])
     work.apply()
-    return replies
+    return [next(others) if outcomes is None else outcomes for outcomes in whole]
 
 
 def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
@@ -93,8 +97,10 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     commit.db.execute(LEAVE_CLAIM, (low, high, lease))
     commit.count(q, LEASED, -len(rows))
     commit.ended(q, DONE, seqs)
+    leave_lanes(commit, q, seqs)
     commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
     done = STATES[DONE]
+    commit.learn_ids(seqs)
     return [Outcome(item.id or commit.id(seq), done) for item, seq in zip(call.items, numbers, strict=True)]
 
 
@@ -110,12 +116,16 @@ class _Settling:
                     self._parsed[item.receipt] = error
         seqs = {place[0] for place in self._parsed.values() if isinstance(place, tuple)}
         rows = commit.db.execute(LEASES, (as_json(seqs),)).fetchall()
+        commit.learn_ids(row[0] for row in rows)
         self._leased: dict[int, Any] = {row[0]: row for row in rows}
         self._settled: dict[tuple[int, int], tuple[str, Outcome]] = {}
         self._acked: dict[int, list[tuple[int, int]]] = {}
         self._results: list[tuple[int, int, bytes]] = []
         self._failed: list[tuple[Ending, Any]] = []
-        self._released: list[Any] = []
+        self._released: list[tuple[Ending, Any]] = []
+        self._known: dict[int, tuple[int, str | None, int]] = {}
+        self._tokens: dict[int, int] = {}
+        """Of messages that come back at once, but of groups with a pace: when there is a token for them."""
 
     def take(self, tenant: str, item: Ending) -> Outcome:
         """Decide about one item; `apply` carries it out."""
@@ -135,11 +145,13 @@ class _Settling:
                 self._results.append((seq, commit.now + item.result_ttl_us, item.result))
             code = DONE
         elif item.verb == "release":
-            code = CANCELLED if row[5] else READY
-            self._released.append(row)
+            code = CANCELLED if row[5] else DELAYED if item.delay_us else READY
+            self._released.append((item, row))
         else:
             code = self._failing(item, row)
             self._failed.append((item, row))
+        if code == READY:
+            code = self._back(seq, q)
         outcome = Outcome(item.id or commit.id(seq), STATES[code])
         self._settled[place] = (item.verb, outcome)
         return outcome
@@ -150,12 +162,27 @@ class _Settling:
             return DEAD
         if row[5]:
             return CANCELLED
-        if row[3] >= self._max_attempts(row[0]):
+        if row[3] >= self._facts(row[0])[0]:
             return DEAD
         return DELAYED if delay(item, row[3]) else READY
 
-    def _max_attempts(self, seq: int) -> int:
-        return int(self.commit.db.execute("SELECT max_attempts FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])
+    def _back(self, seq: int, q: int) -> int:
+        """Where a message goes that is to come back at once."""
+        lane = self._facts(seq)[1]
+        if lane is not None:
+            self.commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
+            at = token_again(self.commit, seq, q, lane)
+            if at is not None:
+                self._tokens[seq] = at
+                return DELAYED
+        return READY
+
+    def _facts(self, seq: int) -> tuple[int, str | None, int]:
+        """(max_attempts, lane, rank)"""
+        if seq not in self._known:
+            sql = "SELECT max_attempts, lane, rank FROM tampu_message WHERE seq = ?"
+            self._known[seq] = self.commit.db.execute(sql, (seq,)).fetchone()
+        return self._known[seq]
 
     def _repeated(self, q: int | None, verb: str, seq: int, lease: int) -> Outcome:
         """The same settlement again answers as the first time; anything else has lost its lease."""
@@ -191,6 +218,7 @@ class _Settling:
             commit.db.execute(LEAVE, (text,))
             commit.count(q, LEASED, -len(rows))
             commit.ended(q, DONE, seqs)
+            leave_lanes(commit, q, seqs)
             commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
         if self._results:
             commit.db.executemany("INSERT OR REPLACE INTO tampu_result VALUES (?, ?, ?)", self._results)
@@ -201,20 +229,30 @@ class _Settling:
             self.commit.count(row[1], LEASED, -1)
 
     def _apply_releases(self) -> None:
-        commit, rows = self.commit, self._released
-        if not rows:
+        commit = self.commit
+        if not self._released:
             return
-        self._leave(rows)
-        back = []
-        for seq, q, lease, attempts, worker, cancel, _ in rows:
+        self._leave([row for _, row in self._released])
+        back, later = [], []
+        for item, (seq, q, lease, attempts, worker, cancel, _) in self._released:
             if cancel:
-                commit.end(q, CANCELLED, [(seq, attempts - 1, trace("release", lease))])
+                end(commit, q, CANCELLED, [(seq, attempts - 1, trace("release", lease))])
                 commit.note("cancel", q, CANCELLED, seq, attempts - 1)
+            elif item.delay_us:
+                later.append((seq, q, commit.now + item.delay_us, attempts - 1, trace("release", lease)))
+                commit.note("release", q, DELAYED, seq, attempts - 1, worker)
+            elif seq in self._tokens:
+                later.append((seq, q, self._tokens[seq], attempts - 1, trace("release", lease)))
+                commit.note("release", q, DELAYED, seq, attempts - 1, worker)
             else:
-                back.append((seq, q, rank_of(commit, seq), attempts - 1, trace("release", lease)))
+                back.append((seq, q, self._facts(seq)[2], attempts - 1, trace("release", lease)))
                 commit.note("release", q, READY, seq, attempts - 1, worker)
-        commit.enter_ready(back)
-        commit.restore_marks([row[0] for row in back])
+        enter_ready(commit, back)
+        enter_delayed(commit, later)
+        for row in later:
+            if row[0] not in self._tokens:
+                step_back(commit, row[0], row[1], self._facts(row[0])[1])
+        restore_marks(commit, [row[0] for row in (*back, *later)])
 
     def _apply_failures(self) -> None:
         commit = self.commit
@@ -232,14 +270,18 @@ class _Settling:
                 commit.note(item.verb, q, DEAD, seq, attempts, worker, detail or reason)
                 continue
             if code == CANCELLED:
-                commit.end(q, CANCELLED, [(seq, attempts, lease)])
+                end(commit, q, CANCELLED, [(seq, attempts, lease)])
                 commit.note("cancel", q, CANCELLED, seq, attempts, worker, detail)
                 continue
             if code == DELAYED:
-                commit.enter_delayed([(seq, q, commit.now + delay(item, attempts), attempts, lease)])
+                enter_delayed(commit, [(seq, q, commit.now + delay(item, attempts), attempts, lease)])
+                step_back(commit, seq, q, self._facts(seq)[1])
+            elif seq in self._tokens:
+                enter_delayed(commit, [(seq, q, self._tokens[seq], attempts, lease)])
+                code = DELAYED
             else:
-                commit.enter_ready([(seq, q, rank_of(commit, seq), attempts, lease)])
-            commit.restore_marks([seq])
+                enter_ready(commit, [(seq, q, self._facts(seq)[2], attempts, lease)])
+            restore_marks(commit, [seq])
             commit.note(item.verb, q, code, seq, attempts, worker, detail)
 
 
@@ -253,26 +295,5 @@ _WHERE_IT_LED: dict[str, tuple[tuple[str, int], ...]] = {
     "ack": (_DONE,),
     "nack": (_DELAYED, _READY, _DEAD, _CANCELLED),
     "reject": (_DEAD,),
-    "release": (_READY, _CANCELLED),
+    "release": (_READY, _DELAYED, _CANCELLED),
 }
-
-
-def trace(verb: str, lease: int) -> int:
-    """What stays of a lease in the index it led to. Two verbs that lead to the same one leave different traces."""
-    return ~lease if verb in ("release", "reject") else lease
-
-
-def delay(item: Ending, attempts: int) -> int:
-    if item.delay_us is not None:
-        return item.delay_us
-    if not item.delays:
-        return 0
-    return int(item.delays[min(attempts, len(item.delays)) - 1] * item.spread)
-
-
-def first_line(error: str | None) -> str | None:
-    return error.strip().partition("\n")[0][:500] if error and error.strip() else None
-
-
-def rank_of(commit: Commit, seq: int) -> int:
-    return int(commit.db.execute("SELECT rank FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0])

@@ -1,22 +1,26 @@
-"""extend, cancel, free, replay, rerank: what people and workers do to single messages.
+"""extend, cancel, free, replay, rerank, regroup: what people and workers do to single messages.
 
 Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
-from tampu.engines.port import Cancel, Extend, Extended, Free, Replay, Rerank
+from tampu.engines.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
 from tampu.engines.sqlite import ready
-from tampu.engines.sqlite.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.ending import end
+from tampu.engines.sqlite.lanes import admit, fill_lane, leave_lanes, set_limits
+from tampu.engines.sqlite.pacing import retime_lane
 from tampu.engines.sqlite.reading import state_of
-from tampu.engines.sqlite.sweep import withdraw
+from tampu.engines.sqlite.waiting import restore_marks, withdraw
 from tampu.model.errors import InvalidState, LeaseLost, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
-from tampu.model.rank import rank
+from tampu.model.rank import FAIR, rank
 
 
 def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
@@ -59,13 +63,20 @@ def _each(
 
 
 def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | TampuError]:
-    return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
+    replies: list[list[Outcome] | TampuError] = []
+    for call in calls:
+        gone: dict[int, list[int]] = {}
+        replies.append(_each(commit, call.tenant, call.ids, functools.partial(_cancel, gone)))
+        for q, seqs in gone.items():
+            leave_lanes(commit, q, seqs)
+    return replies
 
 
-def _cancel(commit: Commit, seq: int, q: int) -> int | TampuError:
+def _cancel(gone: dict[int, list[int]], commit: Commit, seq: int, q: int) -> int | TampuError:
     place = withdraw(commit, seq)
     if place is not None:
-        commit.end(q, CANCELLED, [(seq, place[1], None)])
+        gone.setdefault(q, []).append(seq)
+        end(commit, q, CANCELLED, [(seq, place[1], None)], leaves=False)
         commit.note("cancel", q, CANCELLED, seq, place[1])
         return CANCELLED
     asked = commit.db.execute("UPDATE tampu_leased SET cancel = 1 WHERE seq = ? RETURNING attempts", (seq,)).fetchone()
@@ -89,7 +100,7 @@ def _free(commit: Commit, seq: int, q: int) -> int | TampuError:
     rank_, lane = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     commit.db.execute("DELETE FROM tampu_held WHERE seq = ?", (seq,))
     commit.count(q, HELD, -1)
-    code = commit.admit(seq, q, rank_, row[0], row[1], lane)
+    code = admit(commit, seq, q, rank_, row[0], row[1], lane)
     commit.note("free", q, code, seq, row[1])
     return code
 
@@ -105,8 +116,8 @@ def _replay(commit: Commit, seq: int, q: int) -> int | TampuError:
     # Somebody wants it to run: an expiry that has passed meanwhile does not count any more.
     commit.db.execute("UPDATE tampu_message SET expires = NULL WHERE seq = ? AND expires <= ?", (seq, commit.now))
     rank_, lane = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
-    commit.restore_marks([seq])
-    code = commit.admit(seq, q, rank_, None, 0, lane)
+    restore_marks(commit, [seq])
+    code = admit(commit, seq, q, rank_, None, 0, lane)
     commit.note("replay", q, code, seq, 0)
     return code
 
@@ -124,21 +135,44 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
     for table in ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", "tampu_dead"):
         last_seq = "t.last" if table == "tampu_ready" else "t.seq"
         rows = commit.db.execute(
-            f"SELECT m.seq, m.created, m.body FROM {table} t"  # noqa: S608 - constants
+            f"SELECT m.seq, m.rank, m.created, m.body FROM {table} t"  # noqa: S608 - constants
             f" CROSS JOIN tampu_message m ON m.seq BETWEEN t.seq AND {last_seq}"
             " WHERE t.q = ? AND t.seq > ? ORDER BY t.seq, m.seq LIMIT ?",
             (q, call.after, call.limit),
         ).fetchall()
-        for seq, created, packed in rows:
+        for seq, old, created, packed in rows:
             body = unpack_body(packed)
             new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
+            if new == old:
+                continue
             commit.db.execute("UPDATE tampu_message SET rank = ? WHERE seq = ?", (new, seq))
             if table == "tampu_ready":
                 run = ready.take(commit.db, q, seq)
                 assert run is not None
                 _, pos, first, attempts, lease, _ = run
-                ready.enter(commit.db, [(q, new, pos + seq - first, seq, attempts, lease, seq)])
+                place = new if new != FAIR else commit.turns.rank(q, body.group or "")
+                ready.enter(commit.db, [(q, place, pos + seq - first, seq, attempts, lease, seq)])
         if len(rows) == call.limit:
             # The slowest table decides where to go on; rows of the others are ranked again, to the same rank.
             last = rows[-1][0] if last is None else min(last, rows[-1][0])
     return last
+
+
+def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
+    """Groups have so many places from now on; who may go then, goes, a bounded step at a time."""
+    return [_regroup(commit, call) for call in calls]
+
+
+def _regroup(commit: Commit, call: Regroup) -> str | None:
+    q = commit.house.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    set_limits(commit, q, call.places, call.pace)
+    rows = commit.db.execute(
+        "SELECT DISTINCT lane FROM tampu_lane WHERE q = ? AND lane > ? ORDER BY lane LIMIT ?",
+        (q, call.after, call.limit),
+    ).fetchall()
+    for (lane,) in rows:
+        retime_lane(commit, q, lane)
+        fill_lane(commit, q, lane)
+    return rows[-1][0] if len(rows) == call.limit else None

@@ -6,28 +6,21 @@ nobody waits for a keeper.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 
+from tampu.engines.codes import CANCELLED, DEAD, DELAYED, EXPIRED, LEASED, READY, as_json, unpack_seqs
 from tampu.engines.port import Sweep, Swept
-from tampu.engines.sqlite import ready
-from tampu.engines.sqlite.codes import (
-    CANCELLED,
-    DEAD,
-    DELAYED,
-    EXPIRED,
-    HELD,
-    LEASED,
-    READY,
-    as_json,
-    unpack_seqs,
-)
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.failing import bury, write_failure
+from tampu.engines.sqlite.ending import bury, end, write_failure
+from tampu.engines.sqlite.lanes import leave_lanes, resume
+from tampu.engines.sqlite.pacing import token_again
+from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
 
 DUE = (
-    "SELECT d.seq, d.q, m.rank, d.attempts, d.lease FROM tampu_delayed d CROSS JOIN tampu_message m ON m.seq = d.seq"
-    " WHERE d.run_at <= ? ORDER BY d.run_at, d.seq LIMIT ?"
+    "SELECT d.seq, d.q, m.rank, d.attempts, d.lease, m.lane FROM tampu_delayed d"
+    " CROSS JOIN tampu_message m ON m.seq = d.seq WHERE d.run_at <= ? ORDER BY d.run_at, d.seq LIMIT ?"
 )
 RUN_OUT = "SELECT until, lease, seqs FROM tampu_claim WHERE until <= ? ORDER BY until, lease LIMIT ?"
 PAST = "SELECT at, seq FROM tampu_expiry WHERE at <= ? ORDER BY at, seq LIMIT ?"
@@ -39,8 +32,11 @@ NEXT = (
 
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
     moved = sweep_due(commit, max(call.limit for call in calls))
-    times = [at for at in commit.db.execute(NEXT).fetchone() if at is not None]
-    return [Swept(moved, min(times, default=None))] * len(calls)
+    return [Swept(moved, next_due(commit.db))] * len(calls)
+
+
+def next_due(db: sqlite3.Connection) -> int | None:
+    return min((at for at in db.execute(NEXT).fetchone() if at is not None), default=None)
 
 
 def sweep_due(commit: Commit, limit: int) -> int:
@@ -61,10 +57,9 @@ def _promote(commit: Commit, limit: int) -> int:
     commit.db.execute(
         "DELETE FROM tampu_delayed WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
     )
-    for seq, q, _, attempts, _ in rows:
+    for (seq, q, _, attempts, _, _), state in zip(rows, resume(commit, rows), strict=True):
         commit.count(q, DELAYED, -1)
-        commit.note("promote", q, READY, seq, attempts)
-    commit.enter_ready(rows)
+        commit.note("promote", q, state, seq, attempts)
     return len(rows)
 
 
@@ -76,9 +71,9 @@ def _reap(commit: Commit, limit: int) -> int:
         seqs = unpack_seqs(packed)
         db.execute("DELETE FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease))
         rows = db.execute(
-            "SELECT l.seq, l.q, l.until, l.attempts, l.worker, l.cancel, m.rank, m.max_attempts FROM json_each(?) j"
-            " CROSS JOIN tampu_leased l ON l.seq = j.value CROSS JOIN tampu_message m ON m.seq = l.seq"
-            " WHERE l.lease = ?",
+            "SELECT l.seq, l.q, l.until, l.attempts, l.worker, l.cancel, m.rank, m.max_attempts, m.lane"
+            " FROM json_each(?) j CROSS JOIN tampu_leased l ON l.seq = j.value"
+            " CROSS JOIN tampu_message m ON m.seq = l.seq WHERE l.lease = ?",
             (as_json(seqs), lease),
         ).fetchall()
         out = [row for row in rows if row[2] <= commit.now]
@@ -93,7 +88,7 @@ def _reap(commit: Commit, limit: int) -> int:
     return moved
 
 
-def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int, int, int]]) -> None:
+def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int, int, int, str | None]]) -> None:
     """Messages whose worker is gone: back of the queue, or dead when that was the last attempt.
 
     None of it is the lease's own doing, so no trace of it stays: a late settle must not be taken for a repeated one.
@@ -101,54 +96,45 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
     if not rows:
         return
     commit.db.execute(
-        "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
+        "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))",
+        (as_json(row[0] for row in rows if row[8] is None),),
     )
-    back = []
-    for seq, q, _, attempts, worker, cancel, rank, max_attempts in rows:
+    back, later = [], []
+    for seq, q, _, attempts, worker, cancel, rank, max_attempts, lane in rows:
+        if lane is not None:  # one after the other: who is leased does not wait for a token
+            commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
         commit.count(q, LEASED, -1)
         write_failure(commit, seq, attempts, "lease_expired", worker, None, None)
         if cancel:
-            commit.end(q, CANCELLED, [(seq, attempts, None)])
+            end(commit, q, CANCELLED, [(seq, attempts, None)])
             commit.note("cancel", q, CANCELLED, seq, attempts, worker)
         elif attempts >= max_attempts:
             bury(commit, seq, q, attempts, None, "lease_expired")
             commit.note("reap", q, DEAD, seq, attempts, worker, "lease_expired")
         else:
-            back.append((seq, q, rank, attempts, None))
-            commit.note("reap", q, READY, seq, attempts, worker)
-    commit.enter_ready(back)
-    commit.restore_marks([row[0] for row in back])
+            at = token_again(commit, seq, q, lane)
+            if at is None:
+                back.append((seq, q, rank, attempts, None))
+            else:
+                later.append((seq, q, at, attempts, None))
+            commit.note("reap", q, READY if at is None else DELAYED, seq, attempts, worker)
+    enter_ready(commit, back)
+    enter_delayed(commit, later)
+    restore_marks(commit, [row[0] for row in (*back, *later)])
 
 
 def _expire(commit: Commit, limit: int) -> int:
     db = commit.db
     rows = db.execute(PAST, (commit.now, limit)).fetchall()
+    gone: dict[int, list[int]] = {}
     for at, seq in rows:
         db.execute("DELETE FROM tampu_expiry WHERE at = ? AND seq = ?", (at, seq))
         place = withdraw(commit, seq)
         if place is not None:
             q, attempts = place
-            commit.end(q, EXPIRED, [(seq, attempts, None)])
+            end(commit, q, EXPIRED, [(seq, attempts, None)], leaves=False)
             commit.note("expire", q, EXPIRED, seq, attempts)
+            gone.setdefault(q, []).append(seq)
+    for q, seqs in gone.items():
+        leave_lanes(commit, q, seqs)
     return len(rows)
-
-
-def withdraw(commit: Commit, seq: int) -> tuple[int, int] | None:
-    """Take a waiting message out of ready, delayed or held, with its key and expiry; (q, attempts) if it waited."""
-    db = commit.db
-    found: tuple[int, int] | None = None
-    q = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0]
-    run = ready.take(db, q, seq)
-    if run is not None:
-        commit.count(q, READY, -1)
-        found = (q, run[3])
-    else:
-        for table, code in (("tampu_delayed", DELAYED), ("tampu_held", HELD)):
-            row = db.execute(f"SELECT attempts FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - a constant
-            if row is not None:
-                db.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608 - a constant
-                commit.count(q, code, -1)
-                found = (q, row[0])
-    if found is not None:
-        commit.drop_marks([seq])
-    return found

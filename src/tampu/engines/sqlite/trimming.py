@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tampu.engines.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
+from tampu.engines.journals import PARTITION
 from tampu.engines.port import Purge, Trim
-from tampu.engines.sqlite.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.journal import PARTITION
+from tampu.engines.sqlite.lanes import leave_lanes
 from tampu.engines.sqlite.reading import live_page
-from tampu.engines.sqlite.sweep import withdraw
+from tampu.engines.sqlite.waiting import withdraw
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
 
@@ -38,7 +39,7 @@ def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
     else:
         gone = [(seq, _withdraw_any(commit, q, code, seq)) for seq, _ in live_page(commit.db, q, code, None, limit)]
     seqs = [seq for seq, _ in gone]
-    commit.leave_lanes(q, seqs)
+    leave_lanes(commit, q, seqs)
     _keep_own_ids(commit, q, seqs)
     for seq, attempts in gone:
         commit.note("purge", q, None, seq, attempts)
@@ -119,6 +120,8 @@ def _trim(commit: Commit, call: Trim) -> int:
         "DELETE FROM tampu_result WHERE seq IN (SELECT seq FROM tampu_result WHERE until <= ? ORDER BY until LIMIT ?)",
         "DELETE FROM tampu_idempotency WHERE (tenant, key) IN"
         " (SELECT tenant, key FROM tampu_idempotency WHERE until <= ? ORDER BY until LIMIT ?)",
+        "DELETE FROM tampu_pace WHERE (q, lane) IN"
+        " (SELECT q, lane FROM tampu_pace WHERE spent <= ? ORDER BY spent LIMIT ?)",
     ):
         if left > 0:
             left -= db.execute(sql, (now, left)).rowcount

@@ -1,5 +1,5 @@
 -- Ready rows are never updated in place: others find them by their place and may not lose one.
--- In:  $1 q, arrays: $2 seq, $3 rank
+-- In:  $1 q, arrays: $2 seq, $3 rank in ready, $4 rank of the message
 WITH item AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::int8[]) AS i(seq, rank)),
 plain AS MATERIALIZED (
   SELECT r.place FROM item i CROSS JOIN LATERAL (
@@ -16,4 +16,5 @@ out AS (
 back AS (
   INSERT INTO tampu.ready (rank, pos, seq, lease, q, attempts)
   SELECT ($3::int8[])[array_position($2::int8[], seq)], pos, seq, lease, q, attempts FROM out)
-UPDATE tampu.message m SET rank = ($3::int8[])[array_position($2::int8[], seq)] WHERE seq = ANY ($2::int8[])
+UPDATE tampu.message m SET rank = ($4::int8[])[array_position($2::int8[], seq)] WHERE seq = ANY ($2::int8[])
+AND rank <> ($4::int8[])[array_position($2::int8[], seq)]

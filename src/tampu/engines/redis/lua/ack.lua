@@ -1,5 +1,5 @@
 -- ack: leases end, the work is done, without a result. The common batch of `settle`.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: numbers in a row, 16 digits each   3: msgpack: lease number (one, or one each)
 -- Returns {woken, due, one letter each: d done, l lease lost, then place and own id of those that have one}
@@ -10,7 +10,7 @@ for i = 1, #ARGV[2], 16 do
   seqs[count] = sub(ARGV[2], i, i + 15)
 end
 local answers, done, attempts, memo, seen, owns = {}, {}, {}, {}, {}, {}
-local found, one_lease, ended_count = fetch('x', seqs), type(leases) == 'string' and leases, 0
+local found, one_lease, ended_count = fetch_each('x', seqs), type(leases) == 'string' and leases, 0
 for i = 1, count do
   local raw, seq, lease = found[i], seqs[i], one_lease or leases[i]
   local x = raw and memo[raw]
@@ -44,7 +44,7 @@ if #done > 0 then
     r.seqs, r.attempts = done, one
   end
   if call('EXISTS', K .. 'lane') == 1 then
-    for i, row in ipairs(fetch('m', done)) do leave_lane(done[i], extra_of(row).l) end
+    leave_lanes(done, fetch_each('m', done))
   end
   local last = finish()
   local same = one_lease and type(one) == 'number' and encode({ DONE, one, 'a' .. one_lease, now, '', last })
@@ -52,7 +52,7 @@ if #done > 0 then
     local seq = done[i]
     places[2 * i - 1], places[2 * i] = seq, same or encode({ DONE, attempts[i], 'a' .. seen[seq], now, '', last })
   end
-  many('HSET', 'x', places)
+  put_places(places)
 end
 local answer = { woken, due, table.concat(answers) }
 for i, value in ipairs(owns) do answer[3 + i] = value end

@@ -1,9 +1,10 @@
 -- claim: lease the first messages of the ready index; what is due by now (delays, leases that ran out) is ready first.
--- needs: base journal moves sweeping
+-- needs: base blocks runs journal moves sweeping
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: most   3: lease number (hex)   4: how long   5: worker or ''   6: max_in_flight   7: rate a second
---       8: burst   9: how much to sweep first
--- Returns {woken, due, swept} when there is nothing, else {woken, due, swept, until, numbers in a row,
+--       8: burst   9: how much to sweep first   10: 1 if groups have a pace: then each costs a token of its group
+-- Returns {woken, due, swept (see sweep)} when there is nothing, and the microseconds until the rate allows one more if it
+--       was used up; else {woken, due, swept, until, numbers in a row,
 --       attempts (one, or msgpack of all), msgpack {place: last error} or '', m, m, …}
 -- Attempts + 1. Never one past its expiry, never more than max_in_flight and the rate allow.
 local limit, lease, lease_us, worker = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
@@ -20,24 +21,36 @@ end
 local seqs, rows, attempts, errors, again, taken, own = {}, {}, {}, {}, {}, 0, false
 local function take(room)
   -- Not ZPOPMIN: its scores, all the same, cost as much as the members.
-  local members = call('ZRANGE', K .. 'ready', 0, room - 1)
-  local fresh, back, places, count = {}, {}, {}, #members
-  if count > 0 then call('ZREMRANGEBYRANK', K .. 'ready', 0, count - 1) end
-  for i = 1, count do
-    local member = members[i]
-    local seq = sub(member, -16)
-    fresh[i] = seq
-    if #member == 48 then
-      back[#back + 1], places[seq] = seq, true
-    elseif sub(member, 1, 16) ~= FIFO then
-      again[#again + 1] = seq
+  local fresh, back, places, count, gone, less, rest = {}, {}, {}, 0, 0, 0, nil
+  for _, member in ipairs(heads(room)) do
+    if count == room then break end
+    gone = gone + 1
+    local prefix, no, size = run_of(member)
+    if prefix then
+      local part = math.min(size, room - count)
+      for k = 0, part - 1 do fresh[count + 1 + k] = prefix .. format('%05x', no + 2 * k) end
+      count = count + part
+      if part < size then rest = run(prefix, no + 2 * part, size - part) end
+      less = less + (part < size and part or size - 1)
+    else
+      local seq = sub(member, -16)
+      count = count + 1
+      fresh[count] = seq
+      if #member == 48 then
+        back[#back + 1], places[seq] = seq, true
+      elseif sub(member, 1, 16) ~= FIFO then
+        again[#again + 1] = seq
+      end
     end
   end
-  for i, raw in ipairs(fetch('x', back)) do
+  if count > 0 then call('ZREMRANGEBYRANK', K .. 'ready', 0, gone - 1) end
+  if rest then call('ZADD', K .. 'ready', 0, rest) end
+  more(-less)
+  for i, raw in ipairs(fetch_each('x', back)) do
     places[back[i]] = decode(raw)
     again[#again + 1] = back[i]
   end
-  local found = fetch('m', fresh)
+  local found, late, late_rows = fetch_each('m', fresh), {}, {}
   for i = 1, count do
     local seq, row = fresh[i], found[i]
     local x, flags = places[seq], byte(row, 19)
@@ -45,13 +58,15 @@ local function take(room)
     if extra then drop_marks(seq, row) end
     own = own or flags % 8 >= 4
     if extra and extra.e and extra.e <= now then
-      finish_as(EXPIRED, seq, row, x and x[2] or 0, '')
+      end_as(EXPIRED, seq, x and x[2] or 0, '')
+      late[#late + 1], late_rows[#late_rows + 1] = seq, row
       note('expire', EXPIRED, seq, x and x[2] or 0)
     else
       taken = taken + 1
       seqs[taken], rows[taken], attempts[taken] = seq, row, x and x[2] + 1 or 1
     end
   end
+  leave_lanes(late, late_rows)
   return count
 end
 
@@ -67,28 +82,47 @@ if limit > 0 and call('ZCARD', K .. 'ready') > 0 then
 end
 if taken == 0 then
   finish()
-  return { woken, due, swept }
+  return { woken, due, swept, tokens and tokens < 1 and math.max(1, math.ceil((1 - tokens) / rate * 1000000)) or nil }
 end
 
 local till = now + lease_us
 local score = whole(till)
 local one = folded(attempts)
 local row = type(one) == 'number' and encode({ LEASED, one, lease, till, worker, 0 })
-local leased, places = {}, {}
+local leased, set = {}, {}
 for i = 1, taken do
   local seq = seqs[i]
-  local k = 2 * (taken - i) -- last first, as in publish_bare
+  local k = 2 * (taken - i) -- last first: a small sorted set is a list, walked from its beginning
   leased[k + 1], leased[k + 2] = score, seq
-  places[2 * i - 1], places[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0 })
+  set[2 * i - 1], set[2 * i] = seq, row or encode({ LEASED, attempts[i], lease, till, worker, 0 })
 end
 many('ZADD', 'leased', leased)
-many('HSET', 'x', places)
+put_places(set)
 if tokens then call('HSET', K .. 'n', 'tokens', tokens - taken, 'tokens_at', now) end
 if own then
   for i, seq in ipairs(seqs) do note('claim', LEASED, seq, attempts[i], worker, nil, nil, extra_of(rows[i]).o) end
 else
   local r = record('claim', LEASED, worker)
   r.seqs, r.attempts = seqs, one
+end
+local function spend(lane, claimed) -- tokens of a group; the next ones of it get their times
+  call('ZADD', K .. 'pace', whole(math.max(spent_of(lane), now) + #claimed * pace), lane)
+  local seats = seats_of(lane)
+  if places_now() >= ANY then
+    for _, seq in ipairs(claimed) do seats = without(seats, seq) end
+  end
+  fill_lane(lane, seats)
+end
+if ARGV[10] == '1' and places_now() and pace > 0 then
+  local lanes, claimed = {}, {}
+  for i, message in ipairs(rows) do
+    local lane = lane_of(message)
+    if lane and not claimed[lane] then
+      lanes[#lanes + 1], claimed[lane] = lane, {}
+    end
+    if lane then table.insert(claimed[lane], seqs[i]) end
+  end
+  for _, lane in ipairs(lanes) do spend(lane, claimed[lane]) end
 end
 finish()
 falls_due(till)

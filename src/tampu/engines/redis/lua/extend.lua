@@ -1,18 +1,18 @@
 -- extend: leases run on for the time given, from now. Not journaled.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [[number, lease, how long], …]
 -- Returns {woken, due, answer, …}: {until, was a cancel asked for}, or {0}: this is not the current lease.
 local answers = { 0, false }
 for i, item in ipairs(decode(ARGV[2])) do
   local seq, lease, lease_us = unpack(item)
-  local raw = call('HGET', K .. 'x', seq)
+  local raw = raw_place(seq)
   local x = raw and decode(raw)
   if x and x[1] == LEASED and x[3] == lease then
     local till = now + lease_us
     if till < x[4] then falls_due(till) end
     x[4] = till
-    call('HSET', K .. 'x', seq, encode(x))
+    put_place(seq, x)
     call('ZADD', K .. 'leased', till, seq)
     answers[2 + i] = { till, x[6] }
   else

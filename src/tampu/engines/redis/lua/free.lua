@@ -1,12 +1,12 @@
 -- free: let held messages go on; those that wait for their turn in a group go by themselves.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
 -- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in, does it wait for its turn}; {-1}: not here.
 local answers = { 0, false }
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
-  local row = seq and call('HGET', K .. 'm', seq)
+  local row = seq and row_of(seq)
   if not row then
     answers[2 + i] = { -1 }
   else

@@ -1,14 +1,15 @@
 -- load: store many plain messages under own ids that begin alike, ready at once and in their order; all or none.
--- needs: base journal moves
+-- needs: base blocks runs journal moves remembering
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: max_depth (0: no limit)   3: beginning of the ids (26 characters)   4: token of its reservation
 --       5: max_attempts   6: msgpack [[number, …], [where each body begins, …, where the last ends], type (one, or each)]
---       7: the packed bodies, one after the other
+--       7: the packed bodies, one after the other   8: how long it is remembered that these numbers were stored, or 0
 -- Returns {woken, due, is the queue new, how many were stored}, or {0, nil, 0, 'full'}, {0, nil, 0, 'void'}
 local most_messages, begin, most = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[5])
 local numbers, starts, types = unpack(decode(ARGV[6]))
 if call('HGET', K .. 'void', 's' .. begin) == ARGV[4] then return { 0, false, 0, 'void' } end
 local every, chosen = {}, {}
+keep_stored = tonumber(ARGV[8])
 for i, n in ipairs(numbers) do every[i] = begin .. string.format('%010x', n) end
 local taken = {}
 if call('EXISTS', K .. 'void') == 1 then -- single ids that another queue has got meanwhile
@@ -16,30 +17,28 @@ if call('EXISTS', K .. 'void') == 1 then -- single ids that another queue has go
   taken = fetch('void', taken)
 end
 for i, known in ipairs(fetch('own', every)) do
-  if not known and taken[i] ~= ARGV[4] then chosen[#chosen + 1] = i end
+  if not known and taken[i] ~= ARGV[4] and not stored_before(begin, numbers[i]) then chosen[#chosen + 1] = i end
 end
 local count = #chosen
 if count == 0 then return { 0, false, 0, 0 } end
 if most_messages > 0 then
-  local depth = count
-  for _, index in ipairs({ 'ready', 'delayed', 'leased', 'held' }) do depth = depth + call('ZCARD', K .. index) end
-  if depth > most_messages then return { 0, false, 0, 'full' } end
+  if count + depth_now() > most_messages then return { 0, false, 0, 'full' } end
 end
 local prefix, no = series(count)
 local head = '\150\176' .. FIFO .. '\4' .. encode(now, most)
-local messages, members, owns, seqs, own, kinds = {}, {}, {}, {}, {}, {}
+local messages, owns, seqs, own, kinds = {}, {}, {}, {}, {}
 for k, i in ipairs(chosen) do
   local seq, id = prefix .. string.format('%05x', no + 2 * k - 1), every[i]
   seqs[k], own[k], kinds[k] = seq, id, type(types) == 'table' and types[i] or types
   messages[2 * k - 1] = seq
   messages[2 * k] = head .. encode({ o = id }) .. ARGV[7]:sub(starts[i] + 1, starts[i + 1])
-  members[2 * k - 1], members[2 * k] = '0', FIFO .. seq
   owns[2 * k - 1], owns[2 * k] = id, seq
 end
-many('HSET', 'm', messages)
+many('HSET', settle_in(prefix, count), messages)
 many('HSET', 'own', owns)
-many('ZADD', 'ready', members)
+enter_run(prefix, no + 1, count)
 call('HINCRBY', K .. 'stems', begin, count)
+remember_stored(begin, numbers[#numbers])
 local r = record('publish', READY)
 r.seqs, r.attempts, r.types, r.own = seqs, 0, kinds, own
 finish()

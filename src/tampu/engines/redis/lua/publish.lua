@@ -1,7 +1,9 @@
 -- publish: store messages in ready, delayed or held, all or none. Looks at everything before it writes anything.
--- needs: base journal moves
+-- needs: base blocks runs journal moves remembering
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies. An item is a map:
+-- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies, then how long it is
+--       remembered that own ids with a stem were stored, or 0, then how many places a group has, or -1: as many as it
+--       had, then its pace and burst. An item is a map:
 --       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
 --       u run_at, l ttl, k key, n lane, h hold reason, p [priority, deadline, group, hold] where one is given,
 --       o own id, oc token of its reservation, f the own id is a message's elsewhere,
@@ -14,9 +16,13 @@
 -- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void.lua.
 local items = decode(ARGV[3])
 local most_messages = tonumber(ARGV[2])
-local depth = 0
-if most_messages > 0 then
-  for _, index in ipairs({ 'ready', 'delayed', 'leased', 'held' }) do depth = depth + call('ZCARD', K .. index) end
+local depth = most_messages > 0 and depth_now() or 0
+keep_stored = tonumber(ARGV[4 + #items])
+
+local function number_of(id) return tonumber(id:sub(27), 16) end
+
+local function is_stored(id) -- and perhaps gone since
+  return keep_stored > 0 and stem_of(id) and stored_before(stem_of(id), number_of(id))
 end
 
 local function kept_idem(key) -- the entry that holds now
@@ -42,7 +48,7 @@ for i, item in ipairs(items) do
     known = true
   elseif item.o and not known then
     if call('HGET', K .. 'void', 'o' .. item.o) == item.oc then void[#void + 1] = item.oc end
-    known = owns[item.o] or call('HEXISTS', K .. 'own', item.o) == 1
+    known = owns[item.o] or call('HEXISTS', K .. 'own', item.o) == 1 or is_stored(item.o)
   end
   if not known then
     if not (item.k and (keys[item.k] or call('HEXISTS', K .. 'key', item.k) == 1)) then
@@ -74,15 +80,15 @@ local function remember(item, seq, own)
 end
 
 local function again(seq)
-  local row = call('HGET', K .. 'm', seq)
-  return row and { 'again', seq, row, call('HGET', K .. 'x', seq), call('HGET', K .. 'e', seq) }
+  local row = row_of(seq)
+  return row and { 'again', seq, row, raw_place(seq), call('HGET', K .. 'e', seq) }
 end
 
 local function replace(item, seq) -- the new payload, in place: id, order, attempts and what decides about them stay
-  local row = call('HGET', K .. 'm', seq)
+  local row = row_of(seq)
   local created, most, extra = details(row)
   extra.p = extra.p or { 0, false, false, false }
-  call('HSET', K .. 'm', seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
+  call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
   local x = place_of(seq)
   note('replace', x[1], seq, x[2], nil, nil, item.t)
   return again(seq)
@@ -102,7 +108,7 @@ local function store(item)
       + (item.p and 8 or 0)
   end
   local row = with_head(rank, flags, now, item.a, extra, item.b)
-  call('HSET', K .. 'm', seq, row)
+  call('HSET', K .. settle_in(sub(seq, 1, 11), 1), seq, row)
   if item.o then
     call('HSET', K .. 'own', item.o, seq)
     if stem_of(item.o) then call('HINCRBY', K .. 'stems', stem_of(item.o), 1) end
@@ -110,12 +116,17 @@ local function store(item)
   restore_marks(seq, row)
   remember(item, seq, item.o)
   local to
+  local may, at = not item.h, run_at
+  if may then may, at = take_place(seq, run_at, item.n) end
+  if may then run_at = at and at > now and at or nil end
   if item.h then
     to = hold(seq, 0, run_at, item.h)
-  elseif item.n and call('HSETNX', K .. 'lane', item.n, seq) == 0 then
+  elseif not may then
     to = hold(seq, 0, run_at, 'group', item.n)
   elseif run_at then
     to = enter_delayed(seq, run_at, 0, '')
+  elseif rank == FAIR then
+    to = enter_ready(seq, rank, 0, '')
   else
     call('ZADD', K .. 'ready', 0, rank .. seq)
     if rank ~= FIFO then call('ZADD', K .. 'aged', 0, seq) end
@@ -131,17 +142,27 @@ local function answer(item)
   if item.f then return { 'else' } end
   local own = item.o and call('HGET', K .. 'own', item.o)
   if own then return again(own) end
+  if item.o and is_stored(item.o) then return { 'gone', string.rep('0', 16), item.o } end
   local holder = item.k and call('HGET', K .. 'key', item.k)
   if holder then
-    remember(item, holder, extra_of(call('HGET', K .. 'm', holder)).o)
+    remember(item, holder, extra_of(row_of(holder)).o)
     return replace(item, holder)
   end
   return store(item)
 end
 
 load_numbers()
+for _, item in ipairs(items) do
+  if item.n and tonumber(ARGV[5 + #items]) >= 0 then
+    set_limits(tonumber(ARGV[5 + #items]), tonumber(ARGV[6 + #items]), tonumber(ARGV[7 + #items]))
+    break
+  end
+end
 local answers = { 0, false, 0, now }
 for i, item in ipairs(items) do answers[4 + i] = answer(item) end
+for _, item in ipairs(items) do
+  if item.o and stem_of(item.o) then remember_stored(stem_of(item.o), number_of(item.o)) end
+end
 finish()
 answers[1], answers[2], answers[3] = woken, due, is_new and numbers_changed and 1 or 0
 return answers

@@ -1,5 +1,5 @@
 -- publish_bare: store messages that are ready at once at rank 0, with nothing to look up or to expire.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [max_attempts (one, or one each), type (one, or one each)]   3 …: packed bodies
 -- Returns {woken, due, is the queue new, now, first number}; the numbers of the others follow in steps of two.
@@ -8,16 +8,14 @@ local count = #ARGV - 2
 local prefix, no = series(count)
 local head = '\150\176' .. FIFO .. '\0' .. encode(now)
 local same = type(most) == 'number' and head .. encode(most) .. '\192'
-local messages, members, seqs = {}, {}, {}
+local messages, seqs = {}, {}
 for i = 1, count do
   local seq = prefix .. format('%05x', no + 2 * (i - 1))
   seqs[i] = seq
   messages[2 * i - 1], messages[2 * i] = seq, (same or head .. encode(most[i]) .. '\192') .. ARGV[2 + i]
-  local k = 2 * (count - i) -- last first: a small sorted set is a list that is walked from its beginning
-  members[k + 1], members[k + 2] = '0', FIFO .. seq
 end
-many('HSET', 'm', messages)
-many('ZADD', 'ready', members)
+many('HSET', settle_in(prefix, count), messages)
+enter_run(prefix, no, count)
 local r = record('publish', READY)
 r.seqs, r.attempts, r.types = seqs, 0, types
 finish()

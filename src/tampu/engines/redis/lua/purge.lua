@@ -1,13 +1,14 @@
 -- purge: remove messages of one state for good, from the front of its index. Never leased ones.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: state   3: most
 -- Returns {woken, due, how many}
 local state, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local seqs = {}
-for i, member in ipairs(call('ZRANGE', K .. INDEX[state], 0, limit - 1)) do seqs[i] = member:sub(-16) end
+local members = state == READY and spread(heads(limit), limit) or call('ZRANGE', K .. INDEX[state], 0, limit - 1)
+for i, member in ipairs(members) do seqs[i] = member:sub(-16) end
 if #seqs > 0 then guard() end
-local gone = fetch('m', seqs)
+local gone = fetch_each('m', seqs)
 for i, row in ipairs(gone) do
   local seq = seqs[i]
   local x = place_of(seq)
@@ -18,7 +19,7 @@ for i, row in ipairs(gone) do
   end
   note('purge', nil, seq, x[2])
 end
-for i, row in ipairs(gone) do leave_lane(seqs[i], extra_of(row).l) end
+leave_lanes(seqs, gone)
 for i, row in ipairs(gone) do forget(seqs[i], row) end
 finish()
 return { woken, due, #seqs }

@@ -1,10 +1,14 @@
 -- ranks: what decides about the order, of some messages. Writes nothing.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: cursor of HSCAN   3: about how many
--- Returns {next cursor, number, rank, created, priority, deadline, number, …}
-local page = call('HSCAN', K .. 'm', ARGV[2], 'COUNT', ARGV[3])
-local found = { page[1] }
+-- ARGV  1: now   2: block, or '' to begin   3: cursor of HSCAN in it   4: about how many
+-- Returns {next block, next cursor ('' and '0': that was all), number, rank, created, priority, deadline, number, …}
+local block = ARGV[2]
+local page = call('HSCAN', K .. 'm' .. (block == '' and '' or ':' .. block), ARGV[3], 'COUNT', ARGV[4])
+if page[1] == '0' then
+  block = call('ZRANGEBYLEX', K .. 'blocks', block == '' and '-' or '(' .. block, '+', 'LIMIT', 0, 1)[1] or ''
+end
+local found = { block, page[1] }
 for i = 1, #page[2], 2 do
   local seq, row = page[2][i], page[2][i + 1]
   local created, _, extra = details(row)

@@ -1,12 +1,12 @@
 -- replay: dead messages run again, attempts 0, same number; an expiry that has passed does not count any more.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
 -- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
 local answers = { 0, false }
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
-  local row = seq and call('HGET', K .. 'm', seq)
+  local row = seq and row_of(seq)
   if not row then
     answers[2 + i] = { -1 }
   else
@@ -22,7 +22,7 @@ for i, name in ipairs(decode(ARGV[2])) do
         extra.e = nil
         if not extra.k then flags = flags - 1 end
         row = with_head(rank_of(row), flags, created, most, next(extra) and extra or nil, body_of(row))
-        call('HSET', K .. 'm', seq, row)
+        call('HSET', key_of('m', seq), seq, row)
       end
       restore_marks(seq, row)
       local to = admit(seq, rank_of(row), nil, 0, extra and extra.l)

@@ -1,5 +1,5 @@
 -- settle: end leases with ack, nack, reject or release, one after the other.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [[wait, …], …]: tables of waits   3: msgpack [item, …]   4 …: results. An item is a map:
 --       v verb (a ack, n nack, x reject, r release), s number, l lease, d delay, t which table (from 1), f factor of it,
@@ -36,8 +36,9 @@ local function fail(item, x, row)
   local wait, to = wait_of(item, attempts), nil
   if wait > 0 then
     to = enter_delayed(seq, now + wait, attempts, trace)
+    step_back(seq, extra_of(row).l)
   else
-    to = enter_ready(seq, rank_of(row), attempts, trace)
+    to = come_back(seq, rank_of(row), attempts, trace, lane_of(row))
   end
   restore_marks(seq, row)
   note(verb, to, seq, attempts, worker, detail)
@@ -51,10 +52,16 @@ local function release(item, x, row)
     note('cancel', CANCELLED, seq, attempts)
     return CANCELLED
   end
-  enter_ready(seq, rank_of(row), attempts, trace)
+  local to
+  if item.d and item.d > 0 then
+    to = enter_delayed(seq, now + item.d, attempts, trace)
+    step_back(seq, extra_of(row).l)
+  else
+    to = come_back(seq, rank_of(row), attempts, trace, lane_of(row))
+  end
   restore_marks(seq, row)
-  note('release', READY, seq, attempts, x[5])
-  return READY
+  note('release', to, seq, attempts, x[5])
+  return to
 end
 
 local function ack(item, x, row)
@@ -70,11 +77,11 @@ end
 local ACT = { a = ack, n = fail, x = fail, r = release }
 local answers = { 0, false }
 for i, item in ipairs(items) do
-  local raw = call('HGET', K .. 'x', item.s)
+  local raw = raw_place(item.s)
   local x = raw and decode(raw)
   if x and x[1] == LEASED and x[3] == item.l then
     guard()
-    local row = call('HGET', K .. 'm', item.s)
+    local row = row_of(item.s)
     call('ZREM', K .. 'leased', item.s)
     answers[2 + i] = { ACT[item.v](item, x, row), is_own(item.s) and own_id(item.s) or '' }
   elseif x and x[1] ~= LEASED and x[3] == item.v .. item.l then

@@ -1,5 +1,5 @@
 -- trim: remove ended messages, results, spent idempotency keys and journal entries past their time.
--- needs: base journal moves
+-- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: most (0: only say how much there is)   3: how long ended messages are kept   4: how long the
 --       journal is kept
@@ -20,7 +20,7 @@ end
 local function allowed(seqs) -- of those that ended, what the readers have
   if not read or read >= tonumber(call('HGET', K .. 'n', 'end') or 0) then return seqs end
   local found = {}
-  for i, x in ipairs(fetch('x', seqs)) do
+  for i, x in ipairs(fetch_each('x', seqs)) do
     if decode(x)[6] <= read then found[#found + 1] = seqs[i] end
   end
   return found
@@ -30,11 +30,12 @@ for _, index in ipairs({ 'done', 'cancelled', 'expired' }) do
   local seqs = allowed(old(index, before))
   left = left - #seqs
   if not dry and #seqs > 0 then
-    for i, row in ipairs(fetch('m', seqs)) do forget(seqs[i], row) end
+    for i, row in ipairs(fetch_each('m', seqs)) do forget(seqs[i], row) end
     many('ZREM', index, seqs)
   end
 end
-for index, name in pairs({ kept = 'r', ['idem.until'] = 'idem', ['void.until'] = 'void' }) do
+local SPENT = { kept = 'r', ['idem.until'] = 'idem', ['void.until'] = 'void', ['loaded.until'] = 'loaded' }
+for index, name in pairs(SPENT) do
   local spent = old(index, now)
   left = left - #spent
   if not dry and #spent > 0 then
@@ -42,6 +43,9 @@ for index, name in pairs({ kept = 'r', ['idem.until'] = 'idem', ['void.until'] =
     many('ZREM', index, spent)
   end
 end
+local quiet = old('pace', now) -- groups that have saved up all their tokens
+left = left - #quiet
+if not dry and #quiet > 0 then many('ZREM', 'pace', quiet) end
 if left > 0 then
   local last, count = nil, 0
   for _, entry in ipairs(call('XRANGE', K .. 'j', '-', '+', 'COUNT', left)) do

@@ -1,5 +1,5 @@
 -- waits: may a claim find something in this queue? Writes nothing.
--- needs: base journal moves sweeping
+-- needs: base blocks runs journal moves sweeping
 -- KEYS  1: tag of the queue
 -- ARGV  1: now
 -- Returns 1 or 0

@@ -1,15 +1,19 @@
 -- Numbers and the journal. A number is 11 hexadecimal digits of milliseconds and 5 of a counter in steps of two; it only
 -- grows, also when the clock goes back. Odd numbers mark messages whose id was given by the user.
--- `n`: ms, no (the last number), end (the last offset of the journal). `j`: the journal; an entry's id is
--- <its last offset>-<how many transitions>, so offsets are dense and an entry is found by offset.
+-- `n`: ms, no (the last number), block, size (the last block, and how many messages it was given), end (the last offset of
+-- the journal). `j`: the journal; an entry's id is <its last offset>-<how many transitions>, so offsets are dense and an
+-- entry is found by offset.
 local last_ms, last_no, numbers_changed, is_new
+local block, block_size, block_changed, free_ms -- the last block; milliseconds that no message has, from here on
+local BLOCK = 7000 -- messages of a block that is left for the next, more where they came at once: tables are just full then
 local woken, due = 0, false -- how many became ready; the earliest time that something written here is due
 
 local function load_numbers()
   if not last_ms then
-    local n = call('HMGET', K .. 'n', 'ms', 'no')
+    local n = call('HMGET', K .. 'n', 'ms', 'no', 'block', 'size')
     is_new = not n[1]
     last_ms, last_no = tonumber(n[1] or 0), tonumber(n[2] or 0)
+    free_ms, block, block_size = last_ms + 1, n[3], tonumber(n[4] or BLOCK)
   end
 end
 
@@ -29,6 +33,18 @@ local function number()
   return ms .. string.format('%05x', no)
 end
 
+local function settle_in(prefix, count) -- the hash for messages whose numbers were drawn just now
+  local ms = tonumber(prefix, 16)
+  if block_size >= BLOCK and ms >= free_ms then
+    call('ZADD', K .. 'blocks', 0, prefix)
+    if block and call('EXISTS', K .. 'm:' .. block) == 0 then call('ZREM', K .. 'blocks', block) end
+    block, block_size = prefix, 0
+  end
+  free_ms, block_size, block_changed = math.max(free_ms, ms + 1), block_size + count, true
+  ends_with[prefix] = block and ':' .. block or ''
+  return 'm' .. ends_with[prefix]
+end
+
 local function falls_due(at)
   if not due or at < due then due = at end
 end
@@ -41,7 +57,7 @@ local function is_own(seq) -- an odd digit: 57 is '9', and 'b' is an even byte
 end
 
 local function own_id(seq)
-  local row = call('HGET', K .. 'm', seq)
+  local row = row_of(seq)
   if not row then return '' end
   local _, _, _, extra = cmsgpack.unpack_limit(row, 3, 19)
   return extra.o
@@ -140,8 +156,12 @@ local function finish()
   end
   for seq, x in pairs(ends) do
     x[6] = last
-    call('HSET', K .. 'x', seq, encode(x))
+    put_place(seq, x)
   end
-  if numbers_changed then call('HSET', K .. 'n', 'ms', last_ms, 'no', last_no) end
+  if block_changed and block then
+    call('HSET', K .. 'n', 'ms', last_ms, 'no', last_no, 'block', block, 'size', block_size)
+  elseif numbers_changed then
+    call('HSET', K .. 'n', 'ms', last_ms, 'no', last_no)
+  end
   return last
 end

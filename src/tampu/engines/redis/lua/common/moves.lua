@@ -1,13 +1,14 @@
 -- How a message moves between the indexes. Its state is the index it is in.
--- `m`: seq -> [rank, flags, created, max_attempts, extra, body]; rank and flags stand at fixed places.
--- `x`: seq -> [state, attempts, trace, at, …]; a message that was published ready and never moved has none.
--- ready: members rank .. pos .. seq (rank .. seq where pos is seq), all of one score. held: members seq.
+-- `m`, in blocks: seq -> [rank, flags, created, max_attempts, extra, body]; rank and flags stand at fixed places.
+-- `x`, in blocks: seq -> [state, attempts, trace, at, …]; a message that was published ready and never moved has none.
+-- ready: members rank .. pos .. seq (rank .. seq where pos is seq) and runs, all of one score. held: members seq.
 -- leased (by its end), delayed, expiry, done, dead, cancelled, expired: by time. aged: the ready ones that are not first by number.
 -- `own`: own id -> seq. `stems`: beginning of own ids -> how many messages have it.
--- key: key -> seq of who waits with it. lane: group -> seq whose turn it is; lanes: who waits for it, hash .. seq.
+-- key: key -> seq of who waits with it. lane: group -> seqs that have a place, in a row; lanes: who waits for one, hash .. seq.
+-- `n`, field places: how many a group has; none or 0: one, which is kept through retries. Fields pace and burst: a token
+-- every so many microseconds, and how many are saved up. pace: group -> when all that it has spent is saved up again.
 local READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = 0, 1, 2, 3, 4, 5, 6, 7
 local INDEX = { [0] = 'ready', 'delayed', 'leased', 'held', 'done', 'dead', 'cancelled', 'expired' }
-local FIFO = '8000000000000000'
 
 local function rank_of(row) return row:sub(3, 18) end
 local function flags_of(row) return row:byte(19) end -- 1: key or expiry, 2: lane, 4: own id, 8: priority and such
@@ -33,15 +34,43 @@ local function extra_of(row)
 end
 
 local function place_of(seq)
-  local raw = call('HGET', K .. 'x', seq)
+  local raw = raw_place(seq)
   return raw and decode(raw) or { READY, 0, '', false }
 end
 
-local function put(seq, ...) call('HSET', K .. 'x', seq, encode({ ... })) end
+local function put(seq, ...) put_place(seq, { ... }) end
+
+-- Turns of groups in a fair queue; tampu/engines/turns.py tells how they are given. fair: group -> its last turn.
+local FORGOTTEN = 2 -- groups that are forgotten for each that is noted, if there are so many behind the round
+local round
+
+local function round_now()
+  if not round then
+    local first = call('ZRANGE', K .. 'ready', 0, 0)[1]
+    if first then
+      round = (tonumber(sub(first, 1, 8), 16) - 2147483648) * 4294967296 + tonumber(sub(first, 9, 16), 16)
+    else
+      round = (tonumber(call('ZREVRANGE', K .. 'fair', 0, 0, 'WITHSCORES')[2]) or 0) + 1
+    end
+    round = math.max(1, round)
+  end
+  return round
+end
+
+local function turn_of(seq) -- as a rank
+  local p = extra_of(row_of(seq)).p
+  local group = p and p[3] or ''
+  local turn = math.max(round_now(), (tonumber(call('ZSCORE', K .. 'fair', group)) or 0) + 1)
+  local behind = call('ZRANGEBYSCORE', K .. 'fair', '-inf', '(' .. whole(round), 'LIMIT', 0, FORGOTTEN)
+  if #behind > 0 then call('ZREM', K .. 'fair', unpack(behind)) end
+  call('ZADD', K .. 'fair', whole(turn), group)
+  return format('%08x%08x', 2147483648 + math.floor(turn / 4294967296), turn % 4294967296)
+end
 
 local function enter_ready(seq, rank, attempts, trace) -- at the back of its rank
   local pos = number()
-  call('ZADD', K .. 'ready', 0, rank .. pos .. seq)
+  if rank == FAIR then pos = turn_of(seq) .. pos end
+  call('ZADD', K .. 'ready', 0, member_of(seq, rank, pos))
   call('ZADD', K .. 'aged', 0, seq)
   put(seq, READY, attempts, trace, pos)
   woken = woken + 1
@@ -67,25 +96,152 @@ local function hold(seq, attempts, run_at, reason, lane)
   return HELD
 end
 
-local function admit(seq, rank, run_at, attempts, lane) -- or wait for the turn of its group
-  if lane and call('HSETNX', K .. 'lane', lane, seq) == 0 then return hold(seq, attempts, run_at, 'group', lane) end
-  return start(seq, rank, run_at, attempts)
+local function lane_of(row) return flags_of(row) % 4 >= 2 and extra_of(row).l or nil end
+
+local MOST_FREED = 100 -- messages of a group that one leaving lets go; more only after a limit was raised
+local ANY = 1073741824 -- places; so many that nobody waits for one
+local places, pace, burst
+
+local function places_now()
+  if not places then
+    local kept = call('HMGET', K .. 'n', 'places', 'pace', 'burst')
+    places, pace, burst = tonumber(kept[1] or 0), tonumber(kept[2] or 0), tonumber(kept[3] or 0)
+  end
+  return places
 end
 
-local function leave_lane(seq, lane) -- the next of its group moves on, in this same script
-  if not lane or call('HGET', K .. 'lane', lane) ~= seq then return end
-  local mark = redis.sha1hex(lane)
-  local heir = call('ZRANGEBYLEX', K .. 'lanes', '[' .. mark, '[' .. mark .. '~', 'LIMIT', 0, 1)[1]
-  if not heir then
-    call('HDEL', K .. 'lane', lane)
-    return
+local function set_limits(new_places, new_pace, new_burst)
+  if places_now() ~= new_places or pace ~= new_pace or burst ~= new_burst then
+    call('HSET', K .. 'n', 'places', new_places, 'pace', whole(new_pace), 'burst', new_burst)
   end
-  call('ZREM', K .. 'lanes', heir)
-  heir = heir:sub(41)
-  call('HSET', K .. 'lane', lane, heir)
-  call('ZREM', K .. 'held', heir)
-  local x = place_of(heir)
-  note('free', start(heir, rank_of(call('HGET', K .. 'm', heir)), x[4], x[2]), heir, x[2])
+  places, pace, burst = new_places, new_pace, new_burst
+end
+
+local function seats_of(lane) return call('HGET', K .. 'lane', lane) or '' end
+
+local function keep_seats(lane, seats)
+  if seats == '' then call('HDEL', K .. 'lane', lane) else call('HSET', K .. 'lane', lane, seats) end
+end
+
+local function seat_in(seats, seq) -- where it begins
+  for i = 1, #seats, 16 do
+    if sub(seats, i, i + 15) == seq then return i end
+  end
+end
+
+local function without(seats, seq)
+  local i = seat_in(seats, seq)
+  return i and sub(seats, 1, i - 1) .. sub(seats, i + 16) or seats
+end
+
+-- How many more may go, and how many have places and were not claimed yet (only known where there is a pace).
+local function vacant(seats)
+  local room, waiting = math.max(places_now(), 1) - #seats / 16, 0
+  if pace > 0 then
+    for i = 1, #seats, 16 do
+      if not call('ZSCORE', K .. 'leased', sub(seats, i, i + 15)) then waiting = waiting + 1 end
+    end
+    room = math.min(room, burst - waiting)
+  end
+  return room, waiting
+end
+
+local function spent_of(lane) return tonumber(call('ZSCORE', K .. 'pace', lane) or 0) end
+
+local function token(lane, place, run_at) -- when the so many-th that waits for a token may go; not before run_at
+  if pace == 0 then return run_at end
+  return math.max(math.max(spent_of(lane), now) - (burst - place) * pace, run_at or 0)
+end
+
+local function seat(seq, lane) -- the how many-th that was not claimed yet it is; nothing when all places are taken
+  local seats = seats_of(lane)
+  local room, waiting = vacant(seats)
+  if room <= 0 then return end
+  keep_seats(lane, seats .. seq)
+  return waiting + 1
+end
+
+-- Is it its turn, and when may it go? Who waits for its time needs no place, unless order is kept.
+local function take_place(seq, run_at, lane)
+  if not lane or (places_now() > 0 and run_at and run_at > now) then return true, run_at end
+  local place = seat(seq, lane)
+  if not place then return false, run_at end
+  return true, token(lane, place, run_at)
+end
+
+local function admit(seq, rank, run_at, attempts, lane) -- or wait for a place of its group
+  local may, at = take_place(seq, run_at, lane)
+  if not may then return hold(seq, attempts, run_at, 'group', lane) end
+  return start(seq, rank, at, attempts)
+end
+
+local function fill_lane(lane, seats) -- the next of the group move on
+  local room, waiting = vacant(seats)
+  room = math.min(room, MOST_FREED)
+  local heirs, mark = {}, redis.sha1hex(lane)
+  if room > 0 then heirs = call('ZRANGEBYLEX', K .. 'lanes', '[' .. mark, '[' .. mark .. '~', 'LIMIT', 0, room) end
+  for i, heir in ipairs(heirs) do
+    call('ZREM', K .. 'lanes', heir)
+    heirs[i] = heir:sub(41)
+  end
+  keep_seats(lane, seats .. table.concat(heirs))
+  for i, heir in ipairs(heirs) do
+    call('ZREM', K .. 'held', heir)
+    local x = place_of(heir)
+    note('free', start(heir, rank_of(row_of(heir)), token(lane, waiting + i, x[4]), x[2]), heir, x[2])
+  end
+end
+
+local function leave_lane(seq, lane) -- its place is another's, in this same script
+  local seats = lane and seats_of(lane) or ''
+  if seat_in(seats, seq) then fill_lane(lane, without(seats, seq)) end
+end
+
+local function leave_lanes(seqs, rows) -- where there is a pace, all leave before anybody goes on: who is gone waits for no token
+  local lanes = {}
+  for i, row in ipairs(rows) do
+    local lane = lane_of(row)
+    if lane and places_now() and pace > 0 then
+      local seats = seats_of(lane)
+      if seat_in(seats, seqs[i]) then
+        keep_seats(lane, without(seats, seqs[i]))
+        lanes[#lanes + 1] = lane
+      end
+    else
+      leave_lane(seqs[i], lane)
+    end
+  end
+  for _, lane in ipairs(lanes) do fill_lane(lane, seats_of(lane)) end
+end
+
+local function step_back(seq, lane) -- it will be tried again later: it keeps its place only where groups keep order
+  if lane and places_now() > 0 then leave_lane(seq, lane) end
+end
+
+-- Its time has come. Perhaps it has kept its place; where groups keep order it may need a token for another try.
+local function resume(seq, rank, attempts, trace, lane)
+  local may, at = true, nil
+  if lane and not seat_in(seats_of(lane), seq) then
+    may, at = take_place(seq, nil, lane)
+  elseif lane and places_now() == 0 then
+    at = token(lane, 1)
+  end
+  if not may then return hold(seq, attempts, nil, 'group', lane) end
+  if at and at > now then return enter_delayed(seq, at, attempts, trace) end
+  return enter_ready(seq, rank, attempts, trace)
+end
+
+-- Its lease is over, and it goes back at once: if its group has a pace, it needs another token. While others wait for all
+-- there is, it has no place, and asks for one then.
+local function come_back(seq, rank, attempts, trace, lane)
+  if lane and places_now() and pace > 0 then
+    local seats = without(seats_of(lane), seq)
+    local _, waiting = vacant(seats)
+    keep_seats(lane, waiting < burst and seats .. seq or seats)
+    local at = token(lane, waiting + 1)
+    if at > now then return enter_delayed(seq, at, attempts, trace) end
+  end
+  return enter_ready(seq, rank, attempts, trace)
 end
 
 local function restore_marks(seq, row) -- it waits again: its expiry, and its key if no newer message has it
@@ -110,7 +266,7 @@ end
 local function withdraw(seq, row, x) -- out of ready, delayed or held, with its marks
   local rank = rank_of(row)
   if x[1] == READY then
-    call('ZREM', K .. 'ready', x[4] and rank .. x[4] .. seq or rank .. seq)
+    leave_ready(seq, rank, x[4])
     if x[4] or rank ~= FIFO then call('ZREM', K .. 'aged', seq) end
   elseif x[1] == DELAYED then
     call('ZREM', K .. 'delayed', seq)
@@ -121,10 +277,14 @@ local function withdraw(seq, row, x) -- out of ready, delayed or held, with its 
   drop_marks(seq, row)
 end
 
-local function finish_as(state, seq, row, attempts, trace, reason) -- it ends, or is dead
+local function end_as(state, seq, attempts, trace, reason) -- it ends, or is dead; the caller lets it leave its place
   call('ZADD', K .. INDEX[state], now, seq)
   ends[seq] = { state, attempts, trace, now, reason or '', 0 }
-  call('HSET', K .. 'x', seq, encode(ends[seq]))
+  put_place(seq, ends[seq])
+end
+
+local function finish_as(state, seq, row, attempts, trace, reason)
+  end_as(state, seq, attempts, trace, reason)
   leave_lane(seq, extra_of(row).l)
 end
 
@@ -149,6 +309,7 @@ local function forget(seq, row) -- the message is gone for good
     local left = stem and redis.pcall('HINCRBY', K .. 'stems', stem, -1) -- when out of memory it only counts too many
     if type(left) == 'number' and left <= 0 then call('HDEL', K .. 'stems', stem) end
   end
-  for _, name in ipairs({ 'm', 'x', 'f', 'e', 'r' }) do call('HDEL', K .. name, seq) end
+  leave_block(seq)
+  for _, name in ipairs({ 'f', 'e', 'r' }) do call('HDEL', K .. name, seq) end
   call('ZREM', K .. 'kept', seq)
 end

@@ -9,20 +9,23 @@ end
 
 local function expire(limit)
   local seqs = past('expiry', limit)
-  for i, row in ipairs(fetch('m', seqs)) do
+  local gone = fetch_each('m', seqs)
+  for i, row in ipairs(gone) do
     local seq = seqs[i]
     local x = place_of(seq)
     withdraw(seq, row, x)
-    finish_as(EXPIRED, seq, row, x[2], '')
+    end_as(EXPIRED, seq, x[2], '')
     note('expire', EXPIRED, seq, x[2])
   end
+  leave_lanes(seqs, gone)
   return #seqs
 end
 
 -- None of it is the lease's own doing, so no trace stays: a late settle must not be taken for a repeated one.
+local back, buried = 0, 0
 local function reap(limit)
   local seqs = past('leased', limit)
-  for i, row in ipairs(fetch('m', seqs)) do
+  for i, row in ipairs(fetch_each('m', seqs)) do
     local seq = seqs[i]
     local x = place_of(seq)
     local attempts, worker = x[2], x[5]
@@ -35,10 +38,12 @@ local function reap(limit)
     elseif attempts >= most then
       finish_as(DEAD, seq, row, attempts, '', 'lease_expired')
       note('reap', DEAD, seq, attempts, worker, 'lease_expired')
+      buried = buried + 1
     else
-      enter_ready(seq, rank_of(row), attempts, '')
+      local to = come_back(seq, rank_of(row), attempts, '', lane_of(row))
       restore_marks(seq, row)
-      note('reap', READY, seq, attempts, worker)
+      note('reap', to, seq, attempts, worker)
+      back = back + 1
     end
   end
   return #seqs
@@ -46,12 +51,11 @@ end
 
 local function promote(limit)
   local seqs = past('delayed', limit)
-  for i, row in ipairs(fetch('m', seqs)) do
+  for i, row in ipairs(fetch_each('m', seqs)) do
     local seq = seqs[i]
     local x = place_of(seq)
     call('ZREM', K .. 'delayed', seq)
-    enter_ready(seq, rank_of(row), x[2], x[3])
-    note('promote', READY, seq, x[2])
+    note('promote', resume(seq, rank_of(row), x[2], x[3], extra_of(row).l), seq, x[2])
   end
   return #seqs
 end
@@ -65,9 +69,11 @@ local function next_due()
   return at
 end
 
+-- {how many moved, leases that ran out and are ready again, that ran out and are dead}
 local function sweep(limit)
   local first = next_due()
-  if not first or first > now then return 0 end
+  if not first or first > now then return { 0, 0, 0 } end
   guard()
-  return expire(limit) + reap(limit) + promote(limit)
+  local moved = expire(limit) + reap(limit) + promote(limit)
+  return { moved, back, buried }
 end

@@ -1,0 +1,251 @@
+"""A move from beginning to end. Each step may be the last before a kill: the next run does it again, to no harm."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tampu.broker.moving import closing, notes, papers, report
+from tampu.broker.moving.carrying import ENDED, LIVE, Carrier, Moved
+from tampu.broker.moving.notes import Away, Coming
+from tampu.broker.moving.report import QueueCount, Report
+from tampu.broker.readers import registered
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.engines.port import Engine, QueueStats
+from tampu.model.errors import InvalidConfig, InvalidState, StorageError
+
+_MOST_PASSES = 20
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What may be chosen."""
+
+    ended: bool = False
+    """Messages that have ended go too."""
+    into_existing: bool = False
+    """The target may have messages already."""
+    force: bool = False
+    """Leased messages go as if their lease had run out; readers that have not read all stay behind."""
+    wait_seconds: float = 30.0
+    """For leases to end."""
+
+
+def _nobody(name: str, count: int) -> None:
+    """Nobody looks on."""
+
+
+class Move:
+    """From one store to another; both are open, without keepers."""
+
+    def __init__(self, source: Engine, target: Engine, wishes: Wishes, *, origin: str, goal: str) -> None:
+        self._source = source
+        self._target = target
+        self._wishes = wishes
+        self._origin = origin
+        self._goal = goal
+        self.states = LIVE + (ENDED if wishes.ended else ())
+
+    def run(self, moved: Moved = _nobody) -> Report:
+        away, coming = self._begin()
+        if coming.done:
+            return Report(was_done=True, notes=[f"it has moved to {away.target} before"])
+        if coming.arrived:  # and compared; who works at the target may have begun
+            made = Report(queues=self._in_source())
+            report.count(made, self._target)
+        else:
+            made = self._bring(away, coming, moved)
+            coming.arrived = True
+            notes.save(self._target, coming)
+        self._finish(away, coming)
+        return made
+
+    # -- who moves where
+
+    def _begin(self) -> tuple[Away, Coming]:
+        """The notes of this move, made if it is new. Nothing is closed yet."""
+        source, target = self._source, self._target
+        away = notes.away(source)
+        new = away is None
+        if away is None:
+            away = Away(token=notes.new_token(), began_us=source.now(), target=self._goal)
+            notes.save(source, away)
+            try:
+                self._check_other()
+            except InvalidConfig:
+                notes.forget_away(source)
+                raise
+        coming = notes.coming(target, away.token)
+        if coming is None:
+            try:
+                self._check_target(away)
+            except InvalidState:
+                if new:
+                    notes.forget_away(source)
+                raise
+            away.target = self._goal
+            notes.save(source, away)
+            coming = self._expect(away)
+            notes.save(target, coming)
+        return away, coming
+
+    def _check_other(self) -> None:
+        found, mine = notes.away(self._target), notes.away(self._source)
+        if found is not None and mine is not None and found.token == mine.token:
+            raise InvalidConfig("source and target are the same store", field="target")
+
+    def _check_target(self, away: Away) -> None:
+        if away.done:
+            raise InvalidState(
+                f"the source has moved to {away.target} already",
+                hint="its messages are there; a second copy would deliver them twice",
+            )
+        if away.statuses:
+            raise InvalidState(
+                f"the source is on its way to {away.target}", hint="go on with that, or give it up with --reopen"
+            )
+        gone = notes.away(self._target)
+        if gone is not None:
+            raise InvalidState(
+                f"the target is a house that was moved to {gone.target}: what it holds is out of date",
+                hint="copy into an empty target, or give that move up first with --reopen",
+            )
+        half = notes.begun(self._target)
+        if half is not None and self._target.queues():
+            raise InvalidState(
+                f"the target has the beginning of a move from {half.origin} that was given up or is not done",
+                field="target",
+                hint="its queues are closed and its settings may be old: copy into an empty one",
+            )
+        total = sum(sum(stats.counts.values()) for stats in self._all_stats(self._target))
+        if total and not self._wishes.into_existing:
+            raise InvalidState(
+                f"the target has {total} messages of its own",
+                field="target",
+                hint="copy into an empty one, or add to it with --into-existing",
+            )
+
+    def _expect(self, away: Away) -> Coming:
+        """What there is at the target before anything comes."""
+        target = self._target
+        before: dict[str, str | None] = {}
+        there = {f"{stats.tenant}/{stats.queue}": sum(stats.counts.values()) for stats in self._all_stats(target)}
+        defaults = [d.tenant for d in target.all_documents() if (d.kind, d.name) == (KIND, DEFAULTS)]
+        for name in (*there, *(f"{tenant}/{DEFAULTS}" for tenant in defaults)):
+            before[name] = closing.own_config(target, *closing.split(name))[0].status
+        return Coming(
+            token=away.token,
+            began_us=target.now(),
+            origin=self._origin,
+            before=before,
+            had={name: count for name, count in there.items() if count},
+            fresh=not any(papers.end_of_journal(target).values()),
+        )
+
+    @staticmethod
+    def _all_stats(engine: Engine) -> list[QueueStats]:
+        return [stats for tenant in sorted({t for t, _ in engine.queues()}) for stats in engine.stats(tenant, None)]
+
+    # -- the way
+
+    def _bring(self, away: Away, coming: Coming, moved: Moved) -> Report:
+        closing.close(self._source, away)
+        self._wait()
+        made = Report()
+        end = coming.journal or papers.end_of_journal(self._source)
+        behind = papers.check_readers(self._source, end, force=self._wishes.force)
+        made.notes += [f"{name} had not read the journal to its end and stays behind" for name in behind]
+        if not coming.journal:
+            coming.journal = end
+            notes.save(self._target, coming)
+        papers.start_journal(self._target, coming)
+        made.documents = papers.carry_documents(self._source, self._target, away, coming)
+        self._carry(away, made, moved)
+        closing.sweep(self._target)
+        report.count(made, self._target)
+        report.compare(made, coming.had, strict=not self._wishes.into_existing)
+        made.readers = papers.carry_readers(self._source, self._target, coming)
+        made.notes += [
+            f"{reader.name} reads another journal from now on: register it anew at the target"
+            for reader in registered(self._source)
+            if reader.name not in (*made.readers, *behind)
+        ]
+        return made
+
+    def _wait(self) -> None:
+        found = closing.wait_for_leases(self._source, self._wishes.wait_seconds)
+        if found and not self._wishes.force:
+            where = ", ".join(f"{count} in {name}" for name, count in found.items())
+            raise InvalidState(
+                f"workers still have messages of the source: {where}",
+                hint="the queues are closed: wait until the workers are through and copy again (it goes on), "
+                "or take the messages from them with --force",
+            )
+
+    def _queues(self) -> list[QueueCount]:
+        return [QueueCount(tenant, queue) for tenant, queue in self._source.queues()]
+
+    def _in_source(self) -> list[QueueCount]:
+        """As its own counts say."""
+        return [
+            QueueCount(stats.tenant, stats.queue, {s: n for s, n in stats.counts.items() if n and s in self.states})
+            for stats in self._all_stats(self._source)
+        ]
+
+    def _carry(self, away: Away, made: Report, moved: Moved) -> None:
+        """Again and again, until one look at all of the source finds nothing that the target has not got: messages may
+        have moved from one state to another between two looks."""
+        carrier = Carrier(self._source, self._target, self._origin, into=self._wishes.into_existing)
+        for _ in range(_MOST_PASSES):
+            closing.close(self._source, away)  # a queue may have been made by somebody who was slow
+            made.queues = self._queues()
+            new = sum(carrier.carry(queue, self.states, moved) for queue in made.queues)
+            made.stored += new
+            moved = _nobody
+            if not new:
+                break
+        else:
+            raise StorageError("new messages keep coming in the source", hint="stop who publishes there")
+        lost = 0
+        for tenant in sorted({queue.tenant for queue in made.queues}):
+            came, unknown = carrier.requests(tenant)
+            made.requests += came
+            lost += unknown
+        if lost:
+            made.notes.append(
+                f"{lost} idempotency keys stay behind: their messages are gone, and nobody knows from which queue"
+            )
+
+    def _finish(self, away: Away, coming: Coming) -> None:
+        """Everything is at the target: open it. The source stays closed, and can not be taken elsewhere."""
+        away.done = True
+        notes.save(self._source, away)
+        statuses = {name: status for name, status in away.statuses.items() if closing.split(name)[1] != DEFAULTS}
+        closing.open_again(self._target, (statuses | coming.before).items())
+        papers.leave_identity(self._source, coming)
+        coming.done = True
+        notes.save(self._target, coming)
+
+    def look(self) -> Report:
+        """What there is to move, without touching anything."""
+        made = Report(queues=self._in_source(), dry_run=True)
+        made.notes += [f"{name}: workers have {count} messages" for name, count in closing.leased(self._source).items()]
+        made.documents = sum(document.kind != notes.KIND for document in self._source.all_documents())
+        made.notes += [
+            f"{name} has not read the journal to its end"
+            for name in papers.check_readers(self._source, papers.end_of_journal(self._source), force=True)
+        ]
+        return made
+
+
+def reopen(source: Engine, *, force: bool = False) -> list[str]:
+    """Give a move up: the queues of the source are what they were. Which."""
+    away = notes.away(source)
+    if away is None:
+        raise InvalidState("this house is not being moved")
+    if away.done and not force:
+        raise InvalidState(
+            f"this house has moved to {away.target}: opened again, it would deliver its messages a second time",
+            hint="work goes on there; with --force if that one is to be thrown away",
+        )
+    closing.open_again(source, away.statuses.items())
+    notes.forget_away(source)
+    return list(away.statuses)

@@ -1,0 +1,180 @@
+"""A schedule as it is stored: one document, changed only by compare-and-set, from which its ticks and messages follow.
+
+How a tick fires exactly once, whoever looks and whoever dies:
+
+1. *Decided.* The document moves on over the ticks that are due and names those that fire, in one compare-and-set. Of
+   all processes that look at once, one wins; from here on it is settled which ticks fire.
+2. *Published.* Each under an id that follows from schedule and tick, with an idempotency key. Doing it again, by whom
+   ever, finds the message that is there.
+3. *Confirmed.* The document forgets the ticks it named.
+
+Who dies between two of these leaves a document from which the next one goes on. Ended messages are removed only by
+keepers, and keepers finish what is decided before they remove anything: so a message that was published before all
+processes died is still found by its id, after however long.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from tampu.broker import incoming, ticks
+from tampu.broker.settings import Settings
+from tampu.broker.ticks import Decision, Timing
+from tampu.engines.port import Document, Item, PutDocument
+from tampu.model.message import NewMessage, pack_body, unpack_body
+from tampu.model.reading import from_json
+from tampu.model.schedule import Schedule
+from tampu.model.times import moment, moment_or_none
+
+KIND = "schedule"
+TENANTS = ("schedule_tenant", "*")
+"""Kind and tenant of the documents that name the tenants which have schedules."""
+SCHEDULE_HEADER = "tampu-schedule"
+TICK_HEADER = "tampu-tick"
+MOST_HEADERS = 62
+"""Of a schedule's own: a message may have two more."""
+WINDOW_US = 24 * 3600 * 1_000_000
+"""How long a tick's idempotency key is kept, whatever the queue says of others."""
+_IDS = uuid.UUID("7a1d5c1e-2b1f-5a5e-9d6f-2f6c3f0f5b7e")
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the document holds."""
+
+    incarnation: str
+    """Another one each time a schedule of this name is made, so that no tick is taken for one of its predecessor."""
+    queue: str
+    body: bytes
+    created_us: int
+    after_us: int
+    """All ticks up to this moment are decided."""
+    timing: Timing
+    max_attempts: int | None = None
+    delay_us: int | None = None
+    ttl_us: int | None = None
+    limit: int | None = None
+    jitter_us: int = 0
+    missed: str = "once"
+    paused: bool = False
+    fired: int = 0
+    last_us: int | None = None
+    last_id: str | None = None
+    firing: tuple[int, ...] = ()
+    """Ticks that are decided, and perhaps not published yet."""
+    error: str | None = None
+
+    @property
+    def next_us(self) -> int | None:
+        """When there is something to do."""
+        if self.firing:
+            return 0
+        if self.paused or (self.limit is not None and self.fired >= self.limit):
+            return None
+        tick = ticks.following(self.timing, self.after_us)
+        return None if tick is None else ticks.due(self.timing, self.jitter_us, self.incarnation, tick)
+
+    def decide(self, now_us: int) -> Decision | None:
+        if self.paused:
+            return None
+        left = None if self.limit is None else self.limit - self.fired
+        if left is not None and left <= 0:
+            return None
+        return ticks.decide(
+            self.timing,
+            jitter_us=self.jitter_us,
+            seed=self.incarnation,
+            missed=self.missed,
+            after_us=self.after_us,
+            left=left,
+            now_us=now_us,
+        )
+
+    @property
+    def new(self) -> NewMessage:
+        """What is published, its payload encoded."""
+        body = unpack_body(self.body)
+        return NewMessage(
+            **{name: getattr(body, name) for name in _OF_BODY},
+            deadline=moment_or_none(body.deadline),
+            max_attempts=self.max_attempts,
+            delay=None if self.delay_us is None else timedelta(microseconds=self.delay_us),
+            ttl=None if self.ttl_us is None else timedelta(microseconds=self.ttl_us),
+        )
+
+    def message(self, name: str, **more: Any) -> NewMessage:
+        """What is published, told where it comes from."""
+        new = self.new
+        headers = {**(new.headers or {}), SCHEDULE_HEADER: name, **more.pop("headers", {})}
+        return msgspec.structs.replace(new, headers=headers, source=new.source or f"schedule:{name}", **more)
+
+    def id(self, tick_us: int) -> str:
+        """Of the message of a tick."""
+        return str(uuid.uuid5(_IDS, f"{self.incarnation}/{tick_us}"))
+
+    def item(self, name: str, settings: Settings, tick_us: int) -> Item:
+        """The message of a tick, for the engine."""
+        new = self.message(
+            name,
+            headers={TICK_HEADER: moment(tick_us).isoformat()},
+            id=self.id(tick_us),
+            idempotency_key=f"schedule:{self.incarnation}:{tick_us}",
+        )
+        return msgspec.structs.replace(incoming.item(self.queue, settings, new), window_us=WINDOW_US)
+
+
+_OF_BODY = (
+    "payload", "type", "content_type", "priority", "headers", "labels", "key", "correlation_id", "causation_id",
+    "parent_id", "group", "source", "hold",
+)  # fmt: skip
+REFUSED = ("id", "idempotency_key", "run_at")
+"""Fields of a message that a schedule gives itself."""
+
+
+_read = from_json(Kept).decode
+
+
+def packed(item: Item) -> bytes:
+    return pack_body(item.body)
+
+
+def incarnation() -> str:
+    return secrets.token_hex(12)
+
+
+def read(document: Document) -> Kept:
+    return _read(document.value)
+
+
+def writing(tenant: str, name: str, kept: Kept, version: int) -> PutDocument:
+    return PutDocument(KIND, tenant, name, msgspec.json.encode(kept), version)
+
+
+def view(tenant: str, name: str, kept: Kept) -> Schedule:
+    timing = kept.timing
+    shown = kept.firing[0] if kept.firing else kept.next_us
+    return Schedule(
+        name=name,
+        tenant=tenant,
+        queue=kept.queue,
+        message=kept.new,
+        cron=timing.cron,
+        every=None if timing.every_us is None else timedelta(microseconds=timing.every_us),
+        tz=timing.tz,
+        start=moment_or_none(timing.start_us),
+        end=moment_or_none(timing.end_us),
+        limit=kept.limit,
+        jitter=timedelta(microseconds=kept.jitter_us),
+        missed=kept.missed,
+        paused=kept.paused,
+        created_at=moment(kept.created_us),
+        fired=kept.fired,
+        last=moment_or_none(kept.last_us),
+        last_id=kept.last_id,
+        next=moment_or_none(shown),
+        error=kept.error,
+    )

@@ -1,0 +1,69 @@
+"""What engines decide and answer alike, however they store it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from tampu.engines.port import Ending, Later, Load, Publish, Want
+from tampu.model.errors import QueueFull
+from tampu.model.message import Lease
+
+SWEEP_FIRST = 1000
+"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
+
+
+# -- publish
+
+
+def full(call: Publish | Load) -> QueueFull:
+    return QueueFull(
+        f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
+        field="queue",
+        hint="publish again when workers have caught up, or raise max_depth",
+    )
+
+
+def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
+    """Calls that can be stored as one, as they come from many callers of one queue; the others by themselves."""
+    for key, group in itertools.groupby(
+        calls, lambda call: (call.tenant, call.queue) if call.bare and not call.max_depth else None
+    ):
+        if key is None:
+            yield from ([call] for call in group)
+        else:
+            yield list(group)
+
+
+# -- claim
+
+
+def nothing(waits: Sequence[int]) -> list[Lease] | Later:
+    """The answer of a claim that got nothing, from queues whose rates allow more so much later."""
+    return Later(min(waits)) if waits else []
+
+
+def next_token(want: Want, tokens: float) -> int:
+    """In how many microseconds the rate of a queue allows one more claim."""
+    return max(1, math.ceil((1 - tokens) / want.rate * 1_000_000))
+
+
+# -- settle
+
+
+def trace(verb: str, lease: int) -> int:
+    """What stays of a lease in the index it led to. Two verbs that lead to the same one leave different traces."""
+    return ~lease if verb in ("release", "reject") else lease
+
+
+def delay(item: Ending, attempts: int) -> int:
+    if item.delay_us is not None:
+        return item.delay_us
+    if not item.delays:
+        return 0
+    return int(item.delays[min(attempts, len(item.delays)) - 1] * item.spread)
+
+
+def first_line(error: str | None) -> str | None:
+    return error.strip().partition("\n")[0][:500] if error and error.strip() else None

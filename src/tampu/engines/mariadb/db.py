@@ -1,0 +1,71 @@
+"""A connection as `tampu.engines.sql` needs it: every operation by its name, of one statement or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tampu.engines.mariadb import moves, snapshots
+from tampu.engines.mariadb.wire import Rows, Wire
+
+MOVES = moves.MOVES | snapshots.MOVES
+
+
+class Db(Wire):
+    """See `tampu.engines.sql.db.Db`."""
+
+    def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
+        move = MOVES.get(name)
+        return self.ask(name, *parameters).get if move is None else move(self, *parameters)
+
+    def rows(self, name: str, *parameters: Any) -> Rows:
+        if self._together:
+            return self.ahead(name, *parameters)()
+        with self.together():
+            return self.ahead(name, *parameters)()
+
+    def row(self, name: str, *parameters: Any) -> Any:
+        rows = self.rows(name, *parameters)
+        return rows[0] if rows else None
+
+    def send(self, name: str, *parameters: Any) -> None:
+        with self.together():
+            rest = self.ahead(name, *parameters)
+            if name in MOVES:
+                rest()
+
+    def execute(self, sql: str, parameters: Any) -> Any:
+        """The user's own SQL; the cursor has the answer."""
+        cursor = self.connection.cursor()
+        cursor.execute(sql, parameters or None)
+        return cursor
+
+    @property
+    def active(self) -> bool:
+        if self.closed:
+            return False
+        with self.cursor() as cursor:
+            cursor.execute("SELECT @@in_transaction")
+            ((inside,),) = cursor.fetchall()
+        return bool(int(inside))
+
+    def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
+        self.say(b"START TRANSACTION")
+        begun = self.ask("begin", now, numbers, due)
+        stale = None if self.index is None else self.ask("is_stale")
+
+        def fetch() -> Any:
+            ((told,),) = begun.get()
+            row = [int(part) if part else None for part in told.split(" ")]
+            self.now = row[0] or 0
+            self.stale = stale is not None and bool(stale.get()[0][0])
+            return (*row, None, None, None)[:5]
+
+        return fetch
+
+    def begin_reading(self) -> None:
+        self.say(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.say(b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def rollback(self) -> None:
+        self.say(b"ROLLBACK")

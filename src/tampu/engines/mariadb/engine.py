@@ -1,0 +1,124 @@
+"""The MariaDB engine: what is MariaDB's own about an engine on SQL (see `tampu.engines.sql.engine`).
+
+Wake-ups of other processes come by looking, users join with PyMySQL's connections, and what a reader of the journal
+has seen is on disk before it is told. With an index in Redis, claims are told there what to take, and processes ring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from tampu.engines.journals import PARTITION
+from tampu.engines.mariadb import checking, connecting, joining, migrating
+from tampu.engines.mariadb.bell import Bell
+from tampu.engines.mariadb.caretaker import Caretaker
+from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.index import Index
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.engine import SqlEngine
+from tampu.engines.sql.house import House
+from tampu.engines.sql.transaction import Transaction
+from tampu.model.errors import TampuError
+from tampu.model.journal import JournalPage, Position
+from tampu.model.times import Clock
+
+
+class MariaEngine(SqlEngine):
+    """See `tampu.engines.port.Engine` for the contract."""
+
+    statements_may_commit = True
+
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, durability: str | None = None, migrate: bool = True
+    ) -> None:
+        self.place = connecting.target(url, durability)
+        self._migrate = migrate
+        self._on_disk = 0
+        """The journal's offset that is known to be on disk."""
+        self.index: Index | None = None
+        self.guests_say: str | None = None
+        """How a connection that can not tell the index says so (see `wire.Wire.guest`)."""
+        super().__init__(connecting.MariaDriver(self.place), "full", clock)
+        self._caretaker = None if self.index is None else Caretaker(self.index, self._readers.ask)
+
+    def _settle_in(self, db: Any) -> House:
+        self.durability = connecting.durability(db, self.place.durability)
+        if self._migrate:
+            migrating.migrate(db.connection, self.place.database)
+        self.schema = migrating.version_of(db.connection, self.place.database)
+        house = migrating.house(db.connection, self.place.database)
+        if self.place.index is not None:
+            self.index = Index(self.place.index, house.tail, self._stirred)
+            self.guests_say = "stale_add"
+            db.send("index_on")
+        elif db.row("index_is_on")[0]:
+            self.guests_say = "stale_mark"
+        return house
+
+    def _connected(self, give_up: float) -> Any:
+        db: Any = super()._connected(give_up)
+        db.index = self.index
+        db.guest = self.guests_say
+        return db
+
+    def _announce(self, commit: Commit) -> None:
+        db: Any = self._db
+        if self.index is not None and db is not None:
+            self._tell(self.index, db, ring=bool(commit.ready))
+        super()._announce(commit)
+
+    def _tell(self, index: Index, db: Db, *, ring: bool) -> None:
+        """After a commit: the index learns what it did. What it can not be told, the database remembers."""
+        entered, left = db.entered, db.left
+        db.entered, db.left, db.offered = [], [], []
+        if not index.up or not (entered or left or ring):
+            if entered:
+                self._say_stale()
+            return
+        if not index.tell(entered, left, ring=ring) and entered:
+            self._say_stale()
+
+    def _say_stale(self) -> None:
+        with contextlib.suppress(TampuError):  # then a claim of the next second finds it
+            self._readers.ask(lambda db: db.send("stale_mark"))
+
+    def _undo(self, db: Any) -> None:
+        offered = db.offered
+        db.entered, db.left, db.offered = [], [], []
+        super()._undo(db)
+        if offered and self.index is not None and self.index.up:
+            self.index.tell(offered, [], ring=False)
+
+    def _listening(self) -> Bell:
+        return Bell(self.place, self._stirred, lambda: self.index is not None and self.index.up)
+
+    def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
+        return joining.joined(self, connection)
+
+    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
+        page = super().journal(after, limit, tenant)
+        end = page.latest[PARTITION]
+        if end > self._on_disk:
+            self.seal()
+            self._on_disk = end
+        return page
+
+    def seal(self) -> None:
+        """A crash must not take back what a reader was told: the offsets would be given out again."""
+        self._readers.ask(lambda db: db.send("journal_seal"))
+
+    def check(self) -> list[tuple[str, str, str]]:
+        def look(db: Any) -> list[tuple[str, str, str]]:
+            assert isinstance(db, Db)
+            return checking.check(db, self.place.database, self.durability)
+
+        found = self._readers.ask(look)
+        if self.index is not None:
+            found.append(("index", *self.index.health()))
+        return found
+
+    def close(self) -> None:
+        if self._caretaker is not None and not self._closed:
+            self._caretaker.close()
+        super().close()

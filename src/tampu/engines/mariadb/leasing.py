@@ -1,0 +1,224 @@
+"""Moves of claim and settle: ready to leased, leased to ended, and the turns of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tampu.engines.mariadb.moving import Rest, by_queue, first, ids_of, ints, left, nothing, with_attempts
+from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.sql.db import Blobs, Ints
+
+
+def take(wire: Wire, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None) -> Rest:
+    offered = [] if wire.index is None else wire.index.offer(q, limit)
+    wire.offered.extend((q, *place) for place in offered)
+    looked = wire.ask("take_these", q, *ints(offered, 2)) if offered else wire.ask("take", q, limit)
+
+    def rest() -> Rows:
+        rows = _read(looked.get())
+        if offered:
+            rows = _proven(wire, q, limit, offered, rows)
+        left(wire, [(q, row[10], row[11]) for row in rows])
+        at = wire.now if now is None else now
+        _leave_ready(wire, q, rows)
+        kept = [row for row in rows if row[5] is None or row[5] > at]
+        wire.ask(
+            "lease", q, lease, lease_us, worker, at, Ints(row[0] for row in kept), Ints(row[3] for row in kept),
+            Ints(row[1] + 1 for row in kept), ids_of(row[7] for row in kept), Blobs(row[8] for row in kept),
+        )  # fmt: skip
+        return [row[:10] for row in rows]
+
+    return rest
+
+
+def _proven(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: Rows) -> Rows:
+    """What to take, when the index has proposed something: that, or the head of the database's own index."""
+    last = max(offered)
+    # This very commit may have made others ready, before the claim: of them the index has not been told.
+    overtaken = any(entered[1:] < last for entered in wire.entered if entered[0] == q)
+    if not wire.stale and len(rows) == len(offered) and not overtaken:
+        return rows
+    found = {(row[10], row[11]): row for row in _read(wire.ask("take", q, limit).get())}
+    if not wire.stale:
+        found.update({(row[10], row[11]): row for row in rows})
+    chosen = sorted(found)[:limit]
+    # Proposed, there, and not taken after all: the index has it back. What is not there any more is dropped.
+    kept = [place for place in ((row[10], row[11]) for row in rows) if place not in chosen]
+    wire.entered.extend((q, *place) for place in kept)
+    return [found[place] for place in chosen]
+
+
+def _read(rows: Rows) -> Rows:
+    return sorted((_taken(text, body) for text, body in rows), key=_place)
+
+
+def _taken(text: str, body: bytes) -> tuple[Any, ...]:
+    """A row as `claim` wants it (seq, attempts before, created, stamp, …, body), and rank and pos."""
+    seq, attempts, created, ahead, most, expires, named, id, lane, rank, pos = text.split(" ")
+    at = int(created)
+    return (
+        int(seq), int(attempts), at, at // 1000 + int(ahead), int(most), int(expires) if expires else None,
+        named == "1", UUID(id) if id else None, bytes.fromhex(lane) if lane else None, body, int(rank), int(pos),
+    )  # fmt: skip
+
+
+def _place(row: Sequence[Any]) -> tuple[int, int]:
+    return row[10], row[11]
+
+
+def _leave_ready(wire: Wire, q: int, rows: Sequence[Any]) -> None:
+    """Rows of `take` leave the index: by ranks, of which a claim mostly sees one."""
+    by_rank: dict[int, list[int]] = {}
+    for row in rows:
+        by_rank.setdefault(row[10], []).append(row[11])
+    for rank, positions in by_rank.items():
+        wire.ask("leave_ready", q, rank, Ints(positions))
+    wire.ask("leave_placed", q, Ints(row[0] for row in rows if row[10] or row[11] != row[0]))
+
+
+def ack(
+    wire: Wire, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None
+) -> Rest:
+    fenced = wire.ask("ack", seqs, lease, q)
+
+    def rest() -> Rows:
+        rows = [_acked(text) for (text,) in fenced.get()]
+        if rows:
+            ended = Ints(row[0] for row in rows), Ints(row[1] for row in rows)
+            wire.ask("ack_end", lease, q, wire.now if now is None else now, state, *ended)
+            if left is not None and len(rows) == len(seqs.values):
+                wire.ask("leave_claims", Ints([left]), Ints([lease]))
+            else:
+                wire.ask("leave_whole", lease, min(row[5] for row in rows), packed)
+        return [row[:5] for row in rows]
+
+    return rest
+
+
+def _acked(text: str) -> tuple[Any, ...]:
+    """A row of `ack`: seq, attempts, stamp, id, lane, until."""
+    seq, attempts, stamp, until, id, lane = text.split(" ")
+    own = UUID(id) if id else None
+    return int(seq), int(attempts), int(stamp), own, bytes.fromhex(lane) if lane else None, int(until)
+
+
+def unlease(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
+    fenced = wire.ask("unlease", seqs, leases, qs)
+
+    def rest() -> Rows:
+        rows = fenced.get()
+        wire.ask("reap", Ints(row[0] for row in rows))
+        return rows
+
+    return rest
+
+
+def extend(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
+    looked = wire.ask("extend_look", seqs, leases, qs)
+
+    def rest() -> Rows:
+        until = {
+            (seq, lease): now + (us or 0)
+            for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
+        }
+        rows = [(seq, lease, until[seq, lease], bool(cancel), at) for seq, lease, at, cancel in looked.get()]
+        by_end: dict[int, list[int]] = {}
+        for row in rows:
+            by_end.setdefault(row[2], []).append(row[0])
+        for end, found in by_end.items():
+            wire.ask("extend", end, Ints(found))
+        return rows
+
+    return rest
+
+
+def leave_lanes(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints, most: int) -> Rest:
+    left = {(q, lane, seq) for q, lane, seq in zip(qs.values, lanes.values, seqs.values, strict=True)}
+    names = sorted({(q, lane) for q, lane, _ in left})
+    looked = known_lanes(wire, Ints(q for q, _ in names), Blobs(lane for _, lane in names))
+
+    def rest() -> Rows:
+        rows = looked()
+        over = [(q, lane, seq) for q, lane, *_, seq in rows if (q, lane, seq) in left]
+        _leave(wire, over)
+        room: dict[tuple[int, bytes], int] = {}
+        paced: set[tuple[int, bytes]] = set()
+        for q, lane, places, pace, _, seq in rows:
+            if pace is not None:
+                paced.add((q, lane))
+                continue
+            kept = seq is not None and (q, lane, seq) not in left
+            room[q, lane] = room.get((q, lane), max(places or 0, 1)) - kept
+        waits = paced.intersection((q, lane) for q, lane, _ in over)
+        nobody = [(None, q, None, None, None, lane, *[None] * 5) for q, lane in sorted(waits)]
+        return _heirs(wire, [(name, min(free, most)) for name, free in room.items() if free > 0]) + nobody
+
+    return rest
+
+
+def _leave(wire: Wire, seats: Sequence[tuple[int, bytes, int]]) -> None:
+    for q, found in by_queue(seats).items():
+        wire.ask("leave_lanes", q, Blobs(row[1] for row in found), Ints(row[2] for row in found))
+
+
+def unseat_lanes(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints) -> Rest:
+    _leave(wire, list(zip(qs.values, lanes.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
+    return nothing
+
+
+def heirs(wire: Wire, qs: Ints, lanes: Blobs, rooms: Ints) -> Rest:
+    """Who is next in groups with a pace; they leave held."""
+    names = zip(qs.values, lanes.values, strict=True)
+    return lambda: _heirs(wire, list(zip(names, rooms.values, strict=True)))
+
+
+def _heirs(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
+    """(card, run_at) of the next of each group, so many; they leave held."""
+    asked = [wire.ask("heirs", *name, free) for name, free in rooms]
+    nexts = Ints(seq for one in asked for (seq,) in one.get())
+    out, cards = wire.ask("unhold", nexts), wire.ask("cards", nexts)
+    waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
+    return [
+        (*with_attempts(card, waited[card[0]][0]), waited[card[0]][1])
+        for card in sorted(cards.get(), key=first)
+        if card[0] in waited
+    ]
+
+
+def known_paces(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
+    """Rows (q, lane, spent, seq that is leased), once without seq where none is."""
+    asked = []
+    for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items():
+        names = Blobs(row[1] for row in found)
+        asked.append((q, names.values, wire.ask("known_paces", q, names), wire.ask("leased_places", q, names)))
+
+    def rest() -> Rows:
+        rows: list[Any] = []
+        for q, names, spent, leased in asked:
+            known = dict(spent.get())
+            rows += [(q, lane, known.get(lane), None) for lane in names]
+            rows += [(q, lane, known.get(lane), seq) for lane, seq in leased.get()]
+        return rows
+
+    return rest
+
+
+def known_lanes(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
+    """Rows (q, lane, places, pace, burst, seq), once without seq where nobody has a place."""
+    asked = [
+        (q, [row[1] for row in found], wire.ask("places", q), wire.ask("known_lanes", q, Blobs(r[1] for r in found)))
+        for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items()
+    ]
+
+    def rest() -> Rows:
+        rows = []
+        for q, names, places, seats in asked:
+            (known,) = places.get()
+            taken = [(q, lane, *known, seq) for lane, seq in seats.get()]
+            seen = {row[1] for row in taken}
+            rows += [*taken, *((q, lane, *known, None) for lane in names if lane not in seen)]
+        return rows
+
+    return rest

@@ -1,0 +1,67 @@
+"""What the moves have in common: columns out of rows, cards, and what the index in Redis is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tampu.engines.mariadb.index import Place
+from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.sql.db import Ints, Uuids
+
+Rest = Callable[[], Rows]
+"""What is left to do when the first statement of a move has been sent."""
+
+
+def entered(wire: Wire, places: Sequence[Place]) -> None:
+    """These became ready: the index is told after the commit, or `stale` says in it that it lacks them."""
+    if not places:
+        return
+    if wire.index is not None and wire.index.up:
+        wire.entered.extend(places)
+    elif wire.index is not None or wire.guest == "stale_mark":
+        wire.ask("stale_mark")
+    elif wire.guest is not None:
+        wire.ask(wire.guest, *ints(places, 3))
+
+
+def left(wire: Wire, places: Iterable[Place]) -> None:
+    """These are not ready any more. If the index is not told, it proposes them in vain."""
+    if wire.index is not None:
+        wire.left.extend(places)
+
+
+def ints(rows: Sequence[Sequence[Any]], width: int) -> list[Ints]:
+    return [Ints(row[column] for row in rows) for column in range(width)]
+
+
+def by_queue(rows: Iterable[Sequence[Any]]) -> dict[int, list[Any]]:
+    """Rows that begin with their queue, by queue: mostly there is one."""
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def ids_of(ids: Iterable[Any]) -> Uuids:
+    return Uuids(None if id is None else id.bytes for id in ids)
+
+
+def first(row: Sequence[Any]) -> Any:
+    return row[0]
+
+
+def with_attempts(card: Sequence[Any], attempts: int) -> tuple[Any, ...]:
+    """A card, with its attempts."""
+    return (*card[:2], attempts, *card[3:10])
+
+
+def cards(wire: Wire, rows: Rows) -> Rows:
+    """The cards of (seq, attempts), by growing seq."""
+    attempts = {row[0]: row[1] for row in rows}
+    found = wire.ask("cards", Ints(attempts)).get()
+    return [with_attempts(card, attempts[card[0]]) for card in sorted(found, key=first)]
+
+
+def nothing() -> Rows:
+    return []

@@ -1,0 +1,2 @@
+-- The number of an entry without records, for what ended.
+SELECT NEXTVAL(tampu_entry)

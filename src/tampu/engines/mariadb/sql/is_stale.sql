@@ -1,0 +1,2 @@
+-- Out: whether the index in Redis may lack something
+SELECT EXISTS (SELECT 1 FROM tampu_stale)

@@ -1,0 +1,2 @@
+-- Out: the first number of a block
+SELECT NEXTVAL(tampu_number)

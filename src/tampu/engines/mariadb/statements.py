@@ -1,0 +1,200 @@
+"""Statements by name. Each is a file of `sql/` with its contract on top; this is how values get into them.
+
+``$1``, ``$2``, … are values. A column of values is written out where it stands, with commas, so ``IN ($1)`` is one of
+them. What is in braces is repeated for each row of the columns inside, with commas between: ``VALUES {($1, $2)}``, or
+with OR if it ends so: ``WHERE {(a = $1 AND b = $2) OR}``. (``(a, b) IN ({($1, $2)})`` is a scan of the table when there
+is one row.) ``#1`` is the number of rows. A statement with columns that have no rows is not sent; one with very many is
+sent in parts. A file may have several statements, each ended by a semicolon at the end of a line.
+
+A DELETE takes no hint which index to use, and a small table is rather scanned: that would wait for every row somebody
+has locked. A LIMIT below the number of rows in the table makes the server use the index. So a DELETE has the number of
+its rows as LIMIT, and tables that many work on have some rows, always (see the schema).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+from uuid import UUID
+
+from tampu.engines.sql.db import Blobs, Ints, Uuids
+
+MOST_ROWS = 500
+"""Rows of one statement. From a thousand on, the server makes a join of an IN list, and plans it as it likes."""
+MOST_BYTES = 1 << 20
+_PART = re.compile(r"\$(\d+)|\{([^}]*)\}|#(\d+)")
+Column = Ints | Blobs
+Quote = Callable[[bytes], bytes]
+
+
+def escaped(value: bytes) -> bytes:
+    """For our own sessions, whose character set and mode we know: half as long as hexadecimal."""
+    return b"_binary'%b'" % value.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+
+
+def in_hex(value: bytes) -> bytes:
+    """For sessions of users, whatever they have set."""
+    return b"x'%b'" % value.hex().encode()
+
+
+class Statement:
+    """One statement, cut where values go."""
+
+    def __init__(self, text: str) -> None:
+        self._parts = list(_cut(text))
+
+    def written(self, values: Sequence[Any], quote: Quote) -> Iterator[bytes]:
+        """The statement with its values; several times if there are many rows."""
+        used = [values[n] for part in self._parts for n in part.numbers]
+        sizes = {len(value.values) for value in used if isinstance(value, Ints | Blobs)}
+        if not sizes:
+            yield b"".join([part.written(values, quote) for part in self._parts])
+            return
+        rows = max(sizes)
+        for start, end in _slices(rows, used):
+            some = values
+            if end - start < rows:
+                some = [_some(value, start, end) for value in values]
+            yield b"".join([part.written(some, quote) for part in self._parts])
+
+
+def _some(value: Any, start: int, end: int) -> Any:
+    if not isinstance(value, Ints | Blobs):
+        return value
+    kind: Any = type(value)
+    return kind(value.values[start:end])
+
+
+def _slices(rows: int, used: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """(first, end) of the rows of each part, none too long."""
+    wide = [value.values for value in used if isinstance(value, Blobs)]
+    if rows <= MOST_ROWS and sum([len(value or b"") for values in wide for value in values]) <= MOST_BYTES:
+        if rows:
+            yield 0, rows
+        return
+    start = size = 0
+    for row in range(rows):
+        grown = sum(len(values[row] or b"") for values in wide)
+        if row > start and (row - start >= MOST_ROWS or size + grown > MOST_BYTES):
+            yield start, row
+            start, size = row, 0
+        size += grown
+    if rows > start:
+        yield start, rows
+
+
+class _Text:
+    numbers: tuple[int, ...] = ()
+
+    def __init__(self, text: str) -> None:
+        self._text = text.encode()
+
+    def written(self, values: Sequence[Any], quote: Quote) -> bytes:  # noqa: ARG002 - it has none
+        return self._text
+
+
+class _Value:
+    def __init__(self, number: int) -> None:
+        self.numbers: tuple[int, ...] = (number,)
+
+    def written(self, values: Sequence[Any], quote: Quote) -> bytes:
+        value = values[self.numbers[0]]
+        if isinstance(value, Ints | Blobs):
+            return b",".join(_column(value, quote))
+        return literal(value, quote)
+
+
+class _Count(_Value):
+    """How many rows a column has."""
+
+    def written(self, values: Sequence[Any], quote: Quote) -> bytes:  # noqa: ARG002 - a number needs none
+        return b"%d" % len(values[self.numbers[0]].values)
+
+
+class _Rows:
+    """Repeated for each row. Formatting bytes by a pattern is the fastest that Python has."""
+
+    def __init__(self, text: str) -> None:
+        self._between = b" OR " if text.endswith(" OR") else b","
+        self._parts = re.split(r"\$(\d+)", text.removesuffix(" OR").replace("%", "%%"))
+        self.numbers: tuple[int, ...] = tuple(int(number) - 1 for number in self._parts[1::2])
+
+    def written(self, values: Sequence[Any], quote: Quote) -> bytes:
+        pattern = [self._parts[0].encode()]
+        columns = []
+        for number, text in zip(self.numbers, self._parts[2::2], strict=True):
+            value = values[number]
+            if isinstance(value, Ints | Blobs):
+                columns.append(_column(value, quote))
+                pattern.append(b"%b")
+            else:
+                pattern.append(literal(value, quote).replace(b"%", b"%%"))
+            pattern.append(text.encode())
+        row = b"".join(pattern)
+        return self._between.join([row % one for one in zip(*columns, strict=True)])
+
+
+def _cut(text: str) -> Iterator[_Text | _Value | _Rows | _Count]:
+    end = 0
+    for found in _PART.finditer(text):
+        if found.start() > end:
+            yield _Text(text[end : found.start()])
+        if found[1]:
+            yield _Value(int(found[1]) - 1)
+        else:
+            yield _Rows(found[2]) if found[2] else _Count(int(found[3]) - 1)
+        end = found.end()
+    if end < len(text):
+        yield _Text(text[end:])
+
+
+def _column(column: Column, quote: Quote) -> list[bytes]:
+    if isinstance(column, Ints):
+        return [b"NULL" if value is None else b"%d" % value for value in column.values]
+    return [b"NULL" if value is None else quote(value) for value in column.values]
+
+
+def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per type
+    """A single value as SQL has it."""
+    if value is None:
+        return b"NULL"
+    if isinstance(value, bool):
+        return b"TRUE" if value else b"FALSE"
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, float):
+        return repr(value).encode()
+    if isinstance(value, str):
+        return b"_utf8mb4 x'%b'" % value.encode().hex().encode()
+    if isinstance(value, UUID):
+        return quote(value.bytes)
+    return quote(value)
+
+
+def bare(text: str) -> list[str]:
+    """The statements of a file, without its comments."""
+    text = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
+    return [part.strip() for part in re.split(r";\s*(?:\n|\Z)", text) if part.strip()]
+
+
+def in_database(text: str, database: str) -> str:
+    """Our tables by their full names: a user's session may be in another database."""
+    return re.sub(r"(?<!@)\btampu_", f"`{database}`.tampu_", text)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every file by its name."""
+    folder = resources.files("tampu.engines.mariadb") / "sql"
+    return {file.name[:-4]: file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}
+
+
+@cache
+def statements(database: str) -> dict[str, list[Statement]]:
+    return {name: [Statement(in_database(part, database)) for part in bare(text)] for name, text in texts().items()}
+
+
+__all__ = ["Blobs", "Ints", "Statement", "Uuids", "bare", "escaped", "in_database", "in_hex", "literal", "statements"]

@@ -1,0 +1,85 @@
+-- adopt: store messages that another store has kept, as they are, all or none. Looks at all before it writes anything.
+-- needs: base blocks runs journal moves
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: where they come from   3: msgpack [item, …]   4: msgpack [request, …]   5: how many places a group has
+--       6: its pace   7: its burst   8 …: of each item its packed body, its failures as `f` has them or '', its result as `r` has it or ''.
+--       An item is a map: o own id, oc token of its reservation, f the id is a message's elsewhere, s state, t type,
+--       n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended, y reason, l lane,
+--       w waits for its turn, k key, hk its key stands for it, p [priority, deadline, group, hold] where one is given,
+--       le last error, ru until when its result is kept
+--       A request is a map: i idempotency key, id digest, iw until when, ic token of its reservation, o id, n its number if
+--       it is an id of this queue's own, c the key is another queue's
+-- Returns {woken, due, is the queue new, how many were stored}, or {0, nil, 0, 'void', token, …}: reservations that were
+--       taken away meanwhile; nothing was stored then.
+local origin, items, requests = ARGV[2], decode(ARGV[3]), decode(ARGV[4])
+
+local void, chosen = {}, {}
+for i, item in ipairs(items) do
+  if not item.f then
+    if call('HGET', K .. 'void', 'o' .. item.o) == item.oc then void[#void + 1] = item.oc end
+    if call('HEXISTS', K .. 'own', item.o) == 0 then chosen[#chosen + 1] = i end
+  end
+end
+for _, request in ipairs(requests) do
+  if not request.c and call('HGET', K .. 'void', 'i' .. request.i) == request.ic then void[#void + 1] = request.ic end
+end
+if #void > 0 then return { 0, false, 0, 'void', unpack(void, 1, 1000) } end
+
+local function keep_history(seq, item, failures, result)
+  if failures ~= '' then call('HSET', K .. 'f', seq, failures) end
+  if item.le then call('HSET', K .. 'e', seq, item.le) end
+  if result ~= '' then
+    call('HSET', K .. 'r', seq, result)
+    call('ZADD', K .. 'kept', item.ru, seq)
+  end
+end
+
+local function place(seq, item)
+  if item.z then
+    call('ZADD', K .. INDEX[item.s], item.z, seq)
+    ends[seq] = { item.s, item.n, '', item.z, item.y or '', 0 }
+    put_place(seq, ends[seq])
+    return item.s
+  end
+  if item.e then
+    call('ZADD', K .. 'expiry', item.e, seq)
+    falls_due(item.e)
+  end
+  if item.hk then call('HSETNX', K .. 'key', item.k, seq) end
+  if item.s == HELD and not item.w then return hold(seq, item.n, item.u, item.y) end
+  return admit(seq, item.r, item.u, item.n, item.l)
+end
+
+local function store(item, body, failures, result)
+  local seq = number()
+  seq = seq:sub(1, 15) .. format('%x', tonumber(seq:sub(16), 16) + 1)
+  local extra = { e = item.e, k = item.k, l = item.l, o = item.o, p = item.p }
+  local flags = ((item.e or item.k) and 1 or 0) + (item.l and 2 or 0) + 4 + (item.p and 8 or 0)
+  call('HSET', K .. settle_in(sub(seq, 1, 11), 1), seq, with_head(item.r, flags, item.c, item.a, extra, body))
+  call('HSET', K .. 'own', item.o, seq)
+  if stem_of(item.o) then call('HINCRBY', K .. 'stems', stem_of(item.o), 1) end
+  keep_history(seq, item, failures, result)
+  note('adopt', place(seq, item), seq, item.n, nil, origin, item.t, item.o)
+end
+
+local function remember(request)
+  local raw = call('HGET', K .. 'idem', request.i)
+  if request.c or request.iw <= now or (raw and decode(raw)[1] > now) then return end
+  -- The number of a message that is gone: any that nobody has.
+  local seq = call('HGET', K .. 'own', request.o) or request.n or number()
+  call('HSET', K .. 'idem', request.i, encode({ request.iw, request.id, seq, request.o }))
+  call('ZADD', K .. 'idem.until', request.iw, request.i)
+end
+
+load_numbers()
+local stored = 0
+for _, i in ipairs(chosen) do
+  if call('HEXISTS', K .. 'own', items[i].o) == 0 then -- it may come twice
+    if items[i].l then set_limits(tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])) end
+    store(items[i], ARGV[5 + 3 * i], ARGV[6 + 3 * i], ARGV[7 + 3 * i])
+    stored = stored + 1
+  end
+end
+for _, request in ipairs(requests) do remember(request) end
+finish()
+return { woken, due, is_new and numbers_changed and 1 or 0, stored }

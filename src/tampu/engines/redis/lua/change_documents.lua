@@ -1,0 +1,27 @@
+-- change_documents: write and take away documents, all or none.
+-- needs: base
+-- KEYS  1: tag of the house
+-- ARGV  1: now   2: msgpack [[kind and tenant as the key ends, name, version or '', 1 to write or 0 to take away], …]
+--       3 …: the values of those that are written
+-- Returns {version, or 1 if it was there, …}; or {-1, which}: its version is not that any more, nothing was changed
+local items, answer, changed = decode(ARGV[2]), {}, false
+for i, item in ipairs(items) do
+  if item[3] ~= '' then
+    local raw = call('HGET', K .. 'doc:' .. item[1], item[2])
+    if (raw and tonumber(raw:match('^%d+')) or 0) ~= item[3] then return { -1, i } end
+  end
+end
+local value = 3
+for i, item in ipairs(items) do
+  local key = K .. 'doc:' .. item[1]
+  if item[4] == 1 then
+    answer[i] = call('HINCRBY', K .. 'n', 'revision', 1)
+    call('HSET', key, item[2], string.format('%.0f:', answer[i]) .. ARGV[value])
+    value = value + 1
+  else
+    answer[i] = call('HDEL', key, item[2])
+    changed = changed or answer[i] == 1
+  end
+end
+if changed then call('HINCRBY', K .. 'n', 'revision', 1) end
+return answer

@@ -1,0 +1,14 @@
+-- ends: messages that ended in a time, oldest end first. Writes nothing.
+-- needs: base blocks
+-- KEYS  1: tag of the queue
+-- ARGV  1: now   2: index   3: from   4: before, or '+inf'   5: how many to pass over   6: at most so many
+-- Returns {number, time, x, number, …}
+local before = ARGV[4] == '+inf' and '+inf' or '(' .. ARGV[4]
+local found = call('ZRANGEBYSCORE', K .. ARGV[2], ARGV[3], before, 'WITHSCORES', 'LIMIT', ARGV[5], ARGV[6])
+local seqs, answer = {}, {}
+for i = 1, #found, 2 do seqs[#seqs + 1] = found[i] end
+for i, place in ipairs(fetch_each('x', seqs)) do
+  local k = #answer
+  answer[k + 1], answer[k + 2], answer[k + 3] = seqs[i], found[2 * i], place
+end
+return answer

@@ -1,0 +1,243 @@
+"""adopt: store messages that another store has kept, as they are; and what this one gives of itself to another.
+
+Contract of adopt: a call is all or nothing. A message whose id the tenant has already is left out; the others enter
+their indexes in their order, each at the back of its rank. Idempotency keys that are in use here stay as they are.
+Everything that a call looks at is locked first, as in publish.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tampu.engines.codes import CANCELLED, CODE, DONE, EXPIRED, pack_seqs
+from tampu.engines.journals import PARTITION
+from tampu.engines.kept import Adopt, Kept, KeptPage, Request, RequestPage, StartJournal, check
+from tampu.engines.places import Limits, stored
+from tampu.engines.sql.card import Card
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
+from tampu.engines.sql.house import House
+from tampu.engines.sql.lanes import admit
+from tampu.engines.sql.locks import lane_lock
+from tampu.engines.sql.reading import find, keys, load
+from tampu.engines.sql.waiting import hold
+from tampu.model.errors import TampuError
+from tampu.model.journal import Position
+from tampu.model.message import Failure, State, pack_body
+from tampu.model.times import instant, moment
+
+_ENDS = (DONE, CANCELLED, EXPIRED)
+
+
+def adopt(commit: Commit, calls: Sequence[Adopt]) -> list[int | TampuError]:
+    commit.locks.take(name for call in calls for name in _locks(call))
+    replies: list[int | TampuError] = []
+    for call in calls:
+        try:
+            check(call)
+            replies.append(_adopt(commit, call))
+        except TampuError as error:
+            replies.append(error)
+    return replies
+
+
+def _locks(call: Adopt) -> set[bytes]:
+    tenant, queue = call.tenant.encode(), call.queue.encode()
+    names = {b"request/%s/%s" % (tenant, request.key.encode()) for request in call.requests}
+    for item in call.items:
+        names.add(b"id/%s/%s" % (tenant, item.id.encode()))
+        if item.has_key and item.body.key is not None:
+            names.add(b"key/%s/%s/%s" % (tenant, queue, item.body.key.encode()))
+        if item.lane is not None:
+            names.add(lane_lock((call.tenant, call.queue), item.lane.encode()))
+    return names
+
+
+def _adopt(commit: Commit, call: Adopt) -> int:
+    ids = list(dict.fromkeys(item.id for item in call.items))
+    known = find(commit.db, commit.house, call.tenant, ids) if ids else {}
+    first: dict[str, Kept] = {}
+    for item in call.items:
+        if item.id not in known:
+            first.setdefault(item.id, item)
+    items = list(first.values())
+    if items:
+        q = commit.queue(call.tenant, call.queue)
+        cards = [
+            Card(seq, q, item.attempts, item.created_us // 1000, UUID(item.id), blob(item.lane), item.rank,
+                 item.max_attempts, item.expires_us, item.has_key)
+            for seq, item in zip(commit.numbers(len(items)), items, strict=True)
+        ]  # fmt: skip
+        _store(commit, q, items, cards)
+        _keep_history(commit, items, cards)
+        for item, card, state in zip(
+            items, cards, _place(commit, items, cards, Limits(stored(call.places), call.pace)), strict=True
+        ):
+            record = commit.record("adopt", q, state)
+            record.own[len(record.seqs)] = UUID(item.id).bytes
+            record.extend([card.seq], [card.stamp], [card.attempts], [item.body.type])
+            record.details.append(call.origin)
+    _remember(commit, call)
+    return len(items)
+
+
+def _store(commit: Commit, q: int, items: Sequence[Kept], cards: Sequence[Card]) -> None:
+    codes = [CODE[item.state] for item in items]
+    commit.db.send(
+        "adopt",
+        q,
+        Ints(card.seq for card in cards),
+        Ints(item.created_us for item in items),
+        Ints(item.rank for item in items),
+        Ints(item.max_attempts for item in items),
+        Ints(item.expires_us for item in items),
+        Uuids(UUID(item.id).bytes for item in items),
+        Blobs(blob(item.body.key) for item in items),
+        Blobs(card.lane for card in cards),
+        Blobs(pack_body(item.body) for item in items),
+        Ints(codes),
+        Ints(item.attempts for item in items),
+        Ints(item.ended_us for item in items),
+        Blobs(blob(item.reason) for item in items),
+    )
+    ended = [
+        (code, item.ended_us, card.seq) for code, item, card in zip(codes, items, cards, strict=True) if code in _ENDS
+    ]
+    together = [(end, [seq for _, _, seq in rows]) for end, rows in itertools.groupby(ended, lambda end: end[:2])]
+    if together:
+        commit.db.send(
+            "adopt_endings",
+            q,
+            Ints(code for (code, _), _ in together),
+            Ints(at for (_, at), _ in together),
+            Blobs(pack_seqs(seqs) for _, seqs in together),
+        )
+    waiting = [
+        (card.seq, item.expires_us, blob(item.body.key) if item.has_key else None)
+        for item, card in zip(items, cards, strict=True)
+        if item.ended_us is None and (item.expires_us is not None or item.has_key)
+    ]
+    if waiting:
+        columns = list(zip(*waiting, strict=True))
+        commit.db.send("adopt_marks", q, Ints(columns[0]), Ints(columns[1]), Blobs(columns[2]))
+        for _, expires, _ in waiting:
+            if expires is not None:
+                commit.falls_due(expires)
+
+
+def _keep_history(commit: Commit, items: Sequence[Kept], cards: Sequence[Card]) -> None:
+    failed = [(card.seq, f) for item, card in zip(items, cards, strict=True) for f in item.failures]
+    if failed:
+        commit.db.send(
+            "adopt_failures",
+            Ints(seq for seq, _ in failed),
+            Ints(instant(f.at, "at") for _, f in failed),
+            Ints(f.attempt for _, f in failed),
+            Blobs(f.outcome.encode() for _, f in failed),
+            Blobs(blob(f.worker) for _, f in failed),
+            Blobs(blob(f.error) for _, f in failed),
+            Blobs(blob(f.traceback) for _, f in failed),
+        )
+    results = [(card.seq, item) for item, card in zip(items, cards, strict=True) if item.result is not None]
+    if results:
+        commit.db.send(
+            "keep_results",
+            Ints(seq for seq, _ in results),
+            Ints(item.result_until_us for _, item in results),
+            Blobs(item.result for _, item in results),
+        )
+
+
+def _place(commit: Commit, items: Sequence[Kept], cards: Sequence[Card], limits: Limits) -> list[int]:
+    """Into the indexes; the states they are in then."""
+    pairs = list(zip(items, cards, strict=True))
+    states = {card.seq: CODE[item.state] for item, card in pairs}
+    for item, card in pairs:
+        if item.ended_us is not None:
+            commit.count(card.q, states[card.seq], 1)
+    by_hand = [(item, card) for item, card in pairs if item.state is State.HELD and not item.waits_turn]
+    hold(commit, [(card, item.run_us, None, (item.reason or "").encode()) for item, card in by_hand])
+    held = {card.seq for _, card in by_hand}
+    going = [(card, item.run_us, None) for item, card in pairs if item.ended_us is None and card.seq not in held]
+    states.update(zip([card.seq for card, _, _ in going], admit(commit, going, limits), strict=True))
+    return [states[card.seq] for card in cards]
+
+
+def _remember(commit: Commit, call: Adopt) -> None:
+    requests = list({request.key: request for request in call.requests}.values())
+    if not requests:
+        return
+    places = find(commit.db, commit.house, call.tenant, list({request.id for request in requests}))
+    gone = iter(commit.numbers(len(requests)))  # the number of a message that is gone: any that nobody has
+    commit.db.send(
+        "adopt_requests",
+        call.tenant,
+        commit.now,
+        Blobs(request.key.encode() for request in requests),
+        Ints(places[request.id][0] if request.id in places else next(gone) for request in requests),
+        Ints([commit.stamp] * len(requests)),
+        Ints(request.until_us for request in requests),
+        Uuids(UUID(request.id).bytes for request in requests),
+        Blobs(request.digest for request in requests),
+    )
+
+
+def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Position | TampuError]:
+    replies: list[Position | TampuError] = []
+    for call in calls:
+        offset = call.after.get(PARTITION, 0)
+        commit.db.row("journal_lock")
+        begun = commit.db.row("journal_start", offset) if offset else None
+        replies.append({} if begun is None else {PARTITION: offset})
+    return replies
+
+
+# -- what is given
+
+
+def page(
+    db: Db,
+    house: House,
+    tenant: str,
+    queue: str,
+    state: State,
+    after: tuple[Any, ...] | None,
+    limit: int,
+    now: int | None,
+) -> KeptPage | None:
+    q = house.number(db, tenant, queue)
+    if q is None:
+        return None
+    found = keys(db, q, CODE[state], after, limit)
+    seqs = [seq for seq, _ in found]
+    more = {row[0]: row[1:] for row in db.rows("kept", Ints(seqs), now)}
+    failures: dict[int, list[Failure]] = {}
+    for seq, attempt, at, outcome, worker, error, trace in db.rows("kept_failures", Ints(seqs)):
+        failed = Failure(attempt, moment(at), outcome, text(worker), text(error), text(trace))
+        failures.setdefault(seq, []).append(failed)
+    items = []
+    for seq, m in load(db, house, seqs).items():
+        rank, lane, waits, has_key, result, until = more[seq]
+        items.append(
+            Kept(
+                m.id, m.state, m.body, rank, m.attempts, m.max_attempts, m.created_us, m.run_us, m.expires_us,
+                m.ended_us, m.reason, text(lane), bool(waits), bool(has_key), m.cancel_requested,
+                tuple(failures.get(seq, ())), result, until,
+            )
+        )  # fmt: skip
+    return KeptPage(items, found[-1][1] if len(found) == limit else None)
+
+
+def requests(
+    db: Db, house: House, tenant: str, after: tuple[Any, ...] | None, limit: int, now: int | None
+) -> RequestPage:
+    rows = db.rows("requests", tenant, after[0].encode() if after else b"", now, limit)
+    items = [
+        Request(key.decode(), digest, until, house.id.of(stamp, seq) if own is None else str(own), queue)
+        for key, digest, until, seq, stamp, own, queue, holds in rows
+        if holds
+    ]
+    return RequestPage(items, (rows[-1][0].decode(),) if len(rows) == limit else None)

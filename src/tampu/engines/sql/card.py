@@ -1,0 +1,31 @@
+"""A message as the operations carry it from one table to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+
+class Card(NamedTuple):
+    """What a transition must know of a message; statements answer with these columns first."""
+
+    seq: int
+    q: int
+    attempts: int
+    stamp: int
+    own: UUID | None
+    lane: bytes | None
+    rank: int
+    max_attempts: int
+    expires: int | None
+    named: bool
+    """It has a key."""
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Card:
+        return cls(*row[:10])
+
+
+Waiting = tuple[Card, int | None, int | None]
+"""A message, when it is to run, and the lease that brought it here."""

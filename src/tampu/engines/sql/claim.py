@@ -1,0 +1,201 @@
+"""claim: lease the first messages of the ready index.
+
+Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than limit, the
+queue's max_in_flight and its rate allow, never a message past its expiry. Cost does not depend on what else waits.
+Claims of several processes pass over what the others are taking; only those of a limited queue wait for each other.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tampu.engines.codes import EXPIRED, LEASED, READY
+from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
+from tampu.engines.port import AGAIN, Again, Call, Claim, Later, Want
+from tampu.engines.sql.card import Card
+from tampu.engines.sql.commit import Commit, NotYet
+from tampu.engines.sql.db import Db, Ints, blob, text
+from tampu.engines.sql.ending import end
+from tampu.engines.sql.house import House
+from tampu.engines.sql.locks import queue_lock
+from tampu.engines.sql.pacing import spend
+from tampu.engines.sql.sweep import sweep_due
+from tampu.engines.sql.waiting import drop_marks
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease, Message, State, unpack_body
+
+SOON = 20_000
+"""What is due within so many microseconds is looked for before the next claim is sent."""
+Row = tuple[Any, ...]
+"""seq, attempts before, created, stamp, max_attempts, expires, has a key, id, lane, body"""
+
+
+class Sent(NamedTuple):
+    """A claim that was sent together with the beginning of the commit, to spare a round trip."""
+
+    lease: int
+    rows: Callable[[], list[Row]]
+
+
+def send_ahead(db: Db, house: House, calls: Sequence[Call], now: int | None) -> Sent | None:
+    """The one plain claim of a run, when it is likely that nothing is due that would have to come first."""
+    call = calls[0]
+    if len(calls) > 1 or not isinstance(call, Claim) or len(call.wants) != 1 or house.expects_due:
+        return None
+    want = call.wants[0]
+    q = house.numbers.get((call.tenant, want.queue))
+    if q is None or want.max_in_flight or want.rate or want.paced:
+        return None
+    lease = secrets.randbits(63)
+    return Sent(lease, db.ahead("take", q, call.limit, lease, want.lease_us, blob(call.worker), now))
+
+
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
+    due = min((at for at in commit.next if at is not None), default=None)
+    commit.house.expects_due = due is not None and due <= commit.now + SOON
+    if commit.sent is not None and due is not None and due <= commit.now:
+        raise NotYet  # what is due may go first: once more, in the other order
+    swept = sweep_due(commit, SWEEP_FIRST)
+    commit.locks.take(
+        queue_lock(call.tenant, want.queue) for call in calls for want in call.wants if want.max_in_flight or want.rate
+    )
+    replies: list[list[Lease] | Later | Again | TampuError] = []
+    for call in calls:
+        leases: list[Lease] = []
+        waits: list[int] = []
+        taken = 0
+        for want in call.wants:
+            if taken >= call.limit:
+                break
+            q = commit.house.number(commit.db, call.tenant, want.queue)
+            if q is not None:
+                taken += _take(commit, call, want, q, call.limit - taken, leases, waits)
+        replies.append(leases if taken else AGAIN if swept >= SWEEP_FIRST else nothing(waits))
+    return replies
+
+
+def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: list[Lease], waits: list[int]) -> int:
+    """Take messages of a queue; how many. ``leases`` is filled later."""
+    now = commit.now
+    limit, tokens = _allowed(commit, want, q, limit)
+    if want.rate and tokens < 1:
+        waits.append(next_token(want, tokens))
+    if limit <= 0:
+        return 0
+    lease = secrets.randbits(63) if commit.sent is None else commit.sent.lease
+    until = now + want.lease_us
+    rows = _first(commit, q, limit, lease, want.lease_us, call.worker)
+    if not rows:
+        return 0
+    seqs = [row[0] for row in rows]
+    commit.claimed(until, lease, seqs)
+    commit.count(q, READY, -len(rows))
+    commit.count(q, LEASED, len(rows))
+    record = commit.record("claim", q, LEASED, call.worker)
+    for place, row in enumerate(rows, len(record.seqs)):
+        if row[7] is not None:
+            record.own[place] = row[7].bytes
+    record.extend(seqs, [row[3] for row in rows], [row[1] + 1 for row in rows])
+    if want.rate:
+        commit.db.send("spend", q, float(tokens - len(rows)), now)
+    if want.paced:
+        spend(commit, q, [(row[8], row[0]) for row in rows])
+    bodies = _fresh_bodies(commit, rows)
+    retried = [row[0] for row in rows if row[1]]
+    errors = dict(commit.db.rows("last_errors", Ints(retried))) if retried else {}
+    commit.deferred.append(lambda: leases.extend(_leases(commit, call, want.queue, rows, lease, until, bodies, errors)))
+    return len(rows)
+
+
+def _fresh_bodies(commit: Commit, rows: list[Row]) -> dict[int, bytes]:
+    """Marks go. A publish that was replacing a payload had the key's row: now it is done, and its payload counts."""
+    drop_marks(commit, [row[0] for row in rows if row[5] is not None or row[6]])
+    keyed = [row[0] for row in rows if row[6]]
+    return dict(commit.db.rows("bodies", Ints(keyed))) if keyed else {}
+
+
+def _leases(
+    commit: Commit,
+    call: Claim,
+    queue: str,
+    rows: list[Row],
+    lease: int,
+    until: int,
+    bodies: dict[int, bytes],
+    errors: dict[int, bytes | None],
+) -> list[Lease]:
+    tenant, worker, leased = call.tenant, call.worker, State.LEASED
+    made = commit.house.id.many([row[3] for row in rows], [row[0] for row in rows])
+    start, end = f"{queue}/", f".{lease:x}"
+    leases = [
+        Lease(
+            Message(
+                id if own is None else str(own),
+                tenant,
+                queue,
+                leased,
+                unpack_body(bodies.get(seq) or body),
+                attempts + 1,
+                max_attempts,
+                created,
+                None,
+                expires,
+            ),
+            f"{start}{seq:x}{end}",
+            until,
+            worker,
+        )
+        for id, (seq, attempts, created, _, max_attempts, expires, _, own, _, body, *_) in zip(made, rows, strict=True)
+    ]
+    if errors:
+        for i, row in enumerate(rows):
+            if row[0] in errors:
+                message = msgspec.structs.replace(leases[i].message, last_error=text(errors[row[0]]))
+                leases[i] = msgspec.structs.replace(leases[i], message=message)
+    return leases
+
+
+def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker: str | None) -> list[Row]:
+    """Take the head of the index; what is past its expiry and was not swept ends here instead, and others follow."""
+    taken: list[Row] = []
+    for _ in range(2):
+        if commit.sent is None:
+            rows = commit.db.rows("take", q, limit - len(taken), lease, lease_us, blob(worker), commit.now)
+        else:
+            rows, commit.sent = commit.sent.rows(), None
+        late = [Card(r[0], q, r[1], r[3], r[7], r[8], 0, r[4], r[5], r[6]) for r in rows if _late(r, commit.now)]
+        if not late:
+            return taken + rows
+        taken += [row for row in rows if not _late(row, commit.now)]
+        commit.count(q, READY, -len(late))
+        drop_marks(commit, [card.seq for card in late])
+        end(commit, EXPIRED, late, [None] * len(late))
+        for card in late:
+            commit.note("expire", EXPIRED, card)
+        commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
+    return taken
+
+
+def _late(row: Row, now: int) -> bool:
+    return row[5] is not None and row[5] <= now
+
+
+def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
+    """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
+
+    Nothing is written: a claim that finds nothing must not cost a commit.
+    """
+    tokens = 0.0
+    if want.max_in_flight:
+        limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
+    if want.rate:
+        burst = want.burst or max(1, math.ceil(want.rate))
+        tokens, at = commit.db.row("tokens", q)
+        tokens = float(burst) if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
+        limit = min(limit, int(tokens + 1e-9))
+    return limit, tokens

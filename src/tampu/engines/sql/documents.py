@@ -1,0 +1,57 @@
+"""Documents: (kind, tenant, name) → versioned bytes. What policy stores; engines do not look inside.
+
+Changes are one at a time, over all processes, by the row that holds the revision; there are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.port import DeleteDocument, Document, PutDocument
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Db
+from tampu.model.errors import TampuError, VersionConflict
+
+
+def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    db = commit.db
+    (before,) = db.row("revision_lock")
+    revision = before
+    for call in calls:
+        old = get(db, call.kind, call.tenant, call.name)
+        if call.version is not None and call.version != (old.version if old else 0):
+            replies.append(
+                VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
+            )
+            continue
+        if call.kind == "queue" and call.name != "*":
+            commit.queue(call.tenant, call.name)
+        revision += 1
+        db.send("document_put", call.kind, call.tenant, call.name, revision, call.value)
+        replies.append(revision)
+    if revision != before:
+        db.send("revision_set", revision)
+    return replies
+
+
+def delete(commit: Commit, calls: Sequence[DeleteDocument]) -> list[bool | TampuError]:
+    db = commit.db
+    (revision,) = db.row("revision_lock")
+    gone = [db.row("document_delete", call.kind, call.tenant, call.name) is not None for call in calls]
+    if any(gone):
+        db.send("revision_set", revision + 1)
+    return list(gone)
+
+
+def get(db: Db, kind: str, tenant: str, name: str) -> Document | None:
+    row = db.row("document", kind, tenant, name)
+    return None if row is None else Document(*row)
+
+
+def list_all(db: Db, kind: str, tenant: str) -> list[Document]:
+    return [Document(*row) for row in db.rows("documents", kind, tenant)]
+
+
+def every(db: Db) -> list[Document]:
+    return [Document(*row) for row in db.rows("all_documents")]

@@ -1,0 +1,28 @@
+"""What is true of a schema for good: the tail of its ids, the numbers of its queues; and what a process remembers."""
+
+from __future__ import annotations
+
+from tampu.engines.numbering import Numbering
+from tampu.engines.sql.db import Db
+from tampu.engines.sql.ids import Ids
+from tampu.engines.sql.watching import Watched
+
+
+class House(Numbering[Db]):
+    def __init__(self, tail: int, stamp: int = 0, watched: Watched | None = None) -> None:
+        super().__init__()
+        self.tail = tail
+        self.id = Ids(tail)
+        self.stamp = stamp
+        """The newest id's millisecond that this process knows of: ids grow, also when the clock goes back."""
+        self.expects_due = True
+        """Something may be due soon: a claim must look first."""
+        self.watched = watched or Watched()
+
+    def _find_number(self, db: Db, tenant: str, name: str) -> int | None:
+        row = db.row("queue_number", tenant, name)
+        return None if row is None else int(row[0])
+
+    def _find_name(self, db: Db, q: int) -> tuple[str, str]:
+        tenant, name = db.row("queue_name", q)
+        return tenant, name

@@ -1,0 +1,55 @@
+"""Ids of messages: UUIDv7, computed.
+
+An id is the millisecond of publishing, the sequence number (52 bits) and a tail that was drawn once per schema (22
+bits). So an id leads to its message without an index of ids, and (stamp, number) to the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BLOCK = 1024
+"""Numbers that one step of the sequence gives (its INCREMENT)."""
+TAIL_BITS = 22
+_LOW_BITS = 26
+_LOW = (1 << _LOW_BITS) - 1
+_TAIL = (1 << TAIL_BITS) - 1
+
+
+class Ids:
+    """Makes the ids of one schema. The beginning of an id is the same for a batch: it is made once."""
+
+    def __init__(self, tail: int) -> None:
+        self.tail = tail
+
+    def of(self, stamp: int, seq: int) -> str:
+        """The id of a number published at ``stamp`` (milliseconds)."""
+        return f"{_start(stamp, seq >> _LOW_BITS)}{(seq & _LOW) << TAIL_BITS | self.tail:012x}"
+
+    def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]:
+        tail = self.tail
+        if not seqs:
+            return []
+        stamp, high = stamps[0], seqs[0] >> _LOW_BITS
+        start = _start(stamp, high)
+        if stamps.count(stamp) == len(stamps) and high == min(seqs) >> _LOW_BITS == max(seqs) >> _LOW_BITS:
+            return [f"{start}{(seq & _LOW) << TAIL_BITS | tail:012x}" for seq in seqs]
+        made = []
+        for new, seq in zip(stamps, seqs, strict=True):
+            if new != stamp or seq >> _LOW_BITS != high:
+                stamp, high = new, seq >> _LOW_BITS
+                start = _start(stamp, high)
+            made.append(f"{start}{(seq & _LOW) << TAIL_BITS | tail:012x}")
+        return made
+
+    def seq_of(self, id: str) -> tuple[int, int] | None:
+        """(stamp, seq) of an id of this schema; None for any other id."""
+        value = int(id.replace("-", ""), 16)
+        if value & _TAIL != self.tail or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
+            return None
+        return value >> 80, (value >> 64 & 0xFFF) << 40 | (value >> TAIL_BITS & (1 << 40) - 1)
+
+
+def _start(stamp: int, high: int) -> str:
+    time = f"{stamp:012x}"
+    return f"{time[:8]}-{time[8:]}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"

@@ -1,0 +1,165 @@
+"""get, list, stats: looking without changing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from tampu.engines.codes import CANCELLED, CODE, DEAD, DELAYED, DONE, EXPIRED, HELD, LEASED, READY, STATES, unpack_seqs
+from tampu.engines.port import Glance, Page, QueueStats
+from tampu.engines.sql.db import Db, Ints, Uuids, text
+from tampu.engines.sql.house import House
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import Failure, Message, State, unpack_body
+from tampu.model.times import moment
+
+_LISTS = {
+    READY: "page_ready", DELAYED: "page_delayed", LEASED: "page_leased", HELD: "page_held", DEAD: "page_dead",
+}  # fmt: skip
+_START = -(1 << 63)
+_ENDINGS = 200
+"""Commits of which a page of ended messages is put together at a time."""
+
+
+def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """(seq, q) by id, of the messages that are the tenant's."""
+    made = [house.id.seq_of(id) for id in ids]
+    rows = db.rows(
+        "find",
+        tenant,
+        Ints(None if place is None else place[1] for place in made),
+        Ints(None if place is None else place[0] for place in made),
+        Uuids(UUID(id).bytes for id in ids),
+    )
+    return {ids[n - 1]: (seq, q) for n, seq, q in rows}
+
+
+def load(db: Db, house: House, seqs: Sequence[int]) -> dict[int, Message]:
+    """Messages with the index each is in, in the order asked for; without failures and result."""
+    return {row[0]: _message(db, house, row) for row in db.rows("load", Ints(seqs))}
+
+
+def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
+    """The index each message is in."""
+    return {row[0]: row[8] for row in db.rows("load", Ints(seqs))} if seqs else {}
+
+
+def _message(db: Db, house: House, row: Any) -> Message:
+    (
+        seq, q, created, stamp, max_attempts, expires, own, body, code, attempts, run_at, ended, reason, cancel, error,
+    ) = row  # fmt: skip
+    tenant, queue = house.name(db, q)
+    return Message(
+        house.id.of(stamp, seq) if own is None else str(own),
+        tenant,
+        queue,
+        STATES[code],
+        unpack_body(body),
+        attempts,
+        max_attempts,
+        created,
+        run_at,
+        expires,
+        ended,
+        text(reason),
+        text(error),
+        cancel_requested=cancel,
+    )
+
+
+def whole(db: Db, house: House, tenant: str, id: str, now: int | None) -> Message | None:
+    """One message with failures and result."""
+    place = find(db, house, tenant, [id]).get(id)
+    if place is None:
+        return None
+    found = load(db, house, [place[0]]).get(place[0])
+    if found is None:
+        return None
+    failures = tuple(
+        Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
+        for attempt, at, outcome, worker, error, traceback in db.rows("failures", place[0])
+    )
+    result = db.row("result", place[0], now)
+    return _with(found, failures, None if result is None else result[0])
+
+
+def _with(message: Message, failures: tuple[Failure, ...], result: bytes | None) -> Message:
+    return Message(
+        message.id, message.tenant, message.queue, message.state, message.body, message.attempts,
+        message.max_attempts, message.created_us, message.run_us, message.expires_us, message.ended_us,
+        message.reason, failures[-1].error if failures else None, failures, result, message.cancel_requested,
+    )  # fmt: skip
+
+
+def page(
+    db: Db, house: House, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+) -> Page | None:
+    q = house.number(db, tenant, queue)
+    if q is None:
+        return None
+    places = keys(db, q, CODE[state], after, limit)
+    found = load(db, house, [seq for seq, _ in places])
+    return Page([m for m in found.values() if m.state is state], places[-1][1] if len(places) == limit else None)
+
+
+def keys(db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int) -> list[tuple[int, tuple[int, ...]]]:
+    """(seq, cursor) of a page of any state."""
+    if after and (len(after) != (1 if code in (LEASED, HELD) else 2) or not all(isinstance(v, int) for v in after)):
+        raise InvalidMessage("after is not a cursor of these messages", field="after")
+    if code in (DONE, CANCELLED, EXPIRED):
+        return _ended_page(db, q, code, after or (0, 0), limit)
+    return live_page(db, q, code, after, limit)
+
+
+def live_page(
+    db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """(seq, cursor) of messages that have not ended, or are dead."""
+    cursor = after or (_START,) * (1 if code in (LEASED, HELD) else 2)
+    return [(row[0], tuple(row[1:])) for row in db.rows(_LISTS[code], q, *cursor, limit)]
+
+
+def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Ended messages, oldest end first; the cursor is (entry, last message of it that was seen)."""
+    no, seen = after
+    found: list[tuple[int, tuple[int, ...]]] = []
+    while True:
+        rows = db.rows("page_ending", q, code, no, _ENDINGS)
+        for number, packed in rows:
+            seqs = list(unpack_seqs(packed))
+            # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
+            start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
+            there = db.rows("still_ended", Ints(seqs[start : start + limit - len(found)]))
+            found.extend((seq, (number, seq)) for (seq,) in there)
+            if len(found) == limit:
+                return found
+        if len(rows) < _ENDINGS:
+            return found
+        no, seen = rows[-1][0] + 1, 0
+
+
+def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[QueueStats]:
+    found: dict[str, QueueStats] = {}
+    for name, kind, count, oldest, at in db.rows("stats", tenant, queue, now):
+        one = found.get(name)
+        if one is None:
+            one = found[name] = QueueStats(tenant, name, dict.fromkeys(STATES, 0), oldest, at)
+        if kind is not None:
+            one.counts[STATES[kind]] = count
+    return list(found.values())
+
+
+def glance(db: Db, queues: Sequence[tuple[str, str]], me: str, now: int | None) -> Glance:
+    """Statements that stand by themselves, on their way together."""
+    with db.together():
+        asked = [db.ahead(name) for name in ("clock", "due", "revision", "seated")]
+        counts = [db.ahead("ready_count", *queue) for queue in queues]
+    ((clock,),), (dues,), ((revision,),), seated = (answer() for answer in asked)  # all there: one round trip
+    return Glance(
+        clock if now is None else now,
+        min((at for at in dues if at is not None), default=None),
+        revision,
+        not seated or seated[0][0] == me,
+        {queue: count()[0][0] for queue, count in zip(queues, counts, strict=True)},
+    )

@@ -1,0 +1,316 @@
+"""publish, where it must look first: keys, idempotency keys, own ids, groups and holds.
+
+All of a call is looked up with a statement for each kind, then decided item by item in memory, then written. So a
+call that is refused has written nothing, and a batch of a thousand costs as many statements as one message.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
+from tampu.engines.deciding import full
+from tampu.engines.places import Limits
+from tampu.engines.port import Item, Publish
+from tampu.engines.sql.card import Card
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Ints, Uuids, blob
+from tampu.engines.sql.lanes import admit
+from tampu.engines.sql.locks import fair_lock, lane_lock
+from tampu.engines.sql.reading import find, load
+from tampu.engines.sql.waiting import hold, restore_marks
+from tampu.model.errors import IdempotencyConflict
+from tampu.model.message import Message, State, pack_body
+from tampu.model.rank import FAIR, rank
+
+
+def depth(commit: Commit, q: int) -> int:
+    counts = commit.tally(q)
+    return sum(counts[kind] for kind in LIVE_KINDS)
+
+
+def when(item: Item, now: int) -> int | None:
+    """When an item is due; None: at once."""
+    run_at = item.run_us if item.delay_us is None else now + item.delay_us
+    return run_at if run_at is not None and run_at > now else None
+
+
+def is_special(item: Item) -> bool:
+    body = item.body
+    return bool(
+        body.key or body.idempotency_key or body.hold or item.lane is not None or item.id or item.ordering == "fair"
+    )
+
+
+def locks(call: Publish) -> set[bytes]:
+    """The names of what a call looks at: nobody else may look at the same until it is written."""
+    names = set()
+    tenant = call.tenant.encode()
+    if any(item.ordering == "fair" for item in call.items):
+        names.add(fair_lock(call.tenant, call.queue))
+    for item in call.items:
+        body = item.body
+        if body.idempotency_key is not None:
+            names.add(b"request/%s/%s" % (tenant, body.idempotency_key.encode()))
+        if item.id is not None:
+            names.add(b"id/%s/%s" % (tenant, item.id.encode()))
+        if body.key is not None:
+            names.add(b"key/%s/%s/%s" % (tenant, call.queue.encode(), body.key.encode()))
+        if item.lane is not None:
+            names.add(lane_lock((call.tenant, call.queue), item.lane.encode()))
+    return names
+
+
+def publish(commit: Commit, call: Publish) -> list[Message]:
+    work = _Special(commit, call)
+    replies = [work.take(item) for item in call.items]
+    return work.write(replies)
+
+
+class _New(msgspec.Struct):
+    """A message to be stored. A later item of the call may change its payload."""
+
+    seq: int
+    item: Item
+    message: Message
+    run_at: int | None
+    packed: bytes
+
+
+class _Special:
+    def __init__(self, commit: Commit, call: Publish) -> None:
+        self.commit = commit
+        self.call = call
+        self.q = commit.house.number(commit.db, call.tenant, call.queue)
+        self.new: dict[int, _New] = {}
+        self._numbers = iter(commit.numbers(len(call.items)))
+        self._replaced: dict[int, Message] = {}
+        self._replacing: list[tuple[int, Message, str]] = []
+        self._remember: list[tuple[Item, int, int, UUID | None]] = []
+        self._depth = 0
+        if call.max_depth:
+            self._depth = 0 if self.q is None else depth(commit, self.q)
+        self._look()
+
+    def _look(self) -> None:
+        """What the keys and ids of the call stand for already."""
+        db, tenant, items = self.commit.db, self.call.tenant, self.call.items
+        requests = {item.body.idempotency_key.encode() for item in items if item.body.idempotency_key is not None}
+        self._requests: dict[bytes, tuple[int, int, UUID | None, bytes]] = {}
+        if requests:
+            rows = db.rows("known_requests", tenant, Blobs(requests), self.commit.now)
+            self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
+        given = [item.id for item in items if item.id is not None]
+        places = find(db, self.commit.house, tenant, given) if given else {}
+        self._ids = {id: seq for id, (seq, _) in places.items()}
+        keys = {item.body.key.encode() for item in items if item.body.key is not None}
+        self._keys: dict[bytes, int] = {}
+        if keys and self.q is not None:
+            self._keys = dict(db.rows("known_keys", self.q, Blobs(sorted(keys))))
+        wanted = {*self._ids.values(), *self._keys.values(), *(seq for seq, *_ in self._requests.values())}
+        self._found = load(db, self.commit.house, sorted(wanted)) if wanted else {}
+
+    def take(self, item: Item) -> Message:
+        """Decide about one item; `write` carries it out."""
+        known = self._known(item)
+        if known is not None:
+            return known
+        body = item.body
+        if body.key is not None:
+            waiting = self._keys.get(body.key.encode())
+            if waiting is not None:
+                return self._replace(waiting, item)
+        if self.call.max_depth and self._depth + len(self.new) >= self.call.max_depth:
+            raise full(self.call)
+        return self._make(item)
+
+    def _known(self, item: Item) -> Message | None:
+        """The message that an id or an idempotency key stands for already."""
+        if item.body.idempotency_key is not None:
+            entry = self._requests.get(item.body.idempotency_key.encode())
+            if entry is not None:
+                seq, stamp, own, digest = entry
+                if digest != item.digest:
+                    raise IdempotencyConflict(
+                        "this idempotency key was used for a message with another body",
+                        field="idempotency_key",
+                        hint="use a new key for new work",
+                    )
+                return _again(self._message(seq) or self._gone(item, seq, stamp, own))
+        if item.id is not None:
+            place = self._ids.get(item.id)
+            found = None if place is None else self._message(place)
+            if found is not None:
+                return _again(found)
+        return None
+
+    def _message(self, seq: int) -> Message | None:
+        made = self.new.get(seq)
+        return made.message if made is not None else self._replaced.get(seq) or self._found.get(seq)
+
+    def _gone(self, item: Item, seq: int, stamp: int, own: UUID | None) -> Message:
+        """The first message has ended and been removed; its id is still the answer."""
+        call, id = self.call, self.commit.id(seq, stamp, own)
+        return Message(id, call.tenant, call.queue, State.DONE, item.body, 0, item.max_attempts, stamp * 1000)
+
+    def _replace(self, seq: int, item: Item) -> Message:
+        """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
+        old = self._message(seq)
+        assert old is not None
+        self._noted(item, seq, old.id)
+        kept = {name: getattr(old.body, name) for name in ("priority", "deadline", "group", "hold")}
+        message = msgspec.structs.replace(old, body=msgspec.structs.replace(item.body, **kept))
+        made = self.new.get(seq)
+        if made is not None:
+            made.message, made.packed = message, pack_body(message.body)
+        else:
+            self._replaced[seq] = message
+        self._replacing.append((seq, message, item.body.type))
+        return _again(message)
+
+    def _make(self, item: Item) -> Message:
+        commit, body = self.commit, item.body
+        seq, now = next(self._numbers), commit.now
+        run_at = when(item, now)
+        message = Message(
+            item.id or commit.house.id.of(commit.stamp, seq),
+            self.call.tenant,
+            self.call.queue,
+            State.HELD if body.hold else State.READY if run_at is None else State.DELAYED,
+            body,
+            0,
+            item.max_attempts,
+            now,
+            run_at,
+            now + item.ttl_us if item.ttl_us else None,
+            reason=body.hold,
+        )
+        self.new[seq] = _New(seq, item, message, run_at, item.packed)
+        if body.key is not None:
+            self._keys[body.key.encode()] = seq
+        if item.id is not None:
+            self._ids[item.id] = seq
+        self._noted(item, seq, message.id)
+        return message
+
+    def _noted(self, item: Item, seq: int, id: str) -> None:
+        """The idempotency key stands for this message from now on."""
+        key = item.body.idempotency_key
+        if key is not None and item.window_us and item.digest is not None:
+            made = self.commit.house.id.seq_of(id)
+            own = None if made is not None and made[1] == seq else UUID(id)
+            stamp = self.commit.stamp if made is None else made[0]
+            self._requests[key.encode()] = (seq, stamp, own, item.digest)
+            self._remember.append((item, seq, stamp, own))
+
+    # -- writing
+
+    def write(self, replies: list[Message]) -> list[Message]:
+        commit, news = self.commit, list(self.new.values())
+        if news:
+            q = commit.queue(self.call.tenant, self.call.queue)
+            cards = [self._card(q, new) for new in news]
+            self._store(news, cards)
+            restore_marks(commit, cards)
+            self._admit(news, cards)
+        self._write_requests()
+        self._write_replaced()
+        # Groups decide, at the very end, who waits for whom: the answers tell the states as they are.
+        by_id = {new.message.id: new.message for new in news}
+        return [
+            msgspec.structs.replace(reply, state=made.state, reason=made.reason, run_us=made.run_us)
+            if (made := by_id.get(reply.id)) is not None
+            else reply
+            for reply in replies
+        ]
+
+    def _card(self, q: int, new: _New) -> Card:
+        item, body, now = new.item, new.item.body, self.commit.now
+        place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
+        if place == FAIR:
+            self.commit.turns.groups[new.seq] = (body.group or "").encode()
+        own = UUID(item.id) if item.id else None
+        expires = new.message.expires_us
+        named = body.key is not None
+        return Card(
+            new.seq, q, 0, self.commit.stamp, own, blob(item.lane), place, item.max_attempts, expires, named
+        )  # fmt: skip
+
+    def _store(self, news: list[_New], cards: list[Card]) -> None:
+        self.commit.db.send(
+            "store",
+            self.commit.now,
+            self.commit.ahead,
+            Ints(card.seq for card in cards),
+            Ints(card.q for card in cards),
+            Ints(card.rank for card in cards),
+            Ints(card.max_attempts for card in cards),
+            Ints(card.expires for card in cards),
+            Blobs(blob(new.item.body.key) for new in news),
+            Blobs(card.lane for card in cards),
+            Uuids(None if card.own is None else card.own.bytes for card in cards),
+            Blobs(new.packed for new in news),
+        )
+
+    def _admit(self, news: list[_New], cards: list[Card]) -> None:
+        commit = self.commit
+        pairs = list(zip(news, cards, strict=True))
+        going = [(new, card) for new, card in pairs if not new.item.body.hold]
+        hold(
+            commit, [(card, new.run_at, None, new.item.body.hold.encode()) for new, card in pairs if new.item.body.hold]
+        )
+        states = dict.fromkeys(self.new, HELD)
+        places = self.call.places
+        limits = None if places is None else Limits(places, self.call.pace)
+        admitted = admit(commit, [(card, new.run_at, None) for new, card in going], limits)
+        states.update(zip([new.seq for new, _ in going], admitted, strict=True))
+        for new, card in pairs:
+            state = states[new.seq]
+            record = commit.record("publish", card.q, state)
+            if card.own is not None:
+                record.own[len(record.seqs)] = card.own.bytes
+            record.extend([card.seq], [card.stamp], [0], [new.item.body.type])
+            reason = new.item.body.hold or ("group" if state == HELD else None)
+            run_us = commit.waits.get(card.seq, new.message.run_us)
+            new.message = msgspec.structs.replace(new.message, state=STATES[state], reason=reason, run_us=run_us)
+
+    def _write_requests(self) -> None:
+        if self._remember:
+            last = {item.body.idempotency_key: (item, seq, stamp, own) for item, seq, stamp, own in self._remember}
+            rows = list(last.values())
+            self.commit.db.send(
+                "remember",
+                self.call.tenant,
+                Blobs(blob(item.body.idempotency_key) for item, _, _, _ in rows),
+                Ints(seq for _, seq, _, _ in rows),
+                Ints(stamp for _, _, stamp, _ in rows),
+                Ints(self.commit.now + item.window_us for item, _, _, _ in rows),
+                Uuids(None if own is None else own.bytes for _, _, _, own in rows),
+                Blobs(item.digest for item, _, _, _ in rows),
+            )
+
+    def _write_replaced(self) -> None:
+        if self._replaced:
+            bodies = {seq: pack_body(message.body) for seq, message in self._replaced.items()}
+            self.commit.db.send("replace", Ints(bodies), Blobs(bodies.values()))
+        if self._replacing:
+            assert self.q is not None or self.new
+            q = self.commit.queue(self.call.tenant, self.call.queue)
+            for seq, message, kind in self._replacing:
+                made = self.new.get(seq)
+                state = CODE[made.message.state if made is not None else message.state]
+                stamp, own = self._stamp(seq, message.id)
+                record = self.commit.record("replace", q, state)
+                if own is not None:
+                    record.own[len(record.seqs)] = own.bytes
+                record.extend([seq], [stamp], [message.attempts], [kind])
+
+    def _stamp(self, seq: int, id: str) -> tuple[int, UUID | None]:
+        made = self.commit.house.id.seq_of(id)
+        return (made[0], None) if made is not None and made[1] == seq else (self.commit.stamp, UUID(id))
+
+
+def _again(message: Message) -> Message:
+    return msgspec.structs.replace(message, duplicate=True)

@@ -1,0 +1,216 @@
+"""extend, cancel, free, replay, rerank, regroup: what people and workers do to single messages.
+
+Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
+A message that others move at the same time is looked for again: the answer is about where it is in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tampu.engines.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.places import Limits, stored
+from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
+from tampu.engines.sql import reading
+from tampu.engines.sql.card import Card
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.ending import end
+from tampu.engines.sql.lanes import admit, fill, known_lanes, leave_lanes, set_limits
+from tampu.engines.sql.locks import fair_lock
+from tampu.engines.sql.pacing import retime
+from tampu.engines.sql.waiting import restore_marks, withdraw
+from tampu.model.errors import InvalidState, LeaseLost, NotFound, TampuError
+from tampu.model.message import unpack_body
+from tampu.model.outcome import Outcome
+from tampu.model.rank import FAIR, rank
+
+_TRIES = 5
+NOBODY = 0
+"""No message has this number: a group that nobody leaves, and whose places are filled."""
+
+
+def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
+    """Leases run on for the time given, from now; not journaled, small rows change."""
+    return [_extend(commit, call) for call in calls]
+
+
+def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
+    replies: list[Extended | TampuError] = []
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    keys: list[tuple[int, int] | TampuError] = []
+    for queue, receipt, lease_us in call.items:
+        try:
+            place = parse_receipt(receipt)
+        except TampuError as error:
+            keys.append(error)
+            continue
+        q = commit.house.number(commit.db, call.tenant, queue)
+        keys.append(place)
+        if q is not None:
+            places[place] = (q, lease_us)
+    wanted = sorted(places)
+    rows = commit.db.rows(
+        "extend",
+        commit.now,
+        Ints(seq for seq, _ in wanted),
+        Ints(lease for _, lease in wanted),
+        Ints(places[place][0] for place in wanted),
+        Ints(places[place][1] for place in wanted),
+    )
+    found = {(seq, lease): Extended(until, cancel) for seq, lease, until, cancel, _ in rows}
+    # The claim's own row only says when it is too early to look.
+    commit.watch([(until, lease, [seq]) for seq, lease, until, _, before in rows if until < before])
+    for key in keys:
+        if isinstance(key, TampuError):
+            replies.append(key)
+        else:
+            replies.append(found.get(key) or _lost())
+    return replies
+
+
+def _lost() -> LeaseLost:
+    return LeaseLost(
+        "this receipt is not the current lease of its message",
+        field="receipt",
+        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
+    )
+
+
+Act = Callable[[Commit, list[int]], dict[int, int | TampuError]]
+
+
+def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
+    places = reading.find(commit.db, commit.house, tenant, ids) if ids else {}
+    done = act(commit, sorted({seq for seq, _ in places.values()}))
+    outcomes = []
+    for id in ids:
+        if id not in places:
+            outcomes.append(Outcome(id, None, NotFound(f"no message {id}", field="id")))
+            continue
+        code = done[places[id][0]]
+        outcomes.append(Outcome(id, None, code) if isinstance(code, TampuError) else Outcome(id, STATES[code]))
+    return outcomes
+
+
+def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | TampuError]:
+    return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
+
+
+def _cancel(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
+    done: dict[int, int | TampuError] = {}
+    for turn in range(_TRIES):
+        left = [seq for seq in seqs if seq not in done]
+        if not left:
+            break
+        cards = list(withdraw(commit, left).values())
+        end(commit, CANCELLED, cards, [None] * len(cards))
+        for card in cards:
+            commit.note("cancel", CANCELLED, card)
+            done[card.seq] = CANCELLED
+        left = [seq for seq in left if seq not in done]
+        asked = commit.db.rows("ask_cancel", Ints(left)) if left else []
+        for seq, q, attempts, stamp, own in asked:
+            commit.note("ask_cancel", LEASED, Card(seq, q, attempts, stamp, own, None, 0, 0, None, False))
+            done[seq] = LEASED
+        for seq, code in reading.states(commit.db, [seq for seq in left if seq not in done]).items():
+            if code in (CANCELLED,):
+                done[seq] = CANCELLED
+            elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or somebody keeps moving it
+                done[seq] = InvalidState(f"the message is {STATES[code]}: nothing to cancel")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def free(commit: Commit, calls: Sequence[Free]) -> list[list[Outcome] | TampuError]:
+    return [_each_once(commit, call.tenant, call.ids, _free, "held") for call in calls]
+
+
+def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
+    """As `_each`; an id that is named again comes after itself: it is not in that state any more."""
+    outcomes = _each(commit, tenant, ids, act)
+    seen = set()
+    for place, outcome in enumerate(outcomes):
+        if outcome.ok and outcome.id in seen:
+            outcomes[place] = Outcome(outcome.id, None, InvalidState(f"the message is {outcome.state}, not {wanted}"))
+        seen.add(outcome.id)
+    return outcomes
+
+
+def _free(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
+    rows = commit.db.rows("free", Ints(seqs)) if seqs else []
+    going = [(Card.of(row), row[10], None) for row in rows if not row[11]]
+    done: dict[int, int | TampuError] = {
+        row[0]: InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
+        for row in rows
+        if row[11]
+    }
+    commit.count_all((card for card, _, _ in going), HELD, -1)
+    for (card, _, _), code in zip(going, admit(commit, going), strict=True):
+        commit.note("free", code, card)
+        done[card.seq] = code
+    for seq, code in reading.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+        done[seq] = InvalidState(f"the message is {STATES[code]}, not held")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
+    return [_each_once(commit, call.tenant, call.ids, _replay, "dead") for call in calls]
+
+
+def _replay(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
+    cards = [Card.of(row) for row in commit.db.rows("raise", Ints(seqs), commit.now)] if seqs else []
+    cards.sort()
+    done: dict[int, int | TampuError] = {}
+    commit.count_all(cards, DEAD, -1)
+    restore_marks(commit, cards)
+    for card, code in zip(cards, admit(commit, [(card, None, None) for card in cards]), strict=True):
+        commit.note("replay", code, card)
+        done[card.seq] = code
+    for seq, code in reading.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+        done[seq] = InvalidState(f"the message is {STATES[code]}, not dead")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
+    """Messages that have not ended, or may be replayed, get the rank of the new ordering, a bounded step at a time."""
+    return [_rerank(commit, call) for call in calls]
+
+
+def _rerank(commit: Commit, call: Rerank) -> int | None:
+    q = commit.house.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    if call.ordering == "fair":
+        commit.locks.take([fair_lock(call.tenant, call.queue)])
+    rows = commit.db.rows("rerank_page", q, call.after, call.limit)
+    changes: list[tuple[int, int, int]] = []
+    for seq, created, packed, old, is_ready in rows:
+        body = unpack_body(packed)
+        place = new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
+        if new != old:
+            if new == FAIR and is_ready:
+                (place,) = commit.turns.ranks([(q, (body.group or "").encode())])
+            changes.append((seq, place, new))
+    if changes:
+        commit.db.send("rerank", q, *(Ints(change[i] for change in changes) for i in range(3)))
+    return int(rows[-1][0]) if len(rows) == call.limit else None
+
+
+def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
+    """Groups have so many places from now on; who may go then, goes, a bounded step at a time."""
+    return [_regroup(commit, call) for call in calls]
+
+
+def _regroup(commit: Commit, call: Regroup) -> str | None:
+    q = commit.house.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    limits = Limits(stored(call.places), call.pace)
+    set_limits(commit, q, limits)
+    lanes = [lane for (lane,) in commit.db.rows("page_lanes", q, call.after.encode(), call.limit)]
+    retime(commit, q, lanes, limits)
+    if limits.pace is None:
+        leave_lanes(commit, ((q, lane, NOBODY) for lane in lanes))
+    else:
+        fill(commit, known_lanes(commit, {(q, lane) for lane in lanes}))
+    return lanes[-1].decode() if len(lanes) == call.limit else None

@@ -1,0 +1,119 @@
+"""purge and trim: removing messages for good, a bounded step per commit.
+
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
+is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
+no ended message that a registered reader has not got yet. Neither looks at what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.codes import CANCELLED, CODE, DEAD, DONE, EXPIRED, pack_seqs, unpack_seqs
+from tampu.engines.journals import PARTITION
+from tampu.engines.port import Purge, Trim
+from tampu.engines.sql import journal
+from tampu.engines.sql.card import Card
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.lanes import leave_lanes
+from tampu.engines.sql.reading import live_page
+from tampu.engines.sql.waiting import withdraw
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+
+_ENDINGS = 100
+
+
+def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    for call in calls:
+        q = commit.house.number(commit.db, call.tenant, call.queue)
+        if q is None:
+            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
+        elif call.state is State.LEASED:
+            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+        else:
+            replies.append(_purge(commit, q, CODE[call.state], call.limit))
+    return replies
+
+
+def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+    if code in (DONE, CANCELLED, EXPIRED):
+        gone = _drop_ended(commit, q, code, limit, before=None)
+    elif code == DEAD:
+        gone = [Card.of(row) for row in commit.db.rows("unbury", q, limit)]
+        commit.count(q, DEAD, -len(gone))
+    else:
+        seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
+        found = withdraw(commit, seqs)
+        gone = [found[seq] for seq in seqs if seq in found]
+    leave_lanes(commit, ((q, card.lane, card.seq) for card in gone))
+    for card in gone:
+        commit.note("purge", None, card)
+    _forget(commit, gone)
+    return len(gone)
+
+
+def _drop_ended(
+    commit: Commit, q: int, state: int, limit: int, before: int | None, read: int | None = None
+) -> list[Card]:
+    """Take the oldest ended messages of a queue out of their index.
+
+    Only those that ended by ``before``, in a commit all of whose records readers at offset ``read`` have.
+    """
+    gone: list[Card] = []
+    while len(gone) < limit:
+        rows = commit.db.rows("oldest_endings", q, state, _ENDINGS)
+        kept: set[int] = set()
+        if read is not None and rows:
+            kept = {no for (no,) in commit.db.rows("unread", Ints(row[0] for row in rows), read)}
+        chosen: list[int] = []
+        spent: list[int] = []
+        for no, at, packed in rows:
+            if no in kept or (before is not None and at > before):
+                break
+            seqs = unpack_seqs(packed)
+            room = limit - len(gone) - len(chosen)
+            chosen.extend(seqs[:room])
+            if len(seqs) > room:
+                commit.db.send("ending_cut", q, state, no, pack_seqs(seqs[room:]))
+                break
+            spent.append(no)
+        if not chosen and not spent:
+            break
+        commit.db.send("ending_drop", q, state, Ints(spent))
+        cards = [Card.of(row) for row in commit.db.rows("unend", Ints(chosen))]
+        commit.count(q, state, -len(cards))
+        gone.extend(cards)
+        if len(spent) < _ENDINGS:
+            break
+    return gone
+
+
+def _forget(commit: Commit, cards: Sequence[Card]) -> None:
+    if cards:
+        commit.db.send("forget", Ints(card.seq for card in cards))
+
+
+def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
+    return [_trim(commit, call) for call in calls]
+
+
+def _trim(commit: Commit, call: Trim) -> int:
+    db, now, left = commit.db, commit.now, call.limit
+    read = None if call.read is None else call.read.get(PARTITION, 0)
+    shortest = min([call.default_us, *call.retention_us.values()])
+    for q, state in db.rows("trim_queues", now - shortest):
+        before = now - call.retention_us.get(commit.house.name(db, q), call.default_us)
+        if left > 0:
+            gone = _drop_ended(commit, q, state, left, before, read)
+            _forget(commit, gone)
+            left -= len(gone)
+    for name in ("trim_results", "trim_requests", "trim_paces"):
+        if left > 0:
+            left -= len(db.rows(name, now, left))
+    if left > 0:
+        journal.number_all(db)  # what nobody reads is numbered here
+        left -= journal.trimmed(db, now - call.journal_us, left, read)
+    return call.limit - left

@@ -1,0 +1,72 @@
+"""The pace of groups: what a claim costs, when a message that comes back may go again, and a pace that changes.
+
+What it means: `tampu.engines.places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.codes import as_json
+from tampu.engines.places import ORDERED
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.lanes import fill_lane, limits_of, seat, spent, taken_places, unseat
+
+
+def spend(commit: Commit, q: int, seqs: Sequence[int]) -> None:
+    """Messages were claimed: each costs a token of its group, and the next ones of the group get their times."""
+    limits = limits_of(commit, q)
+    if limits.pace is None:
+        return
+    claimed: dict[str, list[int]] = {}
+    for lane, seq in commit.db.execute(
+        "SELECT m.lane, m.seq FROM json_each(?) j CROSS JOIN tampu_message m ON m.seq = j.value"
+        " WHERE m.lane IS NOT NULL",
+        (as_json(seqs),),
+    ).fetchall():
+        claimed.setdefault(lane, []).append(seq)
+    commit.turn_page()  # the next claim of this commit may take what is set free here
+    for lane, taken in claimed.items():
+        until = limits.pace.spend(spent(commit, q, lane), commit.now, len(taken))
+        commit.db.execute("INSERT OR REPLACE INTO tampu_pace VALUES (?, ?, ?)", (q, lane, until))
+        if not limits.keeps_place:
+            unseat(commit, q, [(lane, seq) for seq in taken])
+        fill_lane(commit, q, lane)
+
+
+def token_again(commit: Commit, seq: int, q: int, lane: str | None) -> int | None:
+    """When a message whose lease is over may be claimed again; None: at once. It needs another token.
+
+    While others wait for all there is, it has no place, and asks for one then.
+    """
+    pace = None if lane is None else limits_of(commit, q).pace
+    if lane is None or pace is None:
+        return None
+    unseat(commit, q, [(lane, seq)])
+    place = taken_places(commit, q, lane)[1] + 1
+    if place <= pace.burst:
+        seat(commit, q, lane, seq)
+    due = pace.due(spent(commit, q, lane), commit.now, place)
+    return due if due > commit.now else None
+
+
+def retime_lane(commit: Commit, q: int, lane: str) -> None:
+    """The pace has changed: who waits for a token gets a new time. Where groups keep order, some wait for another
+    reason, and nobody can tell who: they stay as they are."""
+    limits, until = limits_of(commit, q), spent(commit, q, lane)
+    if not until or limits.places == ORDERED:
+        return
+    rows = commit.db.execute(
+        "SELECT d.seq FROM tampu_lane l JOIN tampu_delayed d ON d.seq = l.seq"
+        " WHERE l.q = ? AND l.lane = ? AND d.run_at <= ? ORDER BY d.run_at, d.seq",
+        (q, lane, until),
+    ).fetchall()
+    times = [commit.now] * len(rows)
+    if limits.pace is not None:
+        until = min(until, limits.pace.most(commit.now))
+        commit.db.execute("UPDATE tampu_pace SET spent = ? WHERE q = ? AND lane = ?", (until, q, lane))
+        first = taken_places(commit, q, lane)[1] - len(rows) + 1
+        times = [max(commit.now, limits.pace.due(until, commit.now, first + i)) for i in range(len(rows))]
+    for (seq,), at in zip(rows, times, strict=True):
+        commit.db.execute("UPDATE tampu_delayed SET run_at = ? WHERE seq = ?", (at, seq))
+        commit.falls_due(at)

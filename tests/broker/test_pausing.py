@@ -1,0 +1,51 @@
+"""How long a claim that waits sleeps: until it is told, or until the time it knows of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tampu
+from tampu.broker.core import Pause
+from tampu.engines.port import Claim, Later
+
+
+def _pause(q: tampu.Queue, answer: Any, *queues: str) -> Pause:
+    """What a claim that waits for a minute does when it was answered so."""
+    steps = q._verbs.claim(list(queues), wait=60)
+    assert isinstance(next(steps), Claim)
+    step = steps.send(answer)
+    assert isinstance(step, Pause)
+    return step
+
+
+def test_it_sleeps_until_it_is_told_or_its_time_is_over() -> None:
+    with tampu.open("memory://") as q:
+        pause = _pause(q, [], "jobs")
+        assert (pause.seconds > 50, pause.empty, pause.full) == (True, [("default", "jobs")], [])
+
+
+def test_at_a_used_up_rate_it_sleeps_until_the_next_claim_is_allowed() -> None:
+    with tampu.open("memory://") as q:
+        q.queues.put("jobs", rate=2)
+        pause = _pause(q, Later(400_000), "jobs", "more")
+        assert (pause.seconds, pause.empty) == (0.4, [("default", "more")])
+        assert _pause(q, [], "jobs").empty == [("default", "jobs")], "nothing is ready, whatever the rate"
+
+
+def test_at_a_full_queue_it_is_told_and_looks_once_a_second_besides() -> None:
+    with tampu.open("memory://") as q:
+        q.queues.put("jobs", max_in_flight=3)
+        pause = _pause(q, [], "jobs")
+        assert (pause.seconds, pause.empty, pause.full) == (1.0, [], [(("default", "jobs"), 3)])
+
+
+def test_a_place_that_came_free_before_it_slept_is_not_slept_through() -> None:
+    with tampu.open("memory://") as q:
+        q.queues.put("jobs", max_in_flight=1)
+        q.publish_many("jobs", range(2))
+        (lease,) = q.claim("jobs")
+        pause = _pause(q, [], "jobs")
+        core: Any = q._core
+        assert not core.came_meanwhile(pause)
+        q.ack(lease)
+        assert core.came_meanwhile(pause)

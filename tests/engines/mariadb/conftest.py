@@ -1,0 +1,35 @@
+"""A fast server and an empty database for each test of the MariaDB engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+
+import tampu
+from tests.servers.mariadb import MariaDb, houses
+
+
+@pytest.fixture
+def server() -> MariaDb:
+    return houses.server
+
+
+@pytest.fixture
+def url() -> str:
+    return houses.url()
+
+
+@pytest.fixture
+def q(url: str) -> Iterator[tampu.Queue]:
+    with tampu.open(url, keepers=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def db(server: MariaDb) -> Iterator[pymysql.Connection[Any]]:
+    """A connection of the user's own, as the server's owner."""
+    with server.connect() as connection:
+        yield connection

@@ -1,0 +1,452 @@
+"""The index in Redis: what it is asked, what happens when it is wrong, away or emptied. The database always decides."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import threading
+import traceback
+import urllib.parse
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import Ack
+from tests.conformance.house import FakeClock, counts, payloads, until, waits
+from tests.servers import mariadb
+from tests.servers.redis import FAST, Server, redis_binary
+
+
+class House:
+    """A store with an index of its own, and what its claims were."""
+
+    def __init__(self, server: Server) -> None:
+        self.redis = server
+        self.plain = mariadb.houses.url()
+        self.url = f"{self.plain}?index={urllib.parse.quote(server.url(), safe='')}"
+
+    def open(self, **options: Any) -> tampu.Queue:
+        return tampu.open(self.url, **{"keepers": False, **options})
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    server = Server(redis_binary(), FAST)
+    yield House(server.start())
+    server.remove()
+
+
+@pytest.fixture
+def q(house: House) -> Iterator[tampu.Queue]:
+    with house.open() as opened:
+        _whole(opened)
+        yield opened
+
+
+def _index(q: tampu.Queue) -> Any:
+    engine: Any = q._core.engine
+    return engine.index
+
+
+def _whole(q: tampu.Queue) -> None:
+    until(lambda: _index(q).whole)
+
+
+def _asked(q: tampu.Queue) -> list[str]:
+    """The names of statements that the writing connection is asked for from now on."""
+    names: list[str] = []
+    engine: Any = q._core.engine
+    db = engine._db
+    ask = db.ask
+
+    def heard(name: str, *values: Any) -> Any:
+        names.append(name)
+        return ask(name, *values)
+
+    db.ask = heard
+    return names
+
+
+def _known(q: tampu.Queue) -> int:
+    """Places that Redis has."""
+    index = _index(q)
+    return sum(index._redis.zcard(key) for key in index._redis.scan_iter(f"{index._base}:[0-9]*"))
+
+
+LOOK = "tampu.engines.mariadb.index.LOOK_SECONDS"
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No claim looks at the database by itself, however slow the machine is."""
+    monkeypatch.setattr(LOOK, math.inf)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_claim_takes_what_the_index_proposes(q: tampu.Queue) -> None:
+    q.publish_many("jobs", range(30))
+    assert _known(q) == 30
+    q.claim("jobs", limit=5)
+    asked = _asked(q)
+    assert payloads(q.claim("jobs", limit=5)) == [5, 6, 7, 8, 9]
+    assert "take_these" in asked
+    assert "take" not in asked
+    assert _known(q) == 20
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_ranks_are_proposed_in_their_order(q: tampu.Queue) -> None:
+    q.queues.put("ranked", ordering="priority")
+    q.publish_many("ranked", [tampu.NewMessage(n, priority=n % 3) for n in range(9)])
+    assert payloads(q.claim("ranked")) == [2]
+    asked = _asked(q)
+    assert payloads(q.claim("ranked", limit=5)) == [5, 8, 1, 4, 7]
+    assert "take" not in asked
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_what_becomes_ready_in_the_claim_itself_is_in_line_with_the_others(house: House) -> None:
+    clock = FakeClock()
+    with house.open(clock=clock) as q:
+        _whole(q)
+        q.queues.put("ranked", ordering="priority")
+        q.publish_many("ranked", [tampu.NewMessage(n, priority=1) for n in range(6)])
+        assert payloads(q.claim("ranked")) == [0]
+        q.publish("ranked", "urgent", priority=9, delay=5)
+        clock.advance(5)
+        assert payloads(q.claim("ranked", limit=2)) == ["urgent", 1]
+        assert _known(q) == 4
+        assert payloads(q.claim("ranked", limit=2)) == [2, 3]
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_what_is_not_there_any_more_is_dropped_and_others_follow(house: House, q: tampu.Queue) -> None:
+    engine: Any = q._core.engine
+    q.publish_many("jobs", range(20))
+    q.claim("jobs")
+    for n in range(1, 6):  # places that only Redis has, in front of all
+        _index(q).tell([(engine.house.numbers["default", "jobs"], -n, n)], [], ring=False)
+    assert payloads(q.claim("jobs", limit=8)) == list(range(1, 9))
+    assert _known(q) == 11
+
+
+def test_everything_that_becomes_ready_is_known_and_what_is_not_ready_is_not(q: tampu.Queue) -> None:
+    ids = [m.id for m in q.publish_many("jobs", range(10))]
+    q.cancel(*ids[:3])
+    assert _known(q) == 7
+    lease, other = q.claim("jobs", limit=2)
+    q.release(lease)
+    q.nack(other, delay=0)
+    assert _known(q) == 7
+    q.purge("jobs", state="ready")
+    assert _known(q) == 0
+
+
+def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Queue, monkeypatch: Any) -> None:
+    q.publish_many("jobs", range(10))
+    q.claim("jobs")
+    engine: Any = q._core.engine
+    ask = engine._db.ask
+
+    def broken(name: str, *values: Any) -> Any:
+        if name == "lease":
+            raise ZeroDivisionError
+        return ask(name, *values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine._db, "ask", broken)
+        with pytest.raises(ZeroDivisionError):
+            q.claim("jobs", limit=3)
+    assert _known(q) == 9
+    assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
+
+
+def test_when_redis_is_away_the_database_serves_and_the_index_is_repaired_afterwards(
+    house: House, q: tampu.Queue
+) -> None:
+    q.publish_many("jobs", range(10))
+    house.redis.kill()
+    q.publish_many("jobs", range(10, 20))
+    leases = q.claim("jobs", limit=15)
+    assert payloads(leases) == list(range(15))
+    q.settle([Ack(lease) for lease in leases])
+    assert ("index", "warn") in [finding[:2] for finding in q.check()]
+    house.redis.start()
+    _whole(q)
+    assert _known(q) == 5
+    assert payloads(q.claim("jobs", limit=9)) == [15, 16, 17, 18, 19]
+
+
+def test_an_emptied_redis_is_noticed_by_the_next_claim(house: House, q: tampu.Queue) -> None:
+    q.publish_many("jobs", range(10))
+    q.claim("jobs")
+    with house.redis.client() as client:
+        client.flushall()
+    q.publish_many("jobs", range(10, 20))
+    assert payloads(q.claim("jobs", limit=5)) == [1, 2, 3, 4, 5]
+    until(lambda: _known(q) == 14)
+    _whole(q)
+    assert payloads(q.claim("jobs", limit=14)) == list(range(6, 20))
+
+
+def test_a_redis_that_comes_back_with_older_data_is_not_believed(house: House, q: tampu.Queue) -> None:
+    q.publish_many("jobs", range(5))
+    with house.redis.client() as client:
+        client.save()
+    q.publish_many("jobs", range(5, 10))
+    leases = q.claim("jobs", limit=3)
+    q.settle([Ack(lease) for lease in leases])
+    house.redis.kill()
+    house.redis.start()
+    _whole(q)
+    assert payloads(q.claim("jobs", limit=7)) == list(range(3, 10))
+
+
+def test_a_redis_that_may_forget_is_not_used_and_named(house: House) -> None:
+    with house.redis.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    with house.open() as q:
+        q.publish_many("jobs", range(5))
+        assert payloads(q.claim("jobs", limit=5)) == list(range(5))
+        assert ("index", "bad") in [finding[:2] for finding in q.check()]
+
+
+def test_a_redis_that_is_stopped_does_not_hold_anybody_up_for_long(house: House, q: tampu.Queue) -> None:
+    q.publish_many("jobs", range(10))
+    q.claim("jobs")
+    os.kill(house.redis.pid, signal.SIGSTOP)
+    try:
+        assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
+        q.publish("jobs", 10)
+        assert payloads(q.claim("jobs", limit=3)) == [4, 5, 6]
+    finally:
+        os.kill(house.redis.pid, signal.SIGCONT)
+    _whole(q)
+    assert payloads(q.claim("jobs", limit=9)) == [7, 8, 9, 10]
+
+
+def test_a_redis_that_was_never_there_can_come_later(house: House) -> None:
+    house.redis.kill()
+    with house.open() as q:
+        q.publish_many("jobs", range(3))
+        assert payloads(q.claim("jobs")) == [0]
+        house.redis.start()
+        _whole(q)
+        assert _known(q) == 2
+
+
+def test_what_a_user_s_transaction_publishes_keeps_its_place(house: House, q: tampu.Queue) -> None:
+    """When the user commits, nobody is there to tell Redis: the database says so, and claims look there."""
+    q.publish("jobs", 0)
+    q.claim("jobs")
+    with mariadb.houses.server.connect(autocommit=False) as mine, q.transaction(mine) as tx:
+        tx.publish("jobs", 1)
+    q.publish_many("jobs", range(2, 10))
+    assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
+    _whole(q)
+    assert payloads(q.claim("jobs", limit=6)) == list(range(4, 10))
+
+
+def test_a_process_that_does_not_name_the_index_says_that_it_lacks_something(house: House, q: tampu.Queue) -> None:
+    q.publish("jobs", 0)
+    q.claim("jobs")
+    with tampu.open(house.plain, keepers=False) as other:
+        other.publish("jobs", 1)
+    q.publish_many("jobs", range(2, 10))
+    assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
+
+
+def test_a_process_that_died_before_it_told_redis_strands_nothing(
+    house: House, q: tampu.Queue, monkeypatch: Any
+) -> None:
+    """Its commit is done and Redis does not know: claims that walk the database's index find it."""
+    monkeypatch.setattr(LOOK, 0.0)
+    with house.open() as dying, monkeypatch.context() as patched:
+        _whole(dying)
+        patched.setattr(_index(dying), "tell", lambda *_, **__: True)
+        dying.publish("jobs", "nobody knows")
+        q.publish_many("jobs", range(5))
+        assert payloads(q.claim("jobs", limit=2)) == ["nobody knows", 0]
+
+
+@pytest.mark.parametrize(
+    "step", ["offer", "take_these", "lease", "COMMIT", "tell"], ids=lambda step: f"killed at {step}"
+)
+def test_a_claim_that_is_killed_at_any_step_strands_nothing(
+    house: House, q: tampu.Queue, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q.publish_many("jobs", range(10))
+    q.claim("jobs")
+    with monkeypatch.context() as patched:
+        patched.setattr(LOOK, math.inf)  # the child's claim must go by the index, however slow the machine is
+
+        def work(dying: tampu.Queue) -> Callable[[], Any]:
+            dying.claim("nothing")
+            return lambda: dying.claim("jobs", limit=3)
+
+        _in_a_child_that_dies(house, step, work)
+    expected = list(range(1, 10))
+    if step == "tell":  # after the commit: the dead process has them
+        expected = expected[3:]
+    got: list[Any] = []
+
+    def drained() -> bool:
+        leases = q.claim("jobs", limit=2)
+        got.extend(payloads(leases))
+        return len(got) >= len(expected)
+
+    until(drained)
+    assert sorted(got) == expected
+    assert counts(q, "jobs")["leased"] == 10
+
+
+@pytest.mark.parametrize("step", ["publish_bare", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+def test_a_publish_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
+    q.publish_many("jobs", range(3))
+    q.claim("jobs")
+    _in_a_child_that_dies(house, step, lambda q: lambda: q.publish_many("jobs", range(3, 6)))
+    expected = list(range(1, 6 if step == "tell" else 3))  # after the commit they are there
+    got: list[Any] = []
+
+    def all_came() -> bool:
+        got.extend(payloads(q.claim("jobs")))
+        return len(got) >= len(expected)
+
+    until(all_came)
+    assert got == expected
+    assert q.claim("jobs") == []
+
+
+@pytest.mark.parametrize("step", ["unlease", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+def test_a_nack_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
+    q.publish_many("jobs", range(3))
+
+    def work(dying: tampu.Queue) -> Callable[[], Any]:
+        (lease,) = dying.claim("jobs", lease=600)
+        return lambda: dying.nack(lease, delay=0)
+
+    _in_a_child_that_dies(house, step, work)
+    expected = [(1, 1), (2, 1)]
+    if step == "tell":  # it is committed: the message is there again
+        expected.append((0, 2))
+    got: list[tuple[Any, int]] = []
+
+    def all_came() -> bool:
+        got.extend((lease.payload, lease.attempt) for lease in q.claim("jobs"))
+        return len(got) >= len(expected)
+
+    until(all_came)
+    assert sorted(got) == sorted(expected)
+    assert counts(q, "jobs") == {"leased": 3}
+
+
+def _in_a_child_that_dies(house: House, step: str, work: Callable[[tampu.Queue], Callable[[], Any]]) -> None:
+    """A process of its own prepares to work with the store, begins, and is killed when it comes to ``step``."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            q = house.open()
+            _whole(q)
+            call = work(q)
+            _whole(q)
+            _die_at(q, step)
+            call()
+            print(f"it never came to {step}; the index is {_index(q).health()}", file=sys.stderr, flush=True)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def _die_at(q: tampu.Queue, step: str) -> None:
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    engine: Any = q._core.engine
+    index, db = engine.index, engine._db
+    if step in ("offer", "tell"):
+        real = getattr(index, step)
+
+        def then_die(*values: Any, **options: Any) -> Any:
+            if step == "offer":
+                real(*values, **options)
+            die()
+
+        setattr(index, step, then_die)
+    elif step == "COMMIT":
+        say = db.say
+        db.say = lambda sql: die() if sql == b"COMMIT" else say(sql)
+    else:
+        ask = db.ask
+
+        def heard(name: str, *values: Any) -> Any:
+            answer = ask(name, *values)
+            if name == step:
+                answer.get()
+                die()
+            return answer
+
+        db.ask = heard
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize("moment", ["offer", "tell"])
+def test_a_redis_that_dies_within_a_call_changes_nothing(house: House, q: tampu.Queue, moment: str) -> None:
+    """After it has given places away, which nobody tells it of any more; and before it is told of a commit."""
+    q.publish_many("jobs", range(10))
+    q.claim("jobs")
+    index = _index(q)
+    real = getattr(index, moment)
+
+    def dying(*values: Any, **options: Any) -> Any:
+        setattr(index, moment, real)
+        if moment == "tell":
+            house.redis.kill()
+        answer = real(*values, **options)
+        if moment == "offer":
+            assert answer, "it was asked"
+            house.redis.kill()
+        return answer
+
+    setattr(index, moment, dying)
+    leases = q.claim("jobs", limit=3)
+    assert payloads(leases) == [1, 2, 3]
+    assert not index.up
+    q.publish_many("jobs", [10, 11])
+    q.nack(leases[0], delay=0)
+    assert payloads(q.claim("jobs", limit=4)) == [4, 5, 6, 7]
+    house.redis.start()
+    _whole(q)
+    assert _known(q) == 5
+    assert payloads(q.claim("jobs", limit=9)) == [8, 9, 10, 11, 1]
+
+
+def test_waiting_claims_of_other_processes_are_rung_through_redis(house: House, q: tampu.Queue) -> None:
+    with house.open(keepers=True) as waiter, ThreadPoolExecutor(1) as pool:
+        _whole(waiter)
+        heard = threading.Event()
+        index = _index(waiter)
+        ring = index._heard
+
+        def listen() -> Any:
+            heard.set()
+            return ring()
+
+        index._heard = listen
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
+        until(lambda: waits(waiter))
+        until(lambda: _listeners(index) == 2)  # the one that publishes listens too
+        q.publish("jobs", "hello")
+        assert payloads(waiting.result(60)) == ["hello"]
+        assert heard.wait(60)
+
+
+def _listeners(index: Any) -> int:
+    ((_, count),) = index._redis.pubsub_numsub(f"{index._base}:bell")
+    return int(count)

@@ -1,0 +1,99 @@
+"""Journal readers and commits that come late: nothing is skipped, nobody is held up, nothing told is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import Ack
+from tests.servers.mariadb import MariaDb
+
+
+@pytest.fixture
+def old(q: tampu.Queue, url: str, server: MariaDb) -> Iterator[Any]:
+    """A connection whose transaction has begun: only its owner ends it."""
+    q.queues.put("jobs", max_attempts=5)
+    begin = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    with server.connect(url.rpartition("/")[2], autocommit=False, init_command=begin) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM tampu_meta")
+        yield connection
+
+
+def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Queue, old: Any) -> None:
+    with q.transaction(old) as tx:
+        late = tx.publish("jobs", "early in, late out")
+    first = q.publish("jobs", 1)
+    page = q.journal()
+    assert [t.id for t in page.transitions] == [first.id], "the open transaction holds nobody up"
+    second = q.publish("jobs", 2)
+    after = q.journal(after=page.position)
+    assert [t.id for t in after.transitions] == [second.id]
+    old.commit()
+    last = q.journal(after=after.position)
+    assert [t.id for t in last.transitions] == [late.id]
+    assert [t.offset for t in q.journal().transitions] == [1, 2, 3]
+
+
+def test_what_is_rolled_back_leaves_no_hole(q: tampu.Queue, old: Any) -> None:
+    with q.transaction(old) as tx:
+        tx.publish("jobs", "never")
+    q.publish("jobs", 1)
+    old.rollback()
+    q.publish("jobs", 2)
+    assert [t.offset for t in q.journal().transitions] == [1, 2]
+
+
+def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Queue, old: Any) -> None:
+    """A transaction that has written before a message was published, and settles it in the end."""
+    q.queues.put("other", max_attempts=5)
+    with q.transaction(old) as tx:
+        tx.publish("other", 1)  # it has its number from here on
+    message = q.publish("jobs", 1)
+    lease = q.claim("jobs")[0]
+    with q.transaction(old) as tx:
+        tx.settle([Ack(lease)])
+    old.commit()
+    told = [t.verb for t in q.journal().transitions if t.id == message.id]
+    assert told == ["publish", "claim", "ack"]
+
+
+def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
+    """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
+    engine: Any = q._core.engine
+    asked: list[str] = []
+    with tampu.open(url, keepers=False) as reader:
+        theirs: Any = reader._core.engine
+        ask = theirs._readers.ask
+
+        def heard(work: Any) -> Any:
+            def told(db: Any) -> Any:
+                send = db.send
+
+                def listen(name: str, *values: Any) -> None:
+                    asked.append(name)
+                    send(name, *values)
+
+                db.send = listen
+                try:
+                    return work(db)
+                finally:
+                    db.send = send
+
+            return ask(told)
+
+        theirs._readers.ask = heard
+        q.publish("jobs", 1)
+        engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
+        for _ in range(3):
+            assert len(reader.journal().transitions) == 1
+    assert asked == ["journal_seal"], "once for what is new"
+
+
+def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Queue, old: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tampu.engines.mariadb.checking._LONG_SECONDS", -1)
+    assert [level for what, level, _ in q.check() if what == "transactions"] == ["warn"]
+    old.rollback()

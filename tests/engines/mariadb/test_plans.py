@@ -1,0 +1,181 @@
+"""Plans on 100,000 messages: in every statement of the hot path an index does the finding and the order.
+
+Each statement that a verb sends is explained, and what the server read for the verb is counted as it ran.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import Ack, Nack, NewMessage, Reject, Release
+from tampu.engines.port import Purge, Sweep, Trim
+from tests.conformance.house import FakeClock
+from tests.servers.mariadb import houses
+
+ROWS = 100_000
+BATCH = 100
+SMALL = re.compile(r"tampu_(queue|meta|document|revision|journal_end|seat|latch)\b")
+"""Tables that grow with queues and settings, not with messages."""
+EXPLAINED = re.compile(rb"(SELECT|DELETE|UPDATE|INSERT\b.*\bSELECT)\b", re.DOTALL)
+READS = ("Handler_read_first", "Handler_read_key", "Handler_read_last", "Handler_read_next", "Handler_read_prev")
+
+
+class Store:
+    """A queue whose session tells what it sends, and how much was read for it."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+        self.clock = FakeClock()
+        self.q = tampu.open(houses.url(), keepers=False, clock=self.clock)
+        engine: Any = self.q._core.engine
+        self.wire = engine._db
+        self._said: list[bytes] = []
+        send = self.wire._send
+
+        def heard(text: bytes, answer: Any) -> None:
+            self._said.append(text)
+            send(text, answer)
+
+        self.wire._send = heard
+
+    def listen(self) -> None:
+        self._said.clear()
+        self._before = self._status()
+
+    def _status(self) -> dict[str, int]:
+        with self.wire.cursor() as cursor:
+            cursor.execute("SHOW SESSION STATUS WHERE variable_name LIKE 'Handler_read%' OR variable_name LIKE 'Sort%'")
+            return {name: int(value) for name, value in cursor.fetchall()}
+
+    def check(self, batch: int = BATCH, *, sorts: bool = False, only: re.Pattern[bytes] = EXPLAINED) -> None:
+        after = self._status()
+        said = [text for text in self._said if EXPLAINED.match(text) and only.search(text)]
+        assert said
+        read = sum(after[name] - self._before[name] for name in READS)
+        assert read <= 60 * batch, f"{read} rows were read"
+        with self.wire.cursor() as cursor:
+            for text in said:
+                cursor.execute(b"EXPLAIN " + text)
+                for row in cursor.fetchall():
+                    table, kind, extra = str(row[2]), row[3], row[-1] or ""
+                    told = f"{text[:200]!r}: {row}"
+                    made = (
+                        row[2] is None
+                        or table.startswith(("<derived", "<union"))
+                        or SMALL.search(text.decode(errors="replace"))
+                    )
+                    assert made or kind != "ALL", f"scans {told}"
+                    assert sorts or "filesort" not in extra, f"sorts {told}"
+                    assert sorts or "temporary" not in extra, f"writes down {told}"
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """Messages in every state, in two queues."""
+    made = Store()
+    q = made.q
+    q.queues.put("ranked", ordering="priority")
+    for _ in range(ROWS // 10_000):
+        q.publish_many("jobs", [b"x"] * 10_000)
+    for name in ("jobs", "ranked"):
+        q.publish_many(name, [NewMessage(n, ttl=10**6, priority=n % 7) for n in range(5_000)])
+        q.publish_many(name, [NewMessage(n, delay=1000 + n) for n in range(5_000)])
+        leases = q.claim(name, limit=4_000, lease=10**6)
+        q.settle([Ack(lease, result=1) for lease in leases[:1_000]])
+        q.settle([Reject(lease, error="x") for lease in leases[1_000:2_000]])
+        q.publish_many(name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(1_000)])
+    yield made
+    q.close()
+
+
+def test_empty_tables_are_not_scanned_either() -> None:
+    """Where a scan would be quicker for one it is slower for many: it waits for every row that somebody has locked."""
+    empty = Store()
+    empty.q.queues.put("ranked", ordering="priority")
+    empty.listen()
+    for queue in ("jobs", "ranked"):
+        empty.q.publish_many(queue, [NewMessage(n, priority=n) for n in range(3)])
+        leases = empty.q.claim(queue, limit=3)
+        empty.q.settle([Ack(leases[0]), Nack(leases[1], delay=0), Release(leases[2])])
+        empty.q.ack(empty.q.claim(queue)[0])
+    empty.check(only=re.compile(rb"tampu_(ready|placed|leased)\b"))
+    empty.q.close()
+
+
+@pytest.mark.parametrize("queue", ["jobs", "ranked"])
+def test_a_claim_walks_the_index_and_stops(store: Store, queue: str) -> None:
+    store.q.claim(queue)
+    store.listen()
+    leases = store.q.claim(queue, limit=BATCH)
+    assert len(leases) == BATCH
+    store.check(20)
+
+
+@pytest.mark.parametrize("queue", ["jobs", "ranked"])
+def test_publish_claim_and_settle_cost_what_the_batch_costs(store: Store, queue: str) -> None:
+    q = store.q
+    store.listen()
+    q.publish_many(queue, [b"x"] * BATCH)
+    q.publish_many(queue, [NewMessage(n, ttl=10**6, delay=5) for n in range(BATCH)])
+    leases = q.claim(queue, limit=BATCH)
+    quarter = BATCH // 4
+    q.settle([Ack(lease, result=1) for lease in leases[:quarter]])
+    q.settle([Nack(lease, error="x", delay=50) for lease in leases[quarter : 2 * quarter]])
+    q.settle([Release(lease) for lease in leases[2 * quarter : 3 * quarter]])
+    q.settle([Ack(lease) for lease in leases[3 * quarter :]])
+    store.check()
+
+
+def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
+    q = store.q
+    q.queues.put("groups", group_order=True)
+    store.listen()
+    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
+    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"l{n}") for n in range(BATCH)])
+    ids = [m.id for m in q.publish_many("jobs", range(BATCH))]
+    q.cancel(*ids)
+    q.queues.put("groups", group_order=False, group_concurrency=2)
+    q.nack(q.claim("groups")[0], delay=5)
+    q.ack(q.claim("groups")[0])
+    q.queues.put("groups", group_concurrency=0, group_rate=10)
+    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    q.nack(q.claim("groups")[0], delay=0)
+    q.ack(q.claim("groups")[0])
+    q.queues.put("groups", group_rate=20)
+    store.check()
+
+
+def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> None:
+    submit = store.q._core.coalescer.submit
+    store.listen()
+    store.q.replay("jobs", where={}, limit=BATCH)
+    submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))
+    submit(Purge("default", "jobs", tampu.State.DONE, BATCH))
+    store.check()
+
+
+def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
+    submit = store.q._core.coalescer.submit
+    submit(Trim({}, 10**12, 10**15, BATCH))  # what the journal has to number is numbered
+    store.listen()
+    submit(Sweep(BATCH))
+    submit(Trim({}, 10**12, 10**15, BATCH))
+    store.check(5, sorts=True)
+
+
+def test_turns_are_looked_up(store: Store) -> None:
+    q = store.q
+    q.queues.put("turns", ordering="fair")
+    q.publish("turns", 1)
+    store.listen()
+    for _ in range(3):
+        q.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+        q.settle([Ack(lease) for lease in q.claim("turns", limit=BATCH)])
+    q.nack(q.claim("turns")[0], delay=0)
+    store.check()

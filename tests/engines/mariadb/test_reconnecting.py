@@ -1,0 +1,129 @@
+"""Connections that are lost: made again unnoticed where nothing can have happened, told where it may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pymysql
+import pytest
+
+import tampu
+from tests.conformance.house import payloads, until, waits
+from tests.servers.mariadb import FAST, MariaDb, houses
+
+Connection = Any
+
+
+@pytest.fixture
+def own() -> Iterator[MariaDb]:
+    with MariaDb(FAST) as made:
+        yield made
+
+
+def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Queue) -> None:
+    q.publish("jobs", 1)
+    for turn in range(3):
+        houses.end_sessions()
+        q.publish("jobs", turn)
+        houses.end_sessions()
+        assert q.stats("jobs").ready == turn + 2
+        assert len(q.journal().transitions) == turn + 2
+
+
+def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: str) -> None:
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
+        until(lambda: waits(waiter))
+        houses.end_sessions()
+        other.publish("jobs", "hello")
+        assert payloads(waiting.result(60)) == ["hello"]
+
+
+def test_a_restart_of_the_server_is_waited_for(own: MariaDb) -> None:
+    with tampu.open(own.url()) as q, ThreadPoolExecutor(1) as pool:
+        q.publish("jobs", 1)
+        own.stop()
+        waiting = pool.submit(q.publish, "jobs", 2)
+        own.start()
+        assert waiting.result(60).payload == 2
+        assert payloads(q.claim("jobs", limit=5)) == [1, 2]
+
+
+def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monkeypatch: Any) -> None:
+    for module in ("engine", "readers"):
+        monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
+    with tampu.open(own.url(), keepers=False) as q:
+        q.publish("jobs", 1)
+        own.stop()
+        for call in (lambda: q.publish("jobs", 2), lambda: q.stats("jobs"), lambda: q.claim("jobs")):
+            with pytest.raises(tampu.Unavailable):
+                call()
+
+
+def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Queue, db: Connection) -> None:
+    q.publish("jobs", 1)
+    engine: Any = q._core.engine
+    id = engine._db.connection.thread_id()
+    say = engine._db.say
+
+    def cut(sql: bytes) -> None:
+        say(sql)
+        if sql == b"COMMIT":
+            with db.cursor() as cursor:
+                cursor.execute(f"KILL CONNECTION {id}")
+
+    engine._db.say = cut
+    with pytest.raises(tampu.Unavailable, match="may or may not"):
+        q.publish("jobs", 2)
+    q.publish("jobs", 3)
+    assert payloads(q.claim("jobs", limit=5)) == [1, 3]
+
+
+@pytest.mark.parametrize("number", [1213, 1205])
+def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
+    q: tampu.Queue, monkeypatch: Any, number: int
+) -> None:
+    engine: Any = q._core.engine
+    ask = engine._db.ask
+    left = 3
+
+    def undone(name: str, *values: Any) -> Any:
+        nonlocal left
+        if name == "publish_bare" and left:
+            left -= 1
+            raise pymysql.OperationalError(number, "undone")
+        return ask(name, *values)
+
+    monkeypatch.setattr(engine._db, "ask", undone)
+    q.publish("jobs", 1)
+    assert left == 0
+    left = 1000
+    with pytest.raises(tampu.Unavailable):
+        q.publish("jobs", 2)
+    assert left > 900
+    left = 0
+    assert payloads(q.claim("jobs", limit=5)) == [1]
+
+
+def test_a_lock_that_is_held_for_long_is_waited_for_and_then_told(
+    q: tampu.Queue, server: MariaDb, url: str, monkeypatch: Any
+) -> None:
+    q.queues.put("jobs", max_depth=5)
+    monkeypatch.setattr("tampu.engines.mariadb.connecting.LOCK_SECONDS", 1)
+    monkeypatch.setattr("tampu.engines.sql.engine._TRIES", 2)
+    with tampu.open(url, keepers=False) as waiter, server.connect(url.rpartition("/")[2], autocommit=False) as holder:
+        with holder.cursor() as cursor:
+            cursor.execute("SELECT * FROM tampu_latch FOR UPDATE")
+        with pytest.raises(tampu.Unavailable, match="Lock wait"):
+            waiter.publish("jobs", 1)
+        holder.rollback()
+        waiter.publish("jobs", 2)
+
+
+def test_a_wrong_user_or_database_is_told_at_once(server: MariaDb) -> None:
+    with pytest.raises(tampu.InvalidConfig, match="nowhere"):
+        tampu.open(server.url("nowhere"))
+    with pytest.raises(tampu.Forbidden):
+        tampu.open(server.url(user="nobody_here"))

@@ -1,0 +1,208 @@
+"""Databases and users: where the tables are, who may use them, how they change; and what the server promises."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+import tampu
+from tampu import Ack
+from tampu.engines.mariadb import migrating
+from tests.cli.running import Command
+from tests.servers.mariadb import FAST, MariaDb
+
+CHANGE = """
+ALTER TABLE tampu_message ADD COLUMN IF NOT EXISTS colour text;
+CREATE TABLE IF NOT EXISTS tampu_extra (n int);
+"""
+NOW = migrating.migrations()[-1][0]
+STEP = (NOW + 1, CHANGE)
+
+
+def _run(db: Any, sql: str) -> Any:
+    with db.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchall()
+
+
+@pytest.fixture
+def database(db: Any) -> Iterator[str]:
+    name = f"s{secrets.token_hex(6)}"
+    _run(db, f"CREATE DATABASE {name}")
+    yield name
+    _run(db, f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def user(db: Any, database: str) -> Iterator[str]:
+    """Who may log in, and nothing else."""
+    name = f"u{database}"
+    _run(db, f"CREATE USER {name}@'%'")
+    yield name
+    _run(db, f"DROP USER {name}@'%'")
+
+
+def _use(url: str) -> None:
+    with tampu.open(url, keepers=False) as q:
+        q.publish_many("jobs", range(3))
+        q.settle([Ack(lease) for lease in q.claim("jobs", limit=2)])
+        q.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        assert len(q.journal().transitions) == 8
+
+
+def test_databases_of_one_server_do_not_know_each_other(server: MariaDb, database: str, url: str) -> None:
+    with tampu.open(url, keepers=False) as one, tampu.open(server.url(database), keepers=False) as two:
+        message = one.publish("jobs", 1)
+        assert two.claim("jobs") == []
+        with pytest.raises(tampu.NotFound):
+            two.get(message.id)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mariadb://root@localhost", "mariadb://root@localhost/a`b", "mariadb://root@localhost/a?colour=red",
+        "mariadb://root@localhost:port/a", "mariadb://root@localhost/a?durability=perhaps",
+    ],
+)  # fmt: skip
+def test_a_url_that_can_not_be_is_refused(url: str) -> None:
+    with pytest.raises(tampu.InvalidConfig):
+        tampu.open(url)
+
+
+def test_a_user_with_rights_on_the_database_needs_nothing_else(
+    server: MariaDb, db: Any, database: str, user: str
+) -> None:
+    rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, ALTER"
+    _run(db, f"GRANT {rights} ON {database}.* TO {user}@'%'")
+    _use(server.url(database, user=user))
+
+
+def test_a_user_with_rights_on_rows_only_can_use_the_tables_that_are_there(
+    server: MariaDb, db: Any, database: str, user: str
+) -> None:
+    migrating.migrate(db, database)
+    _run(db, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {user}@'%'")
+    _use(server.url(database, user=user))
+
+
+def test_a_user_without_rights_is_told(server: MariaDb, database: str, user: str) -> None:
+    with pytest.raises(tampu.Forbidden):
+        tampu.open(server.url(database, user=user))
+
+
+def test_many_that_open_a_new_database_at_once_make_the_tables_once(server: MariaDb, database: str) -> None:
+    def use(n: int) -> str:
+        with tampu.open(server.url(database), keepers=False) as q:
+            return q.publish("jobs", n).id
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(use, range(6)))) == 6
+
+
+def test_tables_whose_making_was_interrupted_anywhere_are_made_to_the_end(
+    server: MariaDb, db: Any, database: str
+) -> None:
+    """MariaDB commits with each: whoever comes next repeats the step."""
+    steps = migrating.script(database)
+    for kept in range(0, len(steps), 7):
+        for statement in steps[:kept]:
+            _run(db, statement)
+        whole = sum("'schema'" in statement for statement in steps[:kept])
+        assert migrating.version_of(db, database) == whole, "a step counts when all of it is done"
+    _use(server.url(database))
+
+
+def test_the_next_version_is_reached_from_this_one_with_messages_in_it(server: MariaDb, db: Any, database: str) -> None:
+    with tampu.open(server.url(database), keepers=False) as q:
+        message = q.publish("jobs", 1)
+        assert migrating.migrate(db, database, [*migrating.migrations(), STEP]) == NOW + 1
+        assert q.get(message.id).payload == 1, "a process that was there goes on"
+    _run(db, f"SELECT n FROM {database}.tampu_extra")
+
+
+def test_this_code_works_on_the_next_version_unless_that_says_no(server: MariaDb, db: Any, database: str) -> None:
+    migrating.migrate(db, database, [*migrating.migrations(), STEP])
+    _use(server.url(database))
+    _run(db, f"INSERT INTO {database}.tampu_meta VALUES ('least', '{NOW + 1}')")
+    with pytest.raises(tampu.SchemaMismatch, match="upgrade"):
+        tampu.open(server.url(database))
+
+
+def test_a_step_that_fails_leaves_the_version_as_it_was(db: Any, database: str) -> None:
+    migrating.migrate(db, database)
+    with pytest.raises(pymysql.Error):
+        migrating.migrate(db, database, [*migrating.migrations(), (NOW + 1, "SELECT * FROM tampu_nowhere;\n")])
+    assert migrating.version_of(db, database) == NOW
+
+
+def test_the_command_makes_the_tables_once_and_prints_how(
+    server: MariaDb, db: Any, database: str, tmp_path: Path
+) -> None:
+    command, place = Command(tmp_path / "none.db"), server.url(database)
+    printed = command("migrate", "--sql", "--url", place)
+    assert printed.code == 0
+    assert _run(db, f"SHOW TABLES IN {database}") == ()
+    assert command.ok("migrate", "--url", place) == {"schema": f"{database}: version {NOW}, was 0"}
+    assert command.ok("migrate", "--url", place) == {"schema": f"{database}: version {NOW}"}
+    assert command.ok("migrate", "--sql", "--url", place)["statements"] == []
+    _run(db, f"DROP DATABASE {database}")
+    _run(db, f"CREATE DATABASE {database}")
+    for statement in printed.out.split(";\n"):
+        if statement.strip():
+            _run(db, statement)
+    _use(place)
+
+
+def test_doctor_does_not_show_a_password(server: MariaDb, db: Any, database: str, user: str, tmp_path: Path) -> None:
+    _run(db, f"GRANT ALL ON {database}.* TO {user}@'%' IDENTIFIED BY 'hush'")
+    answer = Command(tmp_path / "none.db")("doctor", "--url", server.url(database, user=f"{user}:hush"))
+    assert "hush" not in answer.out + answer.err
+    assert "MariaDB" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("settings", "gives"),
+    [
+        ({}, "full"),
+        ({"innodb_flush_log_at_trx_commit": "2"}, "process"),
+        ({"innodb_flush_log_at_trx_commit": "0"}, "none"),
+        ({"log_bin": "changes", "sync_binlog": "0"}, "process"),
+        ({"log_bin": "changes", "sync_binlog": "1"}, "full"),
+    ],
+)
+def test_what_a_crash_may_take_is_named(settings: dict[str, str], gives: str) -> None:
+    with MariaDb({**FAST, **settings}) as server:
+        with tampu.open(server.url(), keepers=False) as q:
+            assert q._core.engine.durability == gives
+            ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
+            assert level == ("ok" if gives == "full" else "warn")
+            assert said.startswith(gives)
+            q.publish_many("jobs", range(3))
+            assert len(q.claim("jobs", limit=5)) == 3
+        if gives != "full":
+            with pytest.raises(tampu.InvalidConfig, match=gives):
+                tampu.open(server.url(durability="full"))
+
+
+def test_groups_that_wait_go_on_after_the_second_version(server: MariaDb, db: Any, database: str) -> None:
+    with tampu.open(server.url(database), keepers=False) as q:
+        q.queues.put("jobs", group_order=True)
+        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
+    _run(db, f"ALTER TABLE {database}.tampu_lane DROP PRIMARY KEY, ADD PRIMARY KEY (q, lane)")
+    _run(db, f"ALTER TABLE {database}.tampu_queue DROP COLUMN places, DROP COLUMN pace, DROP COLUMN pace_burst")
+    _run(db, f"DROP TABLE {database}.tampu_fair, {database}.tampu_pace")
+    _run(db, f"UPDATE {database}.tampu_meta SET value = '1' WHERE name = 'schema'")
+    with tampu.open(server.url(database), keepers=False) as q:
+        for n in range(3):
+            (lease,) = q.claim("jobs", limit=10)
+            assert lease.payload == n
+            q.ack(lease)
+    assert migrating.version_of(db, database) == NOW

@@ -1,0 +1,61 @@
+"""Wake-ups: by NOTIFY, few for many commits, and by looking where one is missed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import tampu
+from tampu.engines.postgres import bell
+from tests.conformance.house import payloads, until, waits
+
+
+def _bell(q: tampu.Queue) -> Any:
+    engine: Any = q._core.engine
+    return engine._bell
+
+
+def test_others_are_told_by_notify(url: str) -> None:
+    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as other:
+        heard = threading.Event()
+        listening = _bell(other)._heard
+
+        def hear() -> Any:
+            heard.set()
+            return listening()
+
+        _bell(other)._heard = hear
+        until(lambda: q._core.engine._readers.ask(lambda db: db.row("listeners", _bell(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
+        heard.clear()
+        q.publish("jobs", 1)
+        assert heard.wait(60)
+
+
+def test_many_commits_ring_once(url: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bell, "_APART_SECONDS", 1.0)
+    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as other:
+        assert _bell(other) is not None, "somebody listens, so it is rung"
+        db.execute(f"LISTEN {_bell(q)._channel}")
+        began = time.monotonic()
+        for n in range(200):
+            q.publish("jobs", n)
+        rung: list[str] = []
+        while not rung:
+            rung += [note.payload for note in db.notifies(timeout=1)]
+            assert time.monotonic() - began < 60
+        assert set(rung) == {_bell(q)._me}
+        assert len(rung) <= 2 + time.monotonic() - began
+
+
+def test_a_ring_that_is_lost_costs_a_moment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bell.Bell, "ring", lambda _: None)
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+        waiting = pool.submit(waiter.claim, "jobs", wait=240)
+        until(lambda: waits(waiter))
+        other.publish("jobs", "hello")
+        assert payloads(waiting.result(60)) == ["hello"]

@@ -1,0 +1,146 @@
+"""While a transaction is held open anywhere, dead rows stay; claims step around them and still find everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import tampu
+from tampu.engines.postgres import stepping
+from tests.conformance.house import payloads
+from tests.servers.postgres import Postgres
+
+
+@pytest.fixture
+def held(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.url()) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT 1")
+        yield other
+
+
+@pytest.fixture
+def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Queue]:
+    """Steps around dead rows from the first claim on."""
+    monkeypatch.setattr(stepping, "SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(stepping, "DEAD", -1)
+    monkeypatch.setattr(stepping, "TIMES", 1_000_000)
+    with tampu.open(url, keepers=False) as opened:
+        opened.publish("jobs", "first")
+        opened.ack(opened.claim("jobs")[0])
+        engine: Any = opened._core.engine
+        assert engine.driver._stepping._active()
+        yield opened
+
+
+def _pass(q: tampu.Queue, count: int) -> None:
+    for start in range(0, count, 1000):
+        q.publish_many("jobs", range(start, start + 1000))
+        leases = q.claim("jobs", limit=1000)
+        assert payloads(leases) == list(range(start, start + 1000))
+        q.settle([tampu.Ack(lease) for lease in leases])
+
+
+def _touched(q: tampu.Queue) -> int:
+    """Pages that the statement of a claim touches when it begins where the last one ended."""
+    engine: Any = q._core.engine
+    number = engine.house.numbers["default", "jobs"]
+    head = engine.driver._stepping.head(number)
+    with psycopg.connect(engine.place.conninfo, autocommit=True) as db:
+        db.execute("SET enable_seqscan = off")
+        db.execute("SET enable_sort = off")
+        text = f"""EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM "{engine.place.schema}".ready
+            WHERE q = {number} AND (rank, pos) > (0, {head}) ORDER BY rank, pos LIMIT 10"""
+        ((told,),) = db.execute(text.encode()).fetchall()
+    plan = told[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def test_a_claim_does_not_look_at_what_was_delivered_before(q: tampu.Queue, held: Any) -> None:
+    _pass(q, 5000)
+    q.publish_many("jobs", range(10))
+    assert _touched(q) < 20
+    assert payloads(q.claim("jobs", limit=20)) == list(range(10))
+
+
+def test_what_comes_back_and_what_is_more_urgent_is_found(q: tampu.Queue, held: Any) -> None:
+    _pass(q, 1000)
+    q.publish_many("jobs", ["a", "b"])
+    (a,) = q.claim("jobs")
+    q.release(a)
+    q.nack(q.claim("jobs")[0], delay=0)
+    assert sorted(payloads(q.claim("jobs", limit=5))) == ["a", "b"]
+    q.queues.put("jobs", ordering="priority")
+    q.publish("jobs", "plain")
+    q.publish("jobs", "urgent", priority=3)
+    assert payloads(q.claim("jobs", limit=5)) == ["urgent", "plain"]
+
+
+def test_another_ordering_is_followed_at_once(q: tampu.Queue, held: Any) -> None:
+    q.queues.put("jobs", ordering="priority")
+    q.publish("jobs", "low", priority=-5)
+    q.publish("jobs", "plain")
+    assert payloads(q.claim("jobs")) == ["plain"]
+    q.queues.put("jobs", ordering="fifo")
+    q.publish("jobs", "last")
+    assert payloads(q.claim("jobs", limit=5)) == ["low", "last"]
+
+
+def test_what_is_committed_late_is_delivered(q: tampu.Queue, held: Any, server: Postgres) -> None:
+    with psycopg.connect(server.url()) as mine:
+        mine.execute("SELECT 1")
+        with q.transaction(mine) as tx:
+            tx.publish("jobs", "late")
+        _pass(q, 1000)
+        mine.commit()
+    assert payloads(q.claim("jobs", limit=5)) == ["late"]
+
+
+def test_delays_and_leases_that_fall_due_are_seen(q: tampu.Queue, held: Any, url: str) -> None:
+    _pass(q, 1000)
+    with tampu.open(url, keepers=False) as other:
+        other.publish("jobs", "soon", delay=0.02)
+        other.publish("jobs", "leased")
+        other.claim("jobs", lease=0.02)
+    time.sleep(0.05)  # noqa: TID251 - the server's own clock has to move
+    assert sorted(payloads(q.claim("jobs", limit=5))) == ["leased", "soon"]
+
+
+def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("tampu.engines.postgres.stepping.time.monotonic", lambda: now)
+    one, never = stepping.Stepping(), (None, None, None)
+
+    def claim(seconds: float, dead: int) -> None:
+        nonlocal now
+        one.begin()
+        one.looked(5, (None, 3, 9))
+        now += seconds
+        one.took(1, 7, lambda: dead)
+
+    claim(0.001, 10**6)
+    assert (one.begin(), one.head(1)) == (never, None)
+    claim(0.1, 5)
+    assert (one.begin(), one.head(1)) == (never, None)
+    claim(0.1, 10**6)
+    assert one.begin() == (5, 3, 5)
+    assert (one.head(1), one.head(2)) == (7, None)
+    now += 0.1 * stepping.TIMES + 0.01
+    assert (one.begin(), one.head(1)) == (never, None)
+    claim(0.1, 10**6)
+    one.forget()
+    assert (one.begin(), one.head(1)) == (never, None)
+
+
+def test_what_was_taken_and_given_back_is_not_behind_the_head() -> None:
+    one = stepping.Stepping()
+    one._until = float("inf")
+    one.begin()
+    one.took(1, 7, lambda: 0)
+    one.undone()
+    one.begin()
+    assert one.head(1) is None

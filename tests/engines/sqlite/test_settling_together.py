@@ -1,0 +1,76 @@
+"""Whole claims that are acked in one commit, by several callers, under ids of the engine and of the user's own."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.engines.port import Ending, Settle
+from tampu.model.errors import LeaseLost
+from tampu.model.message import State
+from tampu.testing import FakeClock
+
+COUNT = 40
+
+
+def _claims(q: tampu.Queue, *, own: bool) -> list[list[tampu.Lease]]:
+    for _ in range(3):
+        ids = [str(uuid.uuid4()) if own else None for _ in range(COUNT)]
+        q.publish_many("jobs", [tampu.NewMessage(n, id=id) for n, id in enumerate(ids)])
+    return [q.claim("jobs", limit=COUNT) for _ in range(3)]
+
+
+def _settle(leases: list[tampu.Lease]) -> Settle:
+    return Settle("default", [Ending("ack", "jobs", lease.receipt) for lease in leases])
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["ids of the engine", "ids of our own"])
+def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        core: Any = q._core
+        first, second, third = _claims(q, own=own)
+        lost = [Ending("ack", "jobs", lease.receipt[:-1] + "z") for lease in third]
+        replies = core.engine.run(
+            [_settle(first), _settle(second[:3]), _settle(first), _settle(second), Settle("default", lost), _settle([])]
+        )
+        for leases, outcomes in zip((first, second[:3], first, second), replies, strict=False):
+            assert [(o.id, o.state) for o in outcomes] == [(lease.id, State.DONE) for lease in leases]
+        assert [type(o.error) for o in replies[4]] == [tampu.InvalidMessage] * COUNT
+        assert replies[5] == []
+        counts = q.stats("jobs").counts
+        assert (counts[State.DONE], counts[State.LEASED]) == (2 * COUNT, COUNT)
+        told = [t for t in q.journal(limit=1000).transitions if t.verb == "ack"]
+        assert sorted(t.id for t in told) == sorted(lease.id for lease in [*first, *second]), "each once"
+
+
+def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:
+    clock = FakeClock()
+    with tampu.open("memory://", keepers=False, clock=clock) as q:
+        core: Any = q._core
+        first, second, _ = _claims(q, own=True)
+        for lease in first:
+            q.extend(lease, 3600)
+        clock.advance(600)
+        again = q.claim("jobs", limit=COUNT)
+        assert again
+        replies = core.engine.run([_settle(first), _settle(second)])
+        assert all(outcome.state is State.DONE for outcome in replies[0])
+        taken = {lease.id for lease in again} & {lease.id for lease in second}
+        lost = {lease.id for lease, o in zip(second, replies[1], strict=True) if isinstance(o.error, LeaseLost)}
+        assert taken <= lost
+
+
+def test_ids_of_a_batch_are_looked_up_with_one_statement() -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        core: Any = q._core
+        first, second, _ = _claims(q, own=True)
+        asked: list[str] = []
+        db: sqlite3.Connection = core.engine._db
+        db.set_trace_callback(asked.append)
+        core.engine.run([_settle(first), _settle(second)])
+        db.set_trace_callback(None)
+        assert sum("SELECT m.seq, m.id" in sql for sql in asked) == 2

@@ -1,0 +1,97 @@
+"""What a message costs does not grow with the groups there are: counted, not timed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import Ack, NewMessage
+from tests.servers import redis
+
+FEW, MANY = 10, 10_000
+
+
+PACES: list[dict[str, Any]] = [{}, {"group_rate": 10_000, "group_burst": 50}]
+
+
+def _filled(url: str | Path, groups: int, **settings: Any) -> tampu.Queue:
+    """A fair queue with limits, where each group has messages that wait for a place."""
+    q = tampu.open(url, keepers=False)
+    q.queues.put("jobs", ordering="fair", group_concurrency=1, **settings)
+    for _ in range(2):
+        q.publish_many("jobs", [NewMessage(n, group=f"g{n}") for n in range(groups)])
+    return q
+
+
+def _one_of_each(q: tampu.Queue) -> None:
+    """What a message goes through, with a place that is given on."""
+    q.publish("jobs", 1, group="g3")
+    (lease,) = q.claim("jobs")
+    q.nack(lease, delay=0)
+    (lease,) = q.claim("jobs")
+    q.ack(lease)
+    q.publish("jobs", 1, group="a new one")
+
+
+def _cost(q: tampu.Queue, count: Callable[[], int]) -> int:
+    _one_of_each(q)  # what is read once is read
+    before = count()
+    _one_of_each(q)
+    return count() - before
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
+    tmp_path: Path, pace: dict[str, Any]
+) -> None:
+    costs = []
+    for groups in (FEW, MANY):
+        with _filled(tmp_path / f"{groups}.db", groups, **pace) as q:
+            engine: Any = q._core.engine
+            steps = itertools.count()
+            engine._db.set_progress_handler(lambda steps=steps: next(steps) < 0, 1)
+            costs.append(_cost(q, lambda steps=steps: next(steps)))  # type: ignore[misc]  # bound now
+    assert costs[1] <= 1.3 * costs[0], costs
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(pace: dict[str, Any]) -> None:
+    server = redis.redis.server.client()
+
+    def commands() -> int:
+        stats: dict[str, Any] = server.info("commandstats")
+        return sum(stat["calls"] for name, stat in stats.items() if name.startswith("cmdstat_") and "info" not in name)
+
+    costs = []
+    for groups in (FEW, MANY):
+        with _filled(redis.redis.url(), groups, **pace) as q:
+            costs.append(_cost(q, commands))
+    assert costs[1] <= 1.3 * costs[0], costs
+
+
+def test_groups_that_the_queue_has_passed_are_forgotten(tmp_path: Path) -> None:
+    with _filled(tmp_path / "jobs.db", 500) as q:
+        engine: Any = q._core.engine
+        while leases := q.claim("jobs", limit=1000):
+            q.settle([Ack(lease) for lease in leases])
+        for n in range(300):
+            q.publish("jobs", n, group="g1")
+            q.ack(q.claim("jobs")[0])
+        (kept,) = engine._db.execute("SELECT count(*) FROM tampu_fair").fetchone()
+        assert kept <= 2
+
+
+@pytest.mark.parametrize("settings", [{"group_concurrency": 1}, {"ordering": "fair"}])
+def test_many_groups_at_once_are_stored_and_delivered(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+        q.queues.put("jobs", **settings)
+        q.publish_many("jobs", [NewMessage(n, group=f"g{n % 5000}") for n in range(MANY)])
+        done = 0
+        while leases := q.claim("jobs", limit=MANY):
+            done += len(q.settle([Ack(lease) for lease in leases]))
+        assert done == MANY

@@ -1,0 +1,170 @@
+"""The scheduler: when it looks, what it asks of the store, and that one bad schedule does not stop the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.broker import firing, scheduled
+from tampu.engines.port import Document, Publish, PutDocument
+from tampu.keepers import scheduler as scheduler_module
+from tampu.keepers.scheduler import Scheduler
+from tampu.model.times import SECOND
+from tests.conformance.house import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def q(clock: FakeClock) -> Iterator[tampu.Queue]:
+    with tampu.open("memory://", keepers=False, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def commits(q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
+    """The calls of each commit."""
+    seen: list[list[Any]] = []
+    run = q._core.engine.run
+
+    def noting(calls: Any) -> Any:
+        seen.append(list(calls))
+        return run(calls)
+
+    monkeypatch.setattr(q._core.coalescer._engine, "run", noting)
+    return seen
+
+
+def test_an_idle_scheduler_reads_no_document_and_writes_nothing(
+    q: tampu.Queue, monkeypatch: pytest.MonkeyPatch, commits: list[list[Any]]
+) -> None:
+    q.schedules.put("s", queue="jobs", every=60)
+    keeper = Scheduler(q._core)
+    due = keeper.fire()
+    commits.clear()
+    monkeypatch.setattr(q._core.engine, "documents", None)
+    monkeypatch.setattr(q._core.engine, "document", None)
+    assert keeper.fire() == due == q._core.engine.now() + 60 * SECOND
+    assert commits == []
+
+
+def test_schedules_that_are_due_together_share_their_commits(
+    q: tampu.Queue, clock: FakeClock, commits: list[list[Any]]
+) -> None:
+    for n in range(50):
+        q.schedules.put(f"s{n}", queue=f"q{n}", every=60)
+    keeper = Scheduler(q._core)
+    keeper.fire()
+    clock.advance(60)
+    commits.clear()
+    keeper.fire()
+    assert sum(isinstance(call, Publish) for calls in commits for call in calls) == 50
+    assert sum(isinstance(call, PutDocument) for calls in commits for call in calls) == 100
+    assert len(commits) < 100
+
+
+def test_a_schedule_that_can_not_be_read_does_not_stop_the_others(
+    q: tampu.Queue, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    q.schedules.put("bad", queue="jobs", cron="0 0 * * *", tz="Europe/Rome")
+    q.schedules.put("good", queue="jobs", payload="tick", every=60)
+    document = q._core.engine.document(scheduled.KIND, "default", "bad")
+    assert document is not None
+    unknown = document.value.replace(b"Europe/Rome", b"Mars/Base")
+    for value in (b"not json", unknown):
+        q._core.coalescer.submit(PutDocument(scheduled.KIND, "default", "bad", value))
+        clock.advance(60)
+        with caplog.at_level(logging.ERROR, "tampu.keepers"):
+            Scheduler(q._core).fire()
+        assert "bad" in caplog.text
+    assert [lease.payload for lease in q.claim("jobs", limit=5)] == ["tick", "tick"]
+
+
+def test_a_change_is_looked_at_soon_and_not_all_the_time(
+    q: tampu.Queue, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Scheduler(q._core)
+    assert keeper.fire() is None
+    q.schedules.put("s", queue="jobs", every=3600)
+    soon = keeper.fire()
+    assert soon is not None
+    assert 0 < soon - clock.now() <= SECOND / 2
+    monkeypatch.setattr(scheduler_module, "_READ_SECONDS", 0.0)
+    assert keeper.fire() == clock.now() + 3600 * SECOND
+
+
+def test_a_refused_tick_is_tried_again_after_longer_and_longer_waits(q: tampu.Queue, clock: FakeClock) -> None:
+    q.schedules.put("s", queue="jobs", every=3600)
+    q.publish("jobs", 1)
+    q.close_queue("jobs")
+    keeper = Scheduler(q._core)
+    keeper.fire()
+    clock.advance(3600)
+    waits = []
+    for _ in range(10):
+        keeper._read_at = 0.0
+        keeper.fire()
+        at = keeper._next
+        assert at is not None
+        waits.append((at - clock.now()) / SECOND)
+        clock.advance(waits[-1])
+    assert waits[-3:] == [60, 60, 60]
+    assert waits == sorted(waits)
+
+
+def test_who_was_away_for_long_reads_again_before_it_publishes(q: tampu.Queue, clock: FakeClock) -> None:
+    q.schedules.put("s", queue="jobs", payload=1, every=60, limit=1)
+    clock.advance(60)
+    reads: list[Document] = []
+
+    def do(step: Any) -> Any:
+        answer = q._core.do(step)
+        if isinstance(answer, Document) and answer.kind == scheduled.KIND:
+            reads.append(answer)
+        elif len(reads) == 2 and isinstance(answer, int):  # decided, and about to publish
+            clock.advance(2 * 3600)
+        return answer
+
+    q._core.drive(firing.fire("default", "s"), do)
+    assert q.stats("jobs").ready == 1
+    assert len(reads) == 4
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2, 3])
+def test_many_large_ticks_are_stored_in_portions_and_each_once(
+    q: tampu.Queue, clock: FakeClock, commits: list[list[Any]], monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    """Also when somebody died after some portions, and the schedule was changed before the next one goes on."""
+    monkeypatch.setattr(firing, "_PORTION_BYTES", 1500)
+    terms: dict[str, Any] = {"queue": "jobs", "every": 60, "missed": "all(9)"}
+    q.schedules.put("s", payload="x" * 400, **terms)
+    clock.advance(6 * 60)
+    writes = 0
+
+    class Died(BaseException):
+        pass
+
+    def do(step: Any) -> Any:
+        nonlocal writes
+        if isinstance(step, Publish | PutDocument):
+            writes += 1
+            if writes == stored + 2:  # the first one decides
+                raise Died
+        return q._core.do(step)
+
+    with pytest.raises(Died):
+        q._core.drive(firing.fire("default", "s"), do)
+    assert [len(c.items) for calls in commits for c in calls if isinstance(c, Publish)] == [2] * stored
+    q.schedules.put("s", payload="changed, and small", **terms)
+    Scheduler(q._core).fire()
+    ticks = [m.headers[scheduled.TICK_HEADER][14:16] for m in q.messages("jobs")]
+    assert ticks == ["01", "02", "03", "04", "05", "06"]
+    assert [m.payload for m in q.messages("jobs")].count("changed, and small") == 6 - 2 * stored
+    assert q.schedules.get("s").fired == 6
