@@ -1,0 +1,1 @@
+"""`make bench-http`: the server beside a bare handler, and beside the embedded library."""

@@ -1,0 +1,91 @@
+"""The application: FastAPI for the breadth, with the hot verbs taken past it by `Front`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+import tampu
+from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.server import hot, openapi
+from tampu.server.call import KEY, Call
+from tampu.server.front import Front
+from tampu.server.node import Node
+from tampu.server.routes import (
+    events,
+    health,
+    keys,
+    looking,
+    notes,
+    page,
+    queues,
+    schedules,
+    session,
+    spark,
+    steering,
+    verbs,
+)
+from tampu.wire.problems import Internal, MethodNotAllowed
+
+ROUTERS = (verbs, looking, notes, queues, steering, schedules, events, spark, keys, session, health, page)
+
+
+def make_app(node: Node) -> Front:
+    return Front(node, framework(), hot.EXACT, hot.OF_QUEUE)
+
+
+@functools.cache
+def framework() -> FastAPI:
+    """The routes. They find the node that serves them in their request, so one is enough for all nodes of a process."""
+    app = FastAPI(
+        title="tampu",
+        version=tampu.__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        default_response_class=Response,
+    )
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.add_exception_handler(TampuError, _refused)
+    app.add_exception_handler(RequestValidationError, _bad_parameter)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _defect)
+    app.openapi = lambda: openapi.describe(app, tampu.__version__)  # type: ignore[method-assign]  # as FastAPI documents
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TampuError)
+    call: Call = request.scope[KEY]
+    reply = Front.refuse(call, error)
+    response = Response(reply.body, reply.status)
+    response.raw_headers = reply.headers
+    return response
+
+
+async def _defect(request: Request, _error: Exception) -> Response:
+    """The front logs it: the framework raises it again after this."""
+    return await _refused(request, Internal("the server made a mistake"))
+
+
+async def _bad_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first: dict[str, Any] = error.errors()[0]
+    name = str(first["loc"][-1]) if first["loc"] else None
+    return await _refused(request, InvalidMessage(f"{name}: {first['msg']}", field=name))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kinds: dict[int, type[TampuError]] = {401: Unauthorized, 403: Forbidden, 404: NotFound, 405: MethodNotAllowed}
+    kind = kinds.get(error.status_code, InvalidMessage)
+    text = {404: f"no route {request.url.path}", 405: f"no {request.method} on this route"}
+    refused = await _refused(request, kind(text.get(error.status_code, str(error.detail))))
+    for name, value in (error.headers or {}).items():
+        refused.headers[name] = value
+    return refused

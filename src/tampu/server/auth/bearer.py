@@ -1,0 +1,142 @@
+"""Bearer tokens (JWT) of an identity provider: its keys are cached and followed when they rotate."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import urllib.request
+from typing import Any
+
+import jwt
+import msgspec
+
+from tampu.broker import incoming
+from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
+from tampu.model.reading import convert, from_json
+from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.settings import ServerSettings
+
+_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+_KEYS_SECONDS = 300.0
+_AGAIN_SECONDS = 5.0
+"""An unknown key id asks the issuer again, but not more often than this."""
+_LEEWAY = 30
+_MOST_BYTES = 1 << 20
+_MOST_KNOWN = 10_000
+_RECHECK_SECONDS = 60.0
+_read_keys = from_json(dict[str, Any]).decode
+
+
+class Claims(msgspec.Struct, forbid_unknown_fields=True):
+    """What our claim in a token says."""
+
+    tenant: str
+    grants: tuple[Grant, ...]
+
+
+class Bearer:
+    """A token that was found to hold."""
+
+    __slots__ = ("claims", "ends", "recheck", "subject", "who")
+
+    def __init__(self, claims: Claims, subject: str, ends: float) -> None:
+        self.claims = claims
+        self.subject = subject
+        self.ends = ends
+        self.recheck = min(ends, time.monotonic() + _RECHECK_SECONDS)
+        self.who: dict[str, Who] = {}
+
+    def as_tenant(self, tenant: str) -> Who:
+        known = self.who.get(tenant)
+        if known is None:
+            bucket = f"token.{hashlib.sha256(self.subject.encode()).hexdigest()[:32]}"
+            known = self.who[tenant] = Who(tenant, self.subject, self.claims.grants, bucket=bucket, ends=self.ends)
+        return known
+
+
+class Issuer:
+    def __init__(self, settings: ServerSettings) -> None:
+        self._issuer = settings.oidc_issuer or ""
+        self._audience = settings.oidc_audience or ""
+        self._jwks_url = settings.oidc_jwks_url
+        self._claim = settings.oidc_claim
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._read_at = -_KEYS_SECONDS
+        self._lock = asyncio.Lock()
+        self._known: dict[bytes, Bearer] = {}
+
+    def find(self, token: str) -> Bearer | None:
+        known = self._known.get(_digest(token))
+        return known if known is not None and time.monotonic() < known.recheck else None
+
+    async def ask(self, token: str) -> Bearer:
+        """Check a token: signature, issuer, audience, times, and what it says about us."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise Unauthorized("this is neither a key nor a token", field="authorization") from None
+        key = await self._key(str(header.get("kid", "")))
+        try:
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=_ALGORITHMS,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            raise Unauthorized(f"the token does not hold: {error}", field="authorization") from None
+        bearer = self._read(claims)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[_digest(token)] = bearer
+        return bearer
+
+    def _read(self, claims: dict[str, Any]) -> Bearer:
+        try:
+            ours = convert(claims.get(self._claim), Claims)
+            if ours.tenant != ALL_TENANTS:
+                incoming.name(ours.tenant, "tenant")
+        except (msgspec.ValidationError, InvalidMessage) as error:
+            raise Unauthorized(f"the token's claim {self._claim} says nothing of use: {error}") from None
+        ends = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
+        return Bearer(ours, str(claims.get("sub", "token"))[:100], ends)
+
+    async def _key(self, kid: str) -> jwt.PyJWK:
+        async with self._lock:
+            age = time.monotonic() - self._read_at
+            if age > _KEYS_SECONDS or (kid not in self._keys and age > _AGAIN_SECONDS):
+                self._read_at = time.monotonic()
+                try:
+                    self._keys = await asyncio.to_thread(self._fetch)
+                except (OSError, ValueError, jwt.PyJWTError) as error:
+                    if not self._keys:
+                        self._read_at = time.monotonic() - _KEYS_SECONDS + 1
+                        raise Unavailable(f"the issuer's keys can not be read: {error}") from None
+        found = self._keys.get(kid)
+        if found is None and not kid and len(self._keys) == 1:
+            (found,) = self._keys.values()
+        if found is None:
+            raise Unauthorized("the token is signed with a key the issuer does not have", field="authorization")
+        return found
+
+    def _fetch(self) -> dict[str, jwt.PyJWK]:
+        url = self._jwks_url
+        if url is None:
+            about = _get_json(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
+            url = str(about["jwks_uri"])
+        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(_get_json(url)).keys}
+
+
+def _get_json(url: str) -> dict[str, Any]:
+    if not url.startswith(("https://", "http://")):
+        raise ValueError("the issuer's url must be http or https")
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return _read_keys(answer.read(_MOST_BYTES))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

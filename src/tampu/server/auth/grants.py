@@ -1,0 +1,135 @@
+"""Permissions over queues by pattern. Nothing is allowed that no grant allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from tampu.model.errors import Forbidden, InvalidMessage
+from tampu.model.reading import convert
+
+Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]
+PERMISSIONS: tuple[str, ...] = get_args(Permission)
+ALL_TENANTS = "*"
+"""The tenant of a key that may act in any; no tenant has this name."""
+_MOST_KNOWN = 10_000
+
+Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:*-]{1,128}$")]
+
+
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """These permissions, in queues whose name matches one of the patterns; ``*`` stands for any characters.
+
+    ``admin`` holds all others, and with the pattern ``*`` the keys of the tenant.
+    """
+
+    permissions: Annotated[tuple[Permission, ...], Meta(min_length=1, max_length=6)]
+    queues: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=100)] = ("*",)
+
+
+FULL = (Grant(("admin",)),)
+
+
+def parse(text: str) -> Grant:
+    """``publish,view`` or ``publish,view:orders.*,invoices``"""
+    permissions, _, queues = text.partition(":")
+    value = {"permissions": [p for p in permissions.split(",") if p], "queues": [q for q in queues.split(",") if q]}
+    if not queues:
+        del value["queues"]
+    try:
+        return convert(value, Grant)
+    except msgspec.ValidationError as error:
+        raise InvalidMessage(
+            f"{text!r:.80} is not a grant: {error}",
+            field="grant",
+            hint=f"for example publish,view:orders.*; permissions are {', '.join(PERMISSIONS)}",
+        ) from None
+
+
+class Who:
+    """A caller that was let in, in one tenant."""
+
+    __slots__ = ("_known", "_patterns", "bucket", "burst", "ends", "grants", "key_id", "name", "rate", "tenant")
+
+    def __init__(
+        self,
+        tenant: str,
+        name: str,
+        grants: Sequence[Grant],
+        *,
+        key_id: str | None = None,
+        bucket: str | None = None,
+        rate: float = 0,
+        burst: int = 0,
+        ends: float | None = None,
+    ) -> None:
+        self.tenant = tenant
+        self.name = name
+        self.grants = tuple(grants)
+        self.key_id = key_id
+        self.rate = rate
+        self.burst = burst
+        self.bucket = f"key.{key_id}" if bucket is None and key_id is not None else bucket
+        """The name of the rate that only this caller spends; None: it has none of its own."""
+        self.ends = ends
+        """When it has to go, by the monotonic clock, if nothing changes."""
+        self._patterns: dict[str, list[re.Pattern[str]]] = {}
+        for grant in grants:
+            for permission in PERMISSIONS if "admin" in grant.permissions else grant.permissions:
+                self._patterns.setdefault(permission, []).extend(compile_pattern(p) for p in grant.queues)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def may(self, permission: str, queue: str) -> bool:
+        known = self._known.get((permission, queue))
+        if known is None:
+            known = any(pattern.fullmatch(queue) for pattern in self._patterns.get(permission, ()))
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[permission, queue] = known
+        return known
+
+    def everywhere(self, permission: str) -> bool:
+        """In every queue there is or will be."""
+        return any(pattern.pattern == ".*" for pattern in self._patterns.get(permission, ()))
+
+    def somewhere(self, permission: str) -> bool:
+        return bool(self._patterns.get(permission))
+
+    def need(self, permission: str, *queues: str) -> None:
+        for queue in queues:
+            if not self.may(permission, queue):
+                raise Forbidden(
+                    f"this key may not {permission} in queue {queue!r:.150}",
+                    field="queue",
+                    hint=f"ask for a key with the permission {permission} for it",
+                )
+
+    def need_everywhere(self, permission: str) -> None:
+        if not self.everywhere(permission):
+            raise Forbidden(f"this needs the permission {permission} in all queues", hint="ask an admin of the tenant")
+
+    def need_somewhere(self, permission: str) -> None:
+        if not self.somewhere(permission):
+            raise Forbidden(f"this key has no permission {permission}", hint="ask an admin of the tenant")
+
+    @property
+    def permissions(self) -> list[str]:
+        return [p for p in PERMISSIONS if p in self._patterns]
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Names that match as a whole; ``*`` stands for any characters."""
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
+
+
+def within(grants: Iterable[Grant], who: Who) -> None:
+    """Nobody gives what they have not got."""
+    for grant in grants:
+        for permission in grant.permissions:
+            for pattern in grant.queues:
+                if not who.everywhere(permission) and not ("*" not in pattern and who.may(permission, pattern)):
+                    raise Forbidden(f"you can not give {permission} for {pattern}", hint="you have not got it yourself")

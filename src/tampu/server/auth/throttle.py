@@ -1,0 +1,32 @@
+"""Whoever shows bad keys again and again has to wait. By address, per node; a good key is never held up."""
+
+from __future__ import annotations
+
+import time
+
+from tampu.model.errors import RateLimited
+
+_WINDOW = 60.0
+_MOST = 10_000
+
+
+class Throttle:
+    def __init__(self, attempts: int) -> None:
+        self._attempts = attempts
+        self._failed: dict[str, tuple[float, int]] = {}
+        """By address: since when, and how many."""
+
+    def check(self, address: str) -> None:
+        since, count = self._failed.get(address, (0.0, 0))
+        left = since + _WINDOW - time.monotonic()
+        if count >= self._attempts and left > 0:
+            raise RateLimited("too many bad keys from this address", retry_after=left, hint="wait a minute")
+
+    def failed(self, address: str) -> None:
+        now = time.monotonic()
+        since, count = self._failed.pop(address, (now, 0))
+        if now - since > _WINDOW:
+            since, count = now, 0
+        while len(self._failed) >= _MOST:  # the longest known goes first
+            del self._failed[next(iter(self._failed))]
+        self._failed[address] = (since, count + 1)

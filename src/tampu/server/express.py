@@ -1,0 +1,164 @@
+"""The shortest way of a publish: from the parser of a connection to the commit and back, with no task and no ASGI.
+
+Only for requests of a cleared lane (`publishing.Lane`): the same key published to the same queue in the same form a
+moment ago, one plain payload or a batch. To uvicorn's protocol an `Express` is the request under way, so that what it
+does for others, pipelining, keeping alive, an orderly stop, it does for these. Everything unusual takes the common way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tampu.model.errors import TampuError
+from tampu.server import raw
+from tampu.wire.problems import Internal
+
+if TYPE_CHECKING:
+    from tampu.server.node import Node
+    from tampu.server.publishing import Lane
+
+_MOST_BODY = 60_000
+"""More is not read at once; the common way waits for it."""
+_UNUSUAL = raw.HEADERS | {b"x-request-id", b"transfer-encoding", b"expect", b"upgrade", b"cookie"}
+log = structlog.get_logger("tampu.server")
+
+
+class _Nobody:
+    """Nobody waits for parts of the body."""
+
+    @staticmethod
+    def set() -> None: ...
+
+
+def lane_key(path: bytes, headers: dict[bytes, bytes]) -> tuple[Any, ...]:
+    return (path, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
+
+
+def find(node: Node, url: bytes, given: list[tuple[bytes, bytes]]) -> Lane | None:
+    """The lane of a request by its url and headers, if it may take it."""
+    headers = dict(given)
+    lane: Lane | None = node.lanes.get(lane_key(url, headers))
+    if lane is None or not headers.keys().isdisjoint(_UNUSUAL) or node.traced or node.polls.stopping:
+        return None
+    length = headers.get(b"content-length", b"")
+    if not length.isdigit() or int(length) > min(_MOST_BODY, node.settings.max_body):
+        return None
+    return lane
+
+
+class _Defaults:
+    """The headers that every answer has; uvicorn makes a new list of them each second, for the date."""
+
+    of: list[tuple[bytes, bytes]] | None = None
+    raw = b""
+
+
+def _defaults(protocol: HttpToolsProtocol) -> bytes:
+    found = protocol.server_state.default_headers
+    if found is not _Defaults.of:
+        _Defaults.raw = b"".join(b"%s: %s\r\n" % pair for pair in found)
+        _Defaults.of = found
+    return _Defaults.raw
+
+
+class Express:
+    """One request; has the attributes that uvicorn's protocol looks at in the request under way."""
+
+    __slots__ = (
+        "_begun", "_lane", "_node", "_protocol", "body", "disconnected", "id", "keep_alive", "message_event",
+        "more_body", "response_complete", "response_started",
+    )  # fmt: skip
+
+    def __init__(self, protocol: HttpToolsProtocol, node: Node, lane: Lane) -> None:
+        self._protocol = protocol
+        self._node = node
+        self._lane = lane
+        self._begun = time.perf_counter()
+        self.id = node.request_id()
+        self.body = bytearray()
+        self.more_body = True
+        self.keep_alive = True
+        self.disconnected = False
+        self.response_started = False
+        self.response_complete = False
+        self.message_event = _Nobody
+
+    def start(self) -> None:
+        """The body is there."""
+        node, lane = self._node, self._lane
+        try:
+            if not node.core.settings.knows(lane.who.tenant, lane.queue):
+                task = asyncio.ensure_future(self._start_later())
+                self._protocol.tasks.add(task)
+                task.add_done_callback(self._protocol.tasks.discard)
+                return
+            self._submit()
+        except Exception as error:
+            self.set_result(error)
+
+    async def _start_later(self) -> None:
+        try:
+            await self._node.know(self._lane.who.tenant, self._lane.queue)
+            self._submit()
+        except Exception as error:
+            self.set_result(error)
+
+    def _submit(self) -> None:
+        step = self._lane.step(self._node, bytes(self.body))
+        if step is None:
+            self.set_result([])
+        else:
+            self._node.core.coalescer.submit_for(step, self)
+
+    # -- as a future is told
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._protocol.loop
+
+    def done(self) -> bool:
+        return self.response_complete
+
+    def set_result(self, reply: Any) -> None:
+        """The commit is done, or was refused."""
+        try:
+            if isinstance(reply, BaseException):
+                raise reply
+            status, told = self._lane.answer(self._node, reply)
+            self._answer(status, self._lane.head, told)
+        except TampuError as error:
+            self._refuse(error)
+        except Exception:
+            log.exception("defect", request_id=self.id, route=self._lane.route)
+            self._refuse(Internal("the server made a mistake"))
+
+    def _refuse(self, error: TampuError) -> None:
+        from tampu.server.front import refused
+
+        reply = refused(self._node, self.id, error)
+        head = b"".join(b"%s: %s\r\n" % pair for pair in reply.headers if pair[0] != b"content-length")
+        self._answer(reply.status, head, reply.body)
+
+    def _answer(self, status: int, head: bytes, body: bytes) -> None:
+        self.response_complete = self.response_started = True
+        protocol, metrics, route = self._protocol, self._node.metrics, self._lane.route
+        metrics.requests.add((route, str(status)))
+        took = time.perf_counter() - self._begun
+        metrics.seconds.add(took, route)
+        if status >= 500:
+            told = (("request_id", self.id), ("method", "POST"), ("route", route), ("status", status))
+            log.info("request", **dict(told), milliseconds=round(took * 1000, 2), tenant=self._lane.who.tenant)
+        if self.disconnected or protocol.transport.is_closing():
+            return
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        protocol.transport.write(
+            b"%s%s%scontent-length: %d\r\nx-request-id: %s\r\n%s%s"
+            % (STATUS_LINE[status], _defaults(protocol), head, len(body), self.id.encode(), end, body)
+        )
+        if not self.keep_alive:
+            protocol.transport.close()
+        protocol.on_response_complete()

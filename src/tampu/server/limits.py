@@ -1,0 +1,192 @@
+"""Rates per key and tenant, the same for all nodes, without a question to the engine for each request.
+
+A bucket is a document. A node takes a slice of it, by compare-and-set, and spends the slice by itself; what it does not
+spend soon is lost to it. Tokens leave the bucket before they are spent, so all nodes together never give out more than
+the rate and the burst allow; they may give out less, by at most one slice a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+import msgspec
+import structlog
+
+from tampu.broker.core import Core
+from tampu.engines.port import Document, PutDocument
+from tampu.model.errors import RateLimited, TampuError, VersionConflict
+from tampu.model.reading import from_json
+from tampu.model.times import SECOND
+from tampu.server.auth.grants import Who
+from tampu.server.auth.keys import TENANT
+
+KIND = "bucket"
+_SLICE_SECONDS = 0.5
+_KEEP_SECONDS = 2.0
+_TRIES = 10
+_MOST = 10_000
+log = structlog.get_logger("tampu.server")
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    tokens: float
+    at_us: int
+
+
+_read = from_json(Bucket).decode
+
+
+class Room(msgspec.Struct):
+    """What is told in the RateLimit headers."""
+
+    limit: int
+    remaining: int
+    reset: float
+
+
+class _Slice:
+    __slots__ = ("burst", "lock", "name", "rate", "taken", "tokens")
+
+    def __init__(self, name: str, rate: float, burst: int) -> None:
+        self.name = name
+        self.rate = rate
+        self.burst = burst or max(1, math.ceil(rate))
+        self.tokens = 0.0
+        self.taken = 0.0
+        self.lock = asyncio.Lock()
+
+    def spend(self, cost: int) -> bool:
+        if self.tokens < cost or time.monotonic() - self.taken > _KEEP_SECONDS:
+            return False
+        self.tokens -= cost
+        return True
+
+    @property
+    def room(self) -> Room:
+        left = max(0, int(self.tokens))
+        return Room(self.burst, left, 0.0 if left else 1 / self.rate)
+
+
+class Limits:
+    def __init__(self, core: Core, key: tuple[float, int], tenant: tuple[float, int]) -> None:
+        self._core = core
+        self._key = key
+        self._tenant = tenant
+        self._slices: dict[str, _Slice] = {}
+
+    def asked(self, who: Who) -> bool:
+        """Is there any limit for this caller?"""
+        return bool(who.rate or self._key[0] or self._tenant[0])
+
+    async def take(self, who: Who, cost: int) -> Room:
+        """Let ``cost`` messages through, or raise `RateLimited`; nothing is taken then."""
+        slices = self._slices_of(who)
+        spent = []
+        try:
+            for one in slices:
+                if not one.spend(cost):
+                    await self._fill(one, cost)
+                spent.append(one)
+        except RateLimited:
+            for one in spent:
+                one.tokens += cost
+            raise
+        return _least(slices)
+
+    def most(self, who: Who, asked: int) -> int:
+        """How many of so many may be handed out at once."""
+        return min((one.burst for one in self._slices_of(who)), default=asked) if self.asked(who) else asked
+
+    async def charge(self, who: Who, cost: int) -> Room:
+        """Count what was handed out already: what the buckets do not hold, they owe, and later calls wait for it."""
+        slices = self._slices_of(who)
+        for one in slices:
+            if not one.spend(cost):
+                await self._owe(one, cost)
+        return _least(slices)
+
+    def _slices_of(self, who: Who) -> list[_Slice]:
+        slices = []
+        if who.bucket is not None and (who.rate or self._key[0]):
+            rate, burst = (who.rate, who.burst) if who.rate else self._key
+            slices.append(self._slice(who.bucket, rate, burst))
+        if self._tenant[0]:
+            slices.append(self._slice(f"tenant.{who.tenant}", *self._tenant))
+        return slices
+
+    def _slice(self, name: str, rate: float, burst: int) -> _Slice:
+        found = self._slices.get(name)
+        if found is None or found.rate != rate:
+            if len(self._slices) >= _MOST:
+                self._slices.clear()
+            found = self._slices[name] = _Slice(name, rate, burst)
+        return found
+
+    async def _fill(self, one: _Slice, cost: int) -> None:
+        async with one.lock:
+            if one.spend(cost):
+                return
+            if cost > one.burst:
+                raise RateLimited(
+                    f"{cost} at once; {one.burst} is the most", hint="send smaller batches, or ask for a larger burst"
+                )
+            if time.monotonic() - one.taken > _KEEP_SECONDS:
+                one.tokens = 0.0
+            got, wait = await self._lease(one, cost)
+            if not got:
+                raise RateLimited(f"more than {one.rate:g} messages a second", retry_after=wait, hint="slow down")
+            one.tokens += got - cost
+            one.taken = time.monotonic()
+
+    async def _owe(self, one: _Slice, cost: int) -> None:
+        async with one.lock:
+            held = max(0.0, one.tokens) if time.monotonic() - one.taken <= _KEEP_SECONDS else 0.0
+            left = cost - held
+            # This node remembers it when the store can not: what was handed out must not be lost over its cost.
+            one.tokens, one.taken = -left, time.monotonic()
+            try:
+                for _ in range(_TRIES):
+                    tokens, now, version = await self._look(one)
+                    if await self._store(one, tokens - left, now, version):
+                        one.tokens = 0.0
+                        return
+            except TampuError as error:
+                log.warning("store_unreachable", error=str(error))
+
+    async def _lease(self, one: _Slice, cost: int) -> tuple[float, float]:
+        """(tokens taken from the shared bucket, or none and how long to wait)"""
+        need = cost - one.tokens
+        for _ in range(_TRIES):
+            tokens, now, version = await self._look(one)
+            if tokens < need:
+                return 0.0, (need - tokens) / one.rate
+            take = min(tokens, max(need, one.rate * _SLICE_SECONDS))
+            if await self._store(one, tokens - take, now, version):
+                return take, 0.0
+        return 0.0, 0.1  # many nodes at once: come back
+
+    async def _look(self, one: _Slice) -> tuple[float, int, int]:
+        """(tokens in the shared bucket now, the store's time, the bucket's version)"""
+        found, now = await asyncio.to_thread(self._read, one.name)
+        if found is None:
+            return float(one.burst), now, 0
+        old = _read(found.value)
+        return min(one.burst, old.tokens + max(0, now - old.at_us) / SECOND * one.rate), now, found.version
+
+    async def _store(self, one: _Slice, tokens: float, now: int, version: int) -> bool:
+        value = msgspec.json.encode(Bucket(tokens, now))
+        try:
+            await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, one.name, value, version))
+        except VersionConflict:
+            return False
+        return True
+
+    def _read(self, name: str) -> tuple[Document | None, int]:
+        engine = self._core.engine
+        return engine.document(KIND, TENANT, name), engine.now()
+
+
+def _least(slices: list[_Slice]) -> Room:
+    return min((one.room for one in slices), key=lambda room: room.remaining, default=Room(0, 0, 0))

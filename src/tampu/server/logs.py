@@ -1,0 +1,61 @@
+"""Logs: one event a line, JSON for machines or pretty for people; the standard library's loggers end here too."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextvars import ContextVar
+from typing import Any
+
+import structlog
+
+from tampu.server.settings import ServerSettings
+
+REQUEST: ContextVar[str] = ContextVar("tampu_request")
+"""The id of the request that the running task, or its thread, works for."""
+
+
+def _of_request(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    id = REQUEST.get(None)
+    if id is not None:
+        event.setdefault("request_id", id)
+    return event
+
+
+def set_up(settings: ServerSettings) -> None:
+    pretty = settings.log_format == "pretty" or (settings.log_format == "auto" and sys.stderr.isatty())
+    shared: list[structlog.types.Processor] = [
+        _of_request,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    rendering: list[structlog.types.Processor] = (
+        [structlog.dev.ConsoleRenderer()]
+        if pretty
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    level = settings.log_level.upper()
+    for name in ("tampu", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level)
+    # Every request would be told twice, and with its query: a link's token must not be in a log.
+    logging.getLogger("uvicorn.access").disabled = True

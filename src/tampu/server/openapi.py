@@ -1,0 +1,104 @@
+"""The OpenAPI, made from the same structs that read and write the bodies, so that it can not say anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from tampu.model.message import JSON, MSGPACK
+from tampu.wire.problems import PROBLEM, STATUS, Problem
+
+_REF = "#/components/schemas/{name}"
+_TEXTS = {
+    400: "The request is not of the form it must have",
+    401: "No key, or one that does not hold",
+    403: "The key may not do this",
+    404: "No such message, queue, schedule or key in this tenant",
+    405: "The route has no such method",
+    408: "The request did not arrive in time",
+    409: "The state of the message or queue does not allow it",
+    413: "Larger than the server or the queue takes",
+    415: "Neither JSON nor MessagePack",
+    422: "The idempotency key was used for another body",
+    429: "Too much in too short a time",
+    431: "More headers than the server reads",
+    500: "A defect of the server",
+    503: "The store can not be used now",
+    507: "No room on the disk",
+}
+_ALWAYS = (400, 401, 403, 429, 431, 503)
+_BODY = (408, 413, 415)
+TYPES: dict[str, Any] = {"Problem": Problem}
+"""Every struct that a route reads or writes, by name."""
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    TYPES[kind.__name__] = kind
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _both(kind: Any, binary: Any = None) -> dict[str, Any]:
+    return {JSON: {"schema": _schema(kind)}, MSGPACK: {"schema": _schema(binary or kind)}}
+
+
+def doc(
+    answer: Any = None,
+    body: Any = None,
+    *,
+    binary: Any = None,
+    more: tuple[int, ...] = (),
+    status: int = 200,
+    also: tuple[int, ...] = (),
+    text: str = "Done",
+) -> dict[str, Any]:
+    """What FastAPI is told of a route: its body, its answer (with ``also`` as other statuses), its problems."""
+    problems = {*_ALWAYS, *more, *(_BODY if body is not None else ())}
+    content = {"application/problem+json": {"schema": _schema(Problem)}}
+    responses: dict[int | str, Any] = {
+        code: {"description": _TEXTS[code], "content": content} for code in sorted(problems)
+    }
+    for code in (status, *also):
+        responses[code] = {"description": text} | ({} if answer is None else {"content": _both(answer)})
+    told: dict[str, Any] = {"responses": responses, "status_code": status}
+    if body is not None:
+        told["openapi_extra"] = {"requestBody": {"required": True, "content": _both(body, binary)}}
+    return told
+
+
+def describe(app: FastAPI, version: str) -> dict[str, Any]:
+    if app.openapi_schema:
+        return app.openapi_schema
+    made = get_openapi(
+        title="tampu",
+        version=version,
+        summary="A durable work queue over HTTP",
+        routes=app.routes,
+    )
+    kinds = list(TYPES.values())
+    _, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    made.setdefault("components", {})["schemas"] = dict(sorted(components.items()))
+    made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    made["security"] = [{"key": []}]
+    for path in made["paths"].values():
+        for operation in path.values():
+            _without_pydantic(operation["responses"])
+    app.openapi_schema = made
+    return made
+
+
+def _without_pydantic(responses: dict[str, Any]) -> None:
+    """The framework announces answers of its own for bad parameters; ours are problems."""
+    for code, response in list(responses.items()):
+        schema = response.get("content", {}).get(JSON, {}).get("schema", {})
+        if schema.get("$ref", "").endswith("HTTPValidationError"):
+            del responses[code]
+
+
+def statuses() -> set[int]:
+    return set(STATUS.values())
+
+
+__all__ = ["PROBLEM", "describe", "doc"]

@@ -1,0 +1,42 @@
+"""The result of a message, waited for: until it has ended, the time is over, or the caller has to go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tampu.broker import incoming
+from tampu.model.message import Message
+from tampu.server.auth.grants import Who
+from tampu.server.call import Call, Disconnected
+from tampu.server.ends import ENDS
+from tampu.server.polls import GONE, REVOKED, Poll, PollOver
+
+
+async def wait_for(call: Call, who: Who, id: str, seconds: float) -> Message:
+    """The message when it has ended, or as it is when the time is over."""
+    node, verbs = call.node, call.node.verbs(who.tenant)
+    if not seconds:
+        return await node.drive(verbs.get(id))
+    wanted = incoming.id_text(id)
+    future = await node.ends.expect(who.tenant, wanted)
+    poll = Poll(who)
+    left: asyncio.Future[Any] = asyncio.ensure_future(call.left())
+    left.add_done_callback(lambda _: poll.end(GONE))
+    node.polls.join(poll)
+    try:
+        message = await node.drive(verbs.get(wanted))  # only now: what ends after it is told
+        if message.state not in ENDS and await poll.until(future, seconds):
+            message = await node.drive(verbs.get(wanted))
+        return message
+    except PollOver as over:
+        if over.why == GONE:
+            raise Disconnected from None
+        if over.why == REVOKED:
+            call.who = None
+            await call.admit()
+        return await node.drive(verbs.get(wanted))
+    finally:
+        left.cancel()
+        node.polls.leave(poll)
+        node.ends.forget(who.tenant, wanted, future)

@@ -1,0 +1,86 @@
+"""Keys, for admins: make, list, rotate, revoke. A key of all tenants sees those of the tenant it asks in."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter, Response
+
+from tampu.model.errors import Forbidden, InvalidMessage
+from tampu.server.auth import grants as granting
+from tampu.server.auth.grants import ALL_TENANTS, Grant
+from tampu.server.keyring import KeyRing, KeyView, NewKey
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, Caller, answer
+from tampu.wire import bodies
+from tampu.wire.media import Form
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"])
+
+
+class CreateKey(bodies.Asked):
+    """``all_tenants`` makes a key that may act in any tenant; only such a key can make one."""
+
+    name: str
+    grants: tuple[Grant, ...]
+    expires_in: float | None = None
+    rate: float = 0
+    burst: int = 0
+    all_tenants: bool = False
+
+
+class RotateKey(bodies.Asked):
+    overlap: float = 86_400
+    """Seconds that the old secret still holds."""
+
+
+class Keys(msgspec.Struct):
+    keys: list[KeyView]
+
+
+CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
+
+
+@router.get("", operation_id="list_keys", **doc(Keys))
+async def list_keys(call: Asks, who: Caller) -> Response:
+    """The keys of the tenant; no secrets."""
+    who.need_everywhere("admin")
+    return answer(call, Keys(await call.node.drive(KeyRing(call.node.core, who.tenant).list())))
+
+
+@router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
+async def create_key(call: Asks, who: Caller) -> Response:
+    """Make a key. Its token is in the answer, and nowhere else ever."""
+    who.need_everywhere("admin")
+    asked: CreateKey = await call.read(CREATE)
+    granting.within(asked.grants, who)
+    if asked.all_tenants and not await call.node.of_all_tenants(who):
+        raise Forbidden("only a key of all tenants can make another", field="all_tenants")
+    if len(asked.grants) > 50:
+        raise InvalidMessage("a key has at most 50 grants", field="grants")
+    made = await call.node.drive(
+        KeyRing(call.node.core, who.tenant).create(
+            asked.name,
+            asked.grants,
+            tenant=ALL_TENANTS if asked.all_tenants else None,
+            expires_in=asked.expires_in,
+            rate=asked.rate,
+            burst=asked.burst,
+        )
+    )
+    return answer(call, made, 201)
+
+
+@router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
+async def rotate_key(id: str, call: Asks, who: Caller) -> Response:
+    """A new secret for the key; the old one holds a while longer."""
+    who.need_everywhere("admin")
+    asked: RotateKey = await call.read(ROTATE)
+    return answer(call, await call.node.drive(KeyRing(call.node.core, who.tenant).rotate(id, overlap=asked.overlap)))
+
+
+@router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
+async def revoke_key(id: str, call: Asks, who: Caller) -> Response:
+    """The key no longer holds, on any node, within a second; its long polls and streams end."""
+    who.need_everywhere("admin")
+    await call.node.drive(KeyRing(call.node.core, who.tenant).revoke(id))
+    return answer(call, bodies.Deleted(True))

@@ -1,0 +1,149 @@
+"""Looking: one message, its result (waiting for it), pages of a queue, the journal, who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+import tampu
+from tampu.broker import readers
+from tampu.broker.where import Where
+from tampu.model.errors import InvalidMessage, NotFound
+from tampu.model.journal import JournalPage
+from tampu.model.message import Message, State
+from tampu.model.reading import from_json
+from tampu.server import results
+from tampu.server.auth.grants import Who
+from tampu.server.call import Call
+from tampu.server.ends import ENDS
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, Caller, QueueName, answer
+from tampu.wire import bodies
+from tampu.wire.messages import MessageView, message_view
+
+router = APIRouter(prefix="/v1", tags=["looking"])
+_POSITION = re.compile(r"([A-Za-z0-9_.:/-]{1,300})=(\d{1,18})\Z")
+_read_labels = from_json(dict[str, str]).decode
+"""A partition is a number, or ``tenant/queue`` where each queue has its own."""
+Limit = Annotated[int, Query(ge=1, le=10_000, description="Messages of a page")]
+Moment = Annotated[datetime | None, Query(description="With its time zone")]
+
+
+async def find(call: Call, who: Who, id: str, permission: str = "view") -> Message:
+    """A message the caller may see; else it is not there."""
+    message = await call.node.drive(call.node.verbs(who.tenant).get(id))
+    if not who.may(permission, message.queue):
+        raise NotFound(f"no message {message.id}", field="id")
+    return message
+
+
+@router.get("/messages/{id}", operation_id="get", **doc(MessageView, more=(404,)))
+async def get(id: str, call: Asks, who: Caller) -> Response:
+    """One message as it is now, with its failed attempts and its result."""
+    return answer(call, message_view(await find(call, who, id), call.wanted))
+
+
+@router.get("/messages/{id}/result", operation_id="result", **doc(bodies.ResultView, more=(404,)))
+async def result(
+    id: str,
+    call: Asks,
+    who: Caller,
+    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for the message's end")] = 0,
+) -> Response:
+    """What came of a message; with ``wait``, wait until it has ended."""
+    await find(call, who, id)
+    message = await results.wait_for(call, who, id, min(wait, call.node.settings.max_wait))
+    view = message_view(message, call.wanted)
+    ended = message.state in ENDS
+    return answer(
+        call,
+        bodies.ResultView(
+            message.id, message.state, ended, view.result, view.result_base64, message.reason, message.last_error
+        ),
+    )
+
+
+@router.get("/queues/{queue}/messages", operation_id="messages", **doc(bodies.MessagesView, more=(404,)))
+async def messages(
+    queue: QueueName,
+    call: Asks,
+    who: Caller,
+    state: Annotated[State | None, Query(description="Only this state")] = None,
+    limit: Limit = 100,
+    after: Annotated[str | None, Query(max_length=2000, description="The cursor of the page before")] = None,
+    type: str | None = None,
+    reason: str | None = None,
+    error: Annotated[str | None, Query(description="A part of the last error")] = None,
+    key: str | None = None,
+    group: str | None = None,
+    correlation_id: str | None = None,
+    labels: Annotated[str | None, Query(description="A JSON object of texts; all must hold")] = None,
+    created_after: Moment = None,
+    created_before: Moment = None,
+    ended_after: Moment = None,
+    ended_before: Moment = None,
+) -> Response:
+    """A page of messages, in the order of their index."""
+    who.need("view", queue)
+    where = Where(
+        type, reason, error, key, group, correlation_id, _labels(labels), created_after, created_before, ended_after,
+        ended_before,
+    )  # fmt: skip
+    steps = call.node.verbs(who.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
+    page = await call.node.drive(steps)
+    form = call.wanted
+    return answer(call, bodies.MessagesView([message_view(m, form) for m in page.messages], page.cursor))
+
+
+def _labels(given: str | None) -> dict[str, str] | None:
+    try:
+        return None if given is None else _read_labels(given)
+    except msgspec.MsgspecError as error:
+        raise InvalidMessage(f"labels is a JSON object of texts: {error}", field="labels") from None
+
+
+@router.get("/journal", operation_id="journal", **doc(bodies.JournalView))
+async def journal(
+    call: Asks,
+    who: Caller,
+    after: Annotated[list[str], Query(description="partition=offset, of the page before")] = [],  # noqa: B006 - read only
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Transitions of a page")] = 1000,
+) -> Response:
+    """What happened, in order; only of queues the caller may view."""
+    who.need_somewhere("view")
+    position: dict[str, int] = {}
+    for text in after:
+        found = _POSITION.match(text)
+        if found is None:
+            raise InvalidMessage("after is partition=offset", field="after")
+        position[found[1]] = int(found[2])
+    page: JournalPage = await call.node.drive(
+        call.node.verbs(who.tenant).journal(after=position if after else None, limit=limit)
+    )
+    seen = page.transitions
+    if not who.everywhere("view"):
+        seen = [t for t in seen if who.may("view", t.queue)]
+    return answer(call, bodies.JournalView(seen, page.position, page.latest))
+
+
+@router.get("/me", operation_id="me", **doc(bodies.Me))
+async def me(call: Asks, who: Caller) -> Response:
+    """Who asks, what they may do, and of what server."""
+    durability = call.node.core.engine.durability
+    return answer(call, bodies.Me(who.tenant, who.name, who.permissions, durability, tampu.__version__))
+
+
+@router.get("/check", operation_id="check", **doc(bodies.Checks))
+async def check(call: Asks, who: Caller) -> Response:
+    """What `tampu doctor` would show of the store."""
+    who.need_everywhere("operate")
+    engine = call.node.core.engine
+    found: list[Any] = await asyncio.to_thread(engine.check)
+    if await call.node.of_all_tenants(who):
+        found += await asyncio.to_thread(readers.findings, engine)
+    return answer(call, bodies.Checks([bodies.CheckItem(*row) for row in found]))

@@ -1,0 +1,207 @@
+"""The page for people: the queues as they are now, what failed lately, and one message with its timeline."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+
+import tampu
+from tampu.broker import incoming
+from tampu.broker.steering import Stats
+from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.model.message import State
+from tampu.server.auth.grants import Who
+from tampu.server.auth.signin import CHOICE, COOKIE
+from tampu.server.call import Call
+from tampu.server.page import history, rendering
+from tampu.server.routes.asking import Asks
+from tampu.server.routes.looking import find
+from tampu.server.routes.session import with_cookie
+from tampu.wire.problems import problem
+
+router = APIRouter(include_in_schema=False)
+_FAILURES = 15
+_LISTED = 50
+_SHOWN_STATES = (State.READY, State.DELAYED, State.LEASED, State.HELD, State.DONE, State.DEAD)
+
+
+def _html(template: str, root: str, status: int = 200, *, tenants: Sequence[str] = (), **values: Any) -> Response:
+    body = rendering.render(template, root=root, version=tampu.__version__, tenants=tenants, **values)
+    return Response(body, status, rendering.HEADERS, "text/html; charset=utf-8")
+
+
+async def _enter(call: Call) -> Who | None:
+    """Who looks; nobody when they have to sign in first."""
+    try:
+        who = await call.admit()
+    except Unauthorized:
+        return None
+    who.need_somewhere("view")
+    return who
+
+
+async def _tenants(call: Call, who: Who) -> list[str]:
+    """Those that the caller may choose from; none for a key of one tenant."""
+    if not await call.node.of_all_tenants(who):
+        return []
+    found = await asyncio.to_thread(call.node.core.engine.queues)
+    return sorted({who.tenant, *(tenant for tenant, _ in found)})
+
+
+def _sign_in(root: str, error: str | None = None, status: int = 401) -> Response:
+    return _html("signin.html", root, status, error=error)
+
+
+def _refused(root: str, who: Who | None, error: TampuError) -> Response:
+    told = problem(error)
+    return _html("refused.html", root, told.status, who=who, told=told)
+
+
+@router.get("/")
+async def index(call: Asks) -> Response:
+    """The queues."""
+    who: Who | None = None
+    try:
+        who = await _enter(call)
+        if who is None:
+            return _sign_in("")
+        stats: list[Stats] = await call.node.drive(call.node.verbs(who.tenant).stats())
+        failed = await asyncio.to_thread(history.failures, call.node.core.engine, who.tenant, _FAILURES * 4)
+        tenants = await _tenants(call, who)
+    except TampuError as error:
+        return _refused("", who, error)
+    return _html(
+        "index.html",
+        "",
+        who=who,
+        tenants=tenants,
+        queues=[one for one in stats if who.may("view", one.queue)],
+        states=_SHOWN_STATES,
+        failures=[moved for moved in failed if who.may("view", moved.queue)][:_FAILURES],
+    )
+
+
+@router.get("/queues/{queue}")
+async def queue_page(call: Asks, queue: Annotated[str, Path()], state: State | None = None) -> Response:
+    """Messages of a queue."""
+    who: Who | None = None
+    try:
+        who = await _enter(call)
+        if who is None:
+            return _sign_in("../")
+        who.need("view", queue)
+        verbs = call.node.verbs(who.tenant)
+        stats = await call.node.drive(verbs.stats(queue))
+        page = await call.node.drive(verbs.messages(queue, state=state, limit=_LISTED))
+        tenants = await _tenants(call, who)
+    except TampuError as error:
+        return _refused("../", who, error)
+    return _html(
+        "queue.html", "../", who=who, stats=stats, state=state, states=tuple(State), messages=page.messages,
+        more=page.cursor is not None, tenants=tenants,
+    )  # fmt: skip
+
+
+@router.get("/messages")
+async def search(id: Annotated[str, Query(max_length=100)] = "") -> Response:
+    """From the search field to the message."""
+    return _redirect(f"messages/{urllib.parse.quote(id.strip(), safe='')}" if id.strip() else "./")
+
+
+@router.get("/messages/{id}")
+async def message_page(call: Asks, id: Annotated[str, Path()]) -> Response:
+    """One message, whole."""
+    who: Who | None = None
+    try:
+        who = await _enter(call)
+        if who is None:
+            return _sign_in("../")
+        message = await find(call, who, id)
+        moves, whole = await asyncio.to_thread(history.timeline, call.node.core.engine, message)
+        tenants = await _tenants(call, who)
+    except TampuError as error:
+        return _refused("../", who, error)
+    result = None if message.result_raw is None else msgspec.json.format(_said(message.result), indent=2).decode()
+    return _html(
+        "message.html", "../", who=who, message=message, payload=rendering.payload(message), result=result,
+        moves=moves, whole=whole, tenants=tenants,
+    )  # fmt: skip
+
+
+def _said(result: Any) -> bytes:
+    try:
+        return msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(repr(result))
+
+
+# -- signing in and out, without a script
+
+
+@router.post("/signin")
+async def sign_in(call: Asks) -> Response:
+    """The form: a key, for a session."""
+    try:
+        _own_form(call)
+        key = (await _form(call)).get("key", "")
+        cookie = await call.node.gate.sign_in_with(key, call.address)
+    except TampuError as error:
+        return _sign_in("", error.message, problem(error).status)
+    return with_cookie(_redirect("./"), call, cookie)
+
+
+@router.post("/signout")
+async def sign_out(call: Asks) -> Response:
+    _own_form(call)
+    response = _redirect("./")
+    response.delete_cookie(COOKIE, path="/")
+    response.delete_cookie(CHOICE, path="/")
+    return response
+
+
+@router.post("/tenant")
+async def choose_tenant(call: Asks) -> Response:
+    """Which tenant the page shows, to those who may see any; others keep their own."""
+    try:
+        _own_form(call)
+        chosen = incoming.name((await _form(call)).get("tenant", ""), "tenant")
+    except TampuError as error:
+        return _refused("", None, error)
+    response = _redirect("./")
+    secure = call.scope.get("scheme") == "https"
+    response.set_cookie(CHOICE, chosen, path="/", secure=secure, httponly=True, samesite="strict")
+    return response
+
+
+def _own_form(call: Call) -> None:
+    """Only our own pages may send our forms; every browser says where one comes from."""
+    if call.headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+        raise Forbidden("this form was sent from another site")
+    origin = call.headers.get(b"origin")
+    if origin is not None and origin.split(b"//")[-1] != call.headers.get(b"host"):
+        raise Forbidden("this form was sent from another site")
+
+
+async def _form(call: Call) -> dict[str, str]:
+    try:
+        return dict(urllib.parse.parse_qsl((await call.body()).decode("ascii"), max_num_fields=10))
+    except ValueError:
+        raise InvalidMessage("the form can not be read", field="body") from None
+
+
+def _redirect(where: str) -> Response:
+    return Response(status_code=303, headers={"location": where, "referrer-policy": "no-referrer"})
+
+
+@router.get("/static/{name}")
+async def static(name: str, request: Request) -> Response:
+    found = rendering.static(name)
+    if found is None:
+        raise NotFound("no such file", field="name")
+    lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    return Response(found[0], 200, {"cache-control": lasting, "x-content-type-options": "nosniff"}, found[1])

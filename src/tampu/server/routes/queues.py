@@ -1,0 +1,123 @@
+"""Queues: which there are, their numbers, their settings and states."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+from tampu.broker.settings import DEFAULTS
+from tampu.broker.steering import Stats
+from tampu.model.config import QueueConfig
+from tampu.server.auth.grants import Who
+from tampu.server.call import Call
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, Caller, QueueName, answer
+from tampu.wire import bodies
+
+router = APIRouter(prefix="/v1", tags=["queues"])
+
+
+def _need(who: Who, permission: str, queue: str) -> None:
+    """The defaults (``*``) are of all queues."""
+    if queue == DEFAULTS:
+        who.need_everywhere(permission)
+    else:
+        who.need(permission, queue)
+
+
+@router.get("/queues", operation_id="queues", **doc(bodies.QueueNames))
+async def names(call: Asks, who: Caller) -> Response:
+    """The names of the queues the caller may view."""
+    who.need_somewhere("view")
+    found = await call.node.drive(call.node.verbs(who.tenant).list_queues())
+    return answer(call, bodies.QueueNames([name for name in found if who.may("view", name)]))
+
+
+def _view(stats: Stats) -> bodies.StatsView:
+    age = stats.oldest_ready_age
+    return bodies.StatsView(
+        stats.queue, stats.counts, stats.depth, stats.status, None if age is None else age.total_seconds()
+    )
+
+
+@router.get("/stats", operation_id="stats", **doc(bodies.StatsMany))
+async def all_stats(call: Asks, who: Caller) -> Response:
+    """The numbers of all queues the caller may view."""
+    who.need_somewhere("view")
+    found: list[Stats] = await call.node.drive(call.node.verbs(who.tenant).stats())
+    return answer(call, bodies.StatsMany([_view(stats) for stats in found if who.may("view", stats.queue)]))
+
+
+@router.get("/queues/{queue}/stats", operation_id="queue_stats", **doc(bodies.StatsView, more=(404,)))
+async def stats(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """The numbers of one queue. Nothing is counted to answer."""
+    who.need("view", queue)
+    return answer(call, _view(await call.node.drive(call.node.verbs(who.tenant).stats(queue))))
+
+
+@router.get("/queues/{queue}/config", operation_id="get_config", **doc(QueueConfig))
+async def get_config(
+    queue: QueueName,
+    call: Asks,
+    who: Caller,
+    inherited: Annotated[bool, Query(description="false: only what is set for the queue itself")] = True,
+) -> Response:
+    """The settings that hold for a queue; of ``*``, the defaults of all."""
+    _need(who, "view", queue)
+    return answer(call, await call.node.drive(call.node.verbs(who.tenant).get_config(queue, inherited=inherited)))
+
+
+@router.patch(
+    "/queues/{queue}/config", operation_id="put_config", **doc(QueueConfig, bodies.ConfigBody, more=(409, 507))
+)
+async def put_config(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Change settings; the queue is made if it is new. Answers with what is set for the queue itself."""
+    _need(who, "operate", queue)
+    asked: bodies.ConfigBody = await call.read(bodies.CONFIG)
+    changes: dict[str, Any] = {
+        name: getattr(asked, name) for name in asked.__struct_fields__ if getattr(asked, name) is not msgspec.UNSET
+    }
+    return answer(call, await call.node.drive(call.node.verbs(who.tenant).put_config(queue, **changes)))
+
+
+@router.delete("/queues/{queue}/config", operation_id="reset_config", **doc(bodies.Deleted, more=(409, 507)))
+async def reset_config(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Forget what is set for a queue: everything inherits. The messages stay."""
+    _need(who, "operate", queue)
+    return answer(call, bodies.Deleted(await call.node.drive(call.node.verbs(who.tenant).reset_config(queue))))
+
+
+async def _set_status(call: Call, who: Who, queue: str, verb: str) -> Response:
+    who.need("operate", queue)
+    verbs = call.node.verbs(who.tenant)
+    await call.node.drive(getattr(verbs, verb)(queue))
+    return answer(call, await call.node.drive(verbs.get_config(queue, inherited=False)))
+
+
+_STATUS = doc(QueueConfig, more=(404, 409, 507))
+
+
+@router.post("/queues/{queue}/pause", operation_id="pause", **_STATUS)
+async def pause(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """No delivery until resume; messages are still taken in."""
+    return await _set_status(call, who, queue, "pause")
+
+
+@router.post("/queues/{queue}/resume", operation_id="resume", **_STATUS)
+async def resume(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Deliver and take in again."""
+    return await _set_status(call, who, queue, "resume")
+
+
+@router.post("/queues/{queue}/drain", operation_id="drain", **_STATUS)
+async def drain(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Take in nothing new; what is there is still delivered."""
+    return await _set_status(call, who, queue, "drain")
+
+
+@router.post("/queues/{queue}/close", operation_id="close", **_STATUS)
+async def close(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Neither delivery nor intake."""
+    return await _set_status(call, who, queue, "close_queue")

@@ -1,0 +1,55 @@
+"""Sessions of a browser: sign in with a key or with the link printed at the start; sign out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
+from tampu.server.call import Call
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, answer
+from tampu.wire import bodies
+from tampu.wire.media import Form
+
+router = APIRouter(tags=["session"])
+
+
+class SignInBody(bodies.Asked):
+    key: str
+
+
+SIGN_IN = Form(SignInBody)
+
+
+@router.post("/v1/session", operation_id="sign_in", **doc(bodies.Deleted, SignInBody))
+async def sign_in(call: Asks) -> Response:
+    """A session cookie for a key; bad ones are counted, and soon have to wait."""
+    asked: SignInBody = await call.read(SIGN_IN)
+    cookie = await call.node.gate.sign_in_with(asked.key, call.address)
+    return with_cookie(answer(call, bodies.Deleted(False)), call, cookie)
+
+
+@router.delete("/v1/session", operation_id="sign_out", **doc(bodies.Deleted))
+async def sign_out(call: Asks) -> Response:
+    """Forget the session in this browser."""
+    response = answer(call, bodies.Deleted(True))
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+@router.get("/signin", operation_id="sign_in_by_link", **doc(status=303, text="Signed in"))
+async def sign_in_by_link(call: Asks, token: Annotated[str, Query(max_length=200)]) -> Response:
+    """The link that the server prints when it starts; it works once."""
+    cookie = await call.node.gate.sign_in_by_link(token, call.address)
+    response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
+    return with_cookie(response, call, cookie)
+
+
+def with_cookie(response: Response, call: Call, cookie: str) -> Response:
+    secure = call.scope.get("scheme") == "https"
+    response.set_cookie(
+        COOKIE, cookie, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
+    )
+    return response

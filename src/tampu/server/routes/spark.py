@@ -1,0 +1,268 @@
+"""Spark over HTTP: snapshots, the journal and deliveries as Arrow streams, jobs that publish, and what they remember.
+
+Claims, settlements and extensions of a drain go the way of every worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Query, Response
+
+from tampu.broker import incoming
+from tampu.engines import port
+from tampu.model.errors import Forbidden, InvalidMessage, NotFound
+from tampu.model.journal import Position
+from tampu.server import positions
+from tampu.server.auth.grants import Who
+from tampu.server.call import Call
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, Caller, QueueName, answer
+from tampu.server.spark.desk import Desk, Planned
+from tampu.spark.stores import wire
+from tampu.wire import bodies
+
+R = TypeVar("R")
+router = APIRouter(prefix="/v1/spark", tags=["spark"])
+_MOST_NAMES = 1000
+_THREADS = ThreadPoolExecutor(4, thread_name_prefix="tampu-spark")
+"""A plan of millions takes its time: it must not hold up what others ask of the loop's own threads."""
+Micros = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Microseconds since 1970")]
+Everyone = Annotated[bool, Query(description="Of all tenants; for keys that may act in any")]
+
+
+def _arrow(body: Any = None, more: tuple[int, ...] = ()) -> dict[str, Any]:
+    told = doc(None, body, more=more, text="An Arrow IPC stream; its last batch, which is empty, tells the rows")
+    told["responses"][200]["content"] = {wire.ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    return told
+
+
+async def _desk(call: Call) -> Desk:
+    """First of all in every route: it tells who runs a server without Arrow what is missing."""
+    return await asyncio.to_thread(call.node.desk)
+
+
+async def _do(work: Callable[..., R], *arguments: Any) -> R:
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
+
+
+async def _tenant(call: Call, who: Who, everyone: bool) -> str | None:
+    """Whose rows are read; None for all tenants'."""
+    if everyone and not await call.node.of_all_tenants(who):
+        raise Forbidden("this key is of one tenant", field="tenant", hint="name a tenant, or use a key of all tenants")
+    return None if everyone else who.tenant
+
+
+# -- documents and changes
+
+
+@router.post("/documents", operation_id="spark_documents", **doc(wire.SparkDocuments, wire.SparkLookup))
+async def documents(call: Asks, who: Caller) -> Response:
+    """What Spark programs keep: who owns a consumer, what was delivered, how far a job is, the settings of a queue."""
+    desk = await _desk(call)
+    from tampu.server.spark import rules
+
+    asked: wire.SparkLookup = await call.read(wire.LOOKUP)
+    if (asked.name is None) == (asked.prefix is None):
+        raise InvalidMessage("give a name or a prefix", field="name")
+    name = asked.prefix if asked.name is None else asked.name
+    everyone = await call.node.of_all_tenants(who)
+    tenant = rules.check_document(who, asked.kind, name or "", write=False, everyone=everyone)
+    store = desk.store
+    if asked.name is not None:
+        one = await _do(store.document, asked.kind, tenant, asked.name)
+        found = [] if one is None else [one]
+    else:
+        there = await _do(store.documents, asked.kind, tenant)
+        found = [document for document in there if document.name.startswith(asked.prefix or "")]
+    return answer(call, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found]))
+
+
+@router.post(
+    "/changes", operation_id="spark_changes", **doc(wire.SparkChanged, wire.SparkChanges, more=(404, 409, 422, 507))
+)
+async def changes(call: Asks, who: Caller) -> Response:
+    """Store messages of a job and documents, in their order; in one commit where the store can."""
+    desk = await _desk(call)
+    from tampu.server.spark import loading, rules
+
+    asked: wire.SparkChanges = await call.read(wire.CHANGES)
+    everyone = await call.node.of_all_tenants(who)
+    owners: list[str] = []
+    for change in asked.changes:
+        if isinstance(change, wire.SparkPut | wire.SparkDelete):
+            owners.append(rules.check_document(who, change.kind, change.name, write=True, everyone=everyone))
+        else:
+            owners.append(who.tenant)
+            who.need("publish", incoming.name(change.queue, "queue"))
+    count = loading.count(asked.changes)
+    if count > call.node.settings.max_batch:
+        raise InvalidMessage(f"{count} messages in one request", field="changes", hint="send several")
+    await call.spend(who, count)
+    replies = await _do(_change, owners, desk, asked)
+    if count:
+        call.node.metrics.published.add((), count)
+    call.node.tail.stir()
+    return answer(call, wire.SparkChanged(replies))
+
+
+def _change(owners: Sequence[str], desk: Desk, asked: wire.SparkChanges) -> list[int]:
+    from tampu.broker import settings
+    from tampu.server.spark import loading
+    from tampu.spark.publishing import KEPT_US, stored
+
+    remember_us = 0 if desk.store.joint else KEPT_US
+    # As they are this moment: a job of many rows is worth a look.
+    queues = {
+        (tenant, change.queue)
+        for change, tenant in zip(asked.changes, owners, strict=True)
+        if isinstance(change, wire.SparkLoad | wire.SparkPublish)
+    }
+    current = {place: settings.read(desk.store.document, *place) for place in queues}
+    calls: list[port.Call] = []
+    for change, tenant in zip(asked.changes, owners, strict=True):
+        if isinstance(change, wire.SparkPut):
+            calls.append(port.PutDocument(change.kind, tenant, change.name, change.value, change.version))
+        elif isinstance(change, wire.SparkDelete):
+            calls.append(port.DeleteDocument(change.kind, tenant, change.name))
+        elif isinstance(change, wire.SparkLoad):
+            calls.append(loading.load(tenant, change, current[tenant, change.queue], remember_us))
+        else:
+            calls.append(loading.publish(tenant, change, current[tenant, change.queue], remember_us))
+    return [int(stored(reply)) for reply in desk.change(calls, again=asked.again)]
+
+
+@router.get("/queues/{queue}", operation_id="spark_queue", **doc(wire.SparkQueue))
+async def queue(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """How many messages of a queue are in each state."""
+    desk = await _desk(call)
+    from tampu.server.spark import rules
+
+    rules.check_known(who, queue)
+    counts = await _do(desk.store.counts, who.tenant, queue)
+    return answer(call, wire.SparkQueue(dict(counts)))
+
+
+# -- the journal
+
+
+@router.get("/place", operation_id="spark_place", **doc(wire.SparkPlace))
+async def place(call: Asks, who: Caller, since: Micros = None, until: Micros = None) -> Response:
+    """Where the journal begins and ends; also the position before what is since a time, or of what was until it."""
+    desk = await _desk(call)
+    if not any(who.somewhere(permission) for permission in ("view", "publish", "consume")):
+        who.need_somewhere("view")
+    everyone = await call.node.of_all_tenants(who)
+
+    def seen(position: Position) -> Position:
+        return {part: offset for part, offset in position.items() if everyone or _visible(part, who)}
+
+    def look() -> wire.SparkPlace:
+        earliest, latest = desk.store.bounds() if who.somewhere("view") else ({}, {})
+        found = None
+        if who.somewhere("view") and (since is not None or until is not None):
+            found = seen(desk.store.at_time(since) if since is not None else desk.store.until_time(until or 0))
+        return wire.SparkPlace(seen(earliest), seen(latest), desk.store.now(), found)
+
+    return answer(call, await _do(look))
+
+
+def _visible(partition: str, who: Who) -> bool:
+    of = positions.queue_of(partition)
+    return positions.is_of(partition, who.tenant) and (of is None or who.may("view", of))
+
+
+@router.get("/journal", operation_id="spark_journal", **_arrow(more=(404,)))
+async def journal(
+    call: Asks,
+    who: Caller,
+    partition: Annotated[str, Query(max_length=300)],
+    after: Annotated[int, Query(ge=0, lt=1 << 62)],
+    upto: Annotated[int, Query(ge=0, lt=1 << 62)],
+    queue: Annotated[list[str], Query(max_length=_MOST_NAMES, description="Only of these queues")] = [],  # noqa: B006 - read only
+    everyone: Everyone = False,
+) -> Response:
+    """Transitions of one partition, after one offset and up to another."""
+    desk = await _desk(call)
+    from tampu.server.spark import arrows, rules
+    from tampu.spark import columns
+
+    tenant = await _tenant(call, who, everyone)
+    queues = rules.viewed(who, tuple(queue), await _do(desk.queues, tenant))
+    if partition not in (await _do(desk.store.bounds))[1]:
+        raise NotFound(f"the journal has no partition {partition}", field="partition")
+    chosen = None if queues == () else queues or ()
+    return await arrows.answer(
+        call, desk.places, lambda: desk.store.journal(partition, after, upto, tenant, chosen), columns.JOURNAL
+    )
+
+
+# -- messages
+
+
+@router.post("/plan", operation_id="spark_plan", **doc(wire.SparkPlanned, wire.SparkPlan))
+async def plan(call: Asks, who: Caller) -> Response:
+    """Fix what a snapshot is of; its pieces can be read by other processes, on any node."""
+    desk = await _desk(call)
+    from tampu.server.spark import rules
+    from tampu.spark import columns
+    from tampu.spark.stores.port import MessageQuery
+
+    asked: wire.SparkPlan = await call.read(wire.PLAN)
+    query = asked.query
+    tenant = await _tenant(call, who, query.everyone)
+    columns.chosen(columns.MESSAGES, query.columns)
+    queues = rules.viewed(who, query.queues, await _do(desk.queues, tenant))
+    if queues is None:
+        return answer(call, wire.SparkPlanned({}, []))
+    given = msgspec.structs.asdict(query) | {"queues": queues}
+    del given["everyone"]
+    planned = await _do(desk.store.plan, MessageQuery(tenant=tenant, **given), asked.pieces)
+    pieces = [desk.sign(Planned(tenant, queues, query.columns, piece)) for piece in planned.pieces]
+    return answer(call, wire.SparkPlanned(planned.position, pieces))
+
+
+@router.post("/messages", operation_id="spark_messages", **_arrow(wire.SparkPiece, more=(404,)))
+async def messages(call: Asks, who: Caller) -> Response:
+    """The messages of one piece of a plan."""
+    desk = await _desk(call)
+    from tampu.server.spark import arrows
+    from tampu.spark import columns
+
+    asked: wire.SparkPiece = await call.read(wire.PIECE)
+    piece = desk.read(asked.piece)
+    if piece.tenant != await _tenant(call, who, piece.tenant is None):
+        raise NotFound("no such piece", field="piece")
+    if piece.queues:
+        who.need("view", *piece.queues)
+    else:
+        who.need_everywhere("view")
+    schema = columns.chosen(columns.MESSAGES, piece.columns)
+    return await arrows.answer(call, desk.places, lambda: desk.store.messages(piece.piece), schema)
+
+
+@router.post("/deliveries", operation_id="spark_deliveries", **_arrow(bodies.Ids))
+async def deliveries(call: Asks, who: Caller) -> Response:
+    """Messages as they are now, in the order asked for; of queues that the caller may consume or view."""
+    desk = await _desk(call)
+    import pyarrow as pa
+
+    from tampu.server.spark import arrows
+    from tampu.spark import columns
+
+    asked: bodies.Ids = await call.read(bodies.IDS)
+    call.check_batch(asked.ids, "ids")
+    ids = [incoming.id_text(id) for id in asked.ids]
+    if not who.somewhere("consume"):
+        who.need_somewhere("view")
+
+    def found() -> Any:
+        table = desk.store.by_ids(who.tenant, ids)
+        may = [who.may("consume", name) or who.may("view", name) for name in table.column("queue").to_pylist()]
+        yield from table.filter(pa.array(may, pa.bool_())).combine_chunks().to_batches()
+
+    return await arrows.answer(call, desk.places, found, columns.MESSAGES)

@@ -1,0 +1,101 @@
+"""Moving messages: cancel, free, replay, purge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from tampu.broker import incoming
+from tampu.model.errors import NotFound
+from tampu.model.outcome import Outcome
+from tampu.server.auth.grants import Who
+from tampu.server.call import Call
+from tampu.server.hot import outcome_view
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, Caller, QueueName, answer
+from tampu.wire import bodies
+from tampu.wire.messages import message_view
+
+router = APIRouter(prefix="/v1", tags=["operating"])
+_IDS: dict[str, Any] = doc(bodies.Outcomes, bodies.Ids, more=(409, 507))
+
+
+async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callable[..., Any]) -> Response:
+    """Do something to messages by id; those of queues the caller has nothing to say in are not there."""
+    if not any(who.somewhere(permission) for permission in permissions):
+        who.need_somewhere(permissions[0])
+    asked: bodies.Ids = await call.read(bodies.IDS)
+    call.check_batch(asked.ids, "ids")
+    ids = [incoming.id_text(id) for id in asked.ids]
+    hidden: set[str] = set()
+    if not any(who.everywhere(permission) for permission in permissions):
+        hidden = await asyncio.to_thread(_hidden, call, who, permissions, ids)
+    outcomes: list[Outcome] = await call.node.drive(act(*(id for id in ids if id not in hidden)))
+    told = iter(outcomes)
+    return answer(
+        call,
+        bodies.Outcomes(
+            [
+                outcome_view(
+                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(told)
+                )
+                for id in ids
+            ]
+        ),
+    )
+
+
+def _hidden(call: Call, who: Who, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+    hidden = set()
+    for id in set(ids):
+        message = call.node.core.engine.get(who.tenant, id)
+        if message is not None and not any(who.may(permission, message.queue) for permission in permissions):
+            hidden.add(id)
+    return hidden
+
+
+@router.post("/messages/cancel", operation_id="cancel", **_IDS)
+async def cancel(call: Asks, who: Caller) -> Response:
+    """End messages that wait; a leased one is only asked to stop."""
+    return await _each(call, who, ("operate",), call.node.verbs(who.tenant).cancel)
+
+
+@router.post("/messages/free", operation_id="free", **_IDS)
+async def free(call: Asks, who: Caller) -> Response:
+    """Let held messages go on."""
+    return await _each(call, who, ("operate", "review"), call.node.verbs(who.tenant).free)
+
+
+@router.post(
+    "/queues/{queue}/replay",
+    operation_id="replay",
+    **doc(bodies.ReplayedView, bodies.Replay, more=(404, 409, 507)),
+)
+async def replay(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Dead messages run again, from attempt 0, with the same id."""
+    who.need("operate", queue)
+    asked: bodies.Replay = await call.read(bodies.REPLAY)
+    done = await call.node.drive(
+        call.node.verbs(who.tenant).replay(
+            queue, ids=asked.ids, where=asked.where, limit=asked.limit, dry_run=asked.dry_run
+        )
+    )
+    form = call.wanted
+    return answer(
+        call,
+        bodies.ReplayedView(
+            [message_view(m, form) for m in done.messages], [outcome_view(o) for o in done.outcomes], done.dry_run
+        ),
+    )
+
+
+@router.post("/queues/{queue}/purge", operation_id="purge", **doc(bodies.Count, bodies.Purge, more=(404, 409, 507)))
+async def purge(queue: QueueName, call: Asks, who: Caller) -> Response:
+    """Remove all messages of some states for good; how many."""
+    who.need("operate", queue)
+    asked: bodies.Purge = await call.read(bodies.PURGE)
+    steps = call.node.verbs(who.tenant).purge(queue, state=asked.states, dry_run=asked.dry_run)
+    return answer(call, bodies.Count(await call.node.drive(steps)))

@@ -1,0 +1,66 @@
+"""Publish, claim, settle, extend, as the OpenAPI tells of them. Requests reach the same handlers past the framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from tampu.server import hot, publishing, raw
+from tampu.server.openapi import doc
+from tampu.server.routes.asking import Asks, QueueName, respond
+from tampu.wire import bodies
+
+router = APIRouter(prefix="/v1", tags=["messages"])
+_STORE = (404, 409, 422, 507)
+
+
+def _header(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": text}
+
+
+_KEY = _header("Idempotency-Key", "The same request again finds what the first one stored")
+_RAW = doc(bodies.Published, status=201, also=(200,), more=(408, 409, 413, 422, 507), text="Stored; 200: it was there")
+_RAW["openapi_extra"] = {
+    "requestBody": {
+        "required": True,
+        "description": "The payload itself, of any content type",
+        "content": {"*/*": {"schema": {}}},
+    },
+    "parameters": [
+        _KEY,
+        *(_header(f"Tampu-{name.replace('_', '-').title()}", f"The message's {name}") for name in raw.FIELDS),
+    ],
+}
+_MANY = doc(bodies.PublishedMany, bodies.PublishJson, binary=bodies.Publish, more=(409, 422, 507))
+_MANY["openapi_extra"]["parameters"] = [_KEY]
+
+
+@router.post("/queues/{queue}/messages", operation_id="publish", **_RAW)
+async def publish(queue: QueueName, call: Asks) -> Response:
+    """Publish one message: the body is the payload."""
+    return respond(await publishing.publish_one(call, queue))
+
+
+@router.post("/queues/{queue}/publish", operation_id="publish_many", **_MANY)
+async def publish_many(queue: QueueName, call: Asks) -> Response:
+    """Publish messages with all their fields: all of them, or none."""
+    return respond(await publishing.publish_many(call, queue))
+
+
+@router.post("/claim", operation_id="claim", **doc(bodies.Claimed, bodies.Claim, more=(409, 507)))
+async def claim(call: Asks) -> Response:
+    """Lease messages, from one queue or several; with ``wait``, wait for the first."""
+    return respond(await hot.claim(call))
+
+
+@router.post("/settle", operation_id="settle", **doc(bodies.Outcomes, bodies.Settle, more=(409, 507)))
+async def settle(call: Asks) -> Response:
+    """End leases; each has its own outcome."""
+    return respond(await hot.settle(call))
+
+
+@router.post("/extend", operation_id="extend", **doc(bodies.Extended, bodies.Extend, more=(409, 507)))
+async def extend(call: Asks) -> Response:
+    """Keep leases for longer; each has its own answer."""
+    return respond(await hot.extend(call))

@@ -1,0 +1,1 @@
+"""Spark over HTTP: what the routes under ``/v1/spark`` stand on."""

@@ -1,0 +1,85 @@
+"""The end of the journal, followed once per node for all who want to hear what happens, while anybody does.
+
+What was done through this node is read at once, what other nodes and processes did within a quarter of a second. A
+reading costs the same however many listen, and a quiet store is asked a few times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from tampu.broker.core import Core
+from tampu.model.errors import TampuError
+from tampu.model.journal import JournalPage, Position, Transition
+
+_PAGE = 10_000
+_BUSY_SECONDS = 0.02
+"""Between two readings at least, so that a busy node reads pages, not single entries."""
+_QUIET_SECONDS = 0.25
+Sink = Callable[[list[Transition]], None]
+log = structlog.get_logger("tampu.server")
+
+
+class Tail:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._sinks: set[Sink] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._stirred = asyncio.Event()
+        self.position: Position = {}
+
+    def __len__(self) -> int:
+        return len(self._sinks)
+
+    def stir(self) -> None:
+        """Something was done here: look soon."""
+        if self._sinks:
+            self._stirred.set()
+
+    async def join(self, sink: Sink) -> Position:
+        """Tell ``sink`` all that is in the journal after the position answered; nothing is left out or told twice."""
+        if not self._running:
+            latest = (await self.read({}, 1)).latest
+            if not self._running:
+                self.position = latest
+                self._reader = asyncio.create_task(self._follow(), name="tampu-tail")
+        self._sinks.add(sink)
+        return dict(self.position)
+
+    def leave(self, sink: Sink) -> None:
+        self._sinks.discard(sink)
+
+    async def read(self, after: Position, limit: int, tenant: str | None = None) -> JournalPage:
+        return await asyncio.to_thread(self._core.engine.journal, after or None, limit, tenant)
+
+    @property
+    def _running(self) -> bool:
+        return self._reader is not None and not self._reader.done()
+
+    async def _follow(self) -> None:
+        await self._rest()  # the end of the journal was read just now, and who joined may have better to do
+        while self._sinks and not self._core.closed:
+            self._stirred.clear()
+            try:
+                page = await self.read(self.position, _PAGE)
+            except TampuError as error:
+                log.warning("store_unreachable", error=str(error))
+                await asyncio.sleep(_QUIET_SECONDS)
+                continue
+            self.position = page.position
+            if page.transitions:
+                for sink in list(self._sinks):
+                    sink(page.transitions)
+            if len(page.transitions) < _PAGE:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(_BUSY_SECONDS)
+        try:
+            async with asyncio.timeout(_QUIET_SECONDS - _BUSY_SECONDS):
+                await self._stirred.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,41 @@
+"""Of which type messages are, for feeds that filter by it: the journal tells it only when a message comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tampu.broker.core import Core
+from tampu.model.journal import Transition
+
+_MOST = 20_000
+
+
+class Types:
+    """Shared by the feeds of a node, so that each message is looked up once."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[tuple[str, str], str] = {}
+
+    async def of(self, moves: Sequence[Transition]) -> list[str | None]:
+        """The type of each one's message; None when the message is gone and was not seen here."""
+        known = self._known
+        for moved in moves:
+            if moved.type is not None:
+                known[moved.tenant, moved.id] = moved.type
+        asked = list({(moved.tenant, moved.id) for moved in moves} - known.keys())
+        found = await asyncio.to_thread(self._look, asked) if asked else {}
+        known.update(found)
+        told = [known.get((moved.tenant, moved.id)) for moved in moves]
+        while len(known) > _MOST:
+            del known[next(iter(known))]
+        return told
+
+    def _look(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+        found = {}
+        for tenant, id in asked:
+            message = self._core.engine.get(tenant, id)
+            if message is not None:
+                found[tenant, id] = message.type
+        return found

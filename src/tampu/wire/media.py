@@ -1,0 +1,82 @@
+"""JSON and MessagePack, both ways: which one a body is, and the errors of bodies that are neither."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from tampu.model.errors import InvalidMessage, TampuError
+from tampu.model.message import JSON, MSGPACK
+from tampu.model.reading import from_json, from_msgpack
+
+T = TypeVar("T")
+_NAMES = {JSON: JSON, MSGPACK: MSGPACK, "application/x-msgpack": MSGPACK, "application/vnd.msgpack": MSGPACK}
+_PATH = re.compile(r"`\$(?:\[\.\.\.\]|\[\d+\])*\.?([A-Za-z_]\w*)?(?:\[\.\.\.\]|\[\d+\])*\.?([A-Za-z_]\w*)?")
+_UNKNOWN = re.compile(r"unknown field `(\w+)`|required field `(\w+)`")
+
+
+class UnsupportedMedia(TampuError):
+    """The body is of a content type that this route does not read."""
+
+    code = "unsupported_media_type"
+
+
+def media_of(content_type: str | None) -> str:
+    """The form of a body by its Content-Type; JSON when there is none."""
+    if not content_type:
+        return JSON
+    name = content_type.partition(";")[0].strip().lower()
+    found = _NAMES.get(name)
+    if found is None:
+        raise UnsupportedMedia(f"{name[:60]} is not read here", field="content-type", hint=f"send {JSON} or {MSGPACK}")
+    return found
+
+
+def wanted(accept: str | None, given: str) -> str:
+    """The form of the answer by Accept: the first that we write; else the form the question came in."""
+    if accept:
+        for part in accept.split(","):
+            name = part.partition(";")[0].strip().lower()
+            if name in _NAMES:
+                return _NAMES[name]
+    return given
+
+
+class Form:
+    """A body of one type, read from either form."""
+
+    def __init__(self, type: Any, json: Any = None) -> None:
+        self._json = from_json(json or type)
+        self._msgpack = from_msgpack(type)
+
+    def read(self, raw: bytes, media: str) -> Any:
+        try:
+            if media == MSGPACK:
+                return self._msgpack.decode(raw)
+            if not raw.isascii():
+                raw.decode()  # parts that are passed on unread must be text too
+            return self._json.decode(raw)
+        except msgspec.ValidationError as error:
+            raise InvalidMessage(str(error), field=_field(str(error))) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidMessage(f"the body is not {media}: {error}", field="body") from None
+        except RecursionError:
+            raise InvalidMessage("the body is nested too deeply", field="body") from None
+
+
+def _field(text: str) -> str | None:
+    """What a validation error is about: the innermost name of its path."""
+    named = _UNKNOWN.search(text)
+    if named:
+        return named[1] or named[2]
+    path = _PATH.search(text)
+    return (path[2] or path[1] or "body") if path else "body"
+
+
+_ENCODERS = {JSON: msgspec.json.Encoder().encode, MSGPACK: msgspec.msgpack.Encoder().encode}
+
+
+def write(value: Any, media: str) -> bytes:
+    return _ENCODERS[media](value)

@@ -1,0 +1,126 @@
+"""Messages and leases as they are seen over HTTP, made from the model and turned back into it.
+
+The same fields in both forms. In MessagePack a payload is its raw bytes. In JSON it is the value itself when its
+content type is JSON or text, and ``payload_base64`` otherwise. Fields that have nothing to say are left out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tampu.model.message import JSON, Body, Failure, Lease, Message, State
+from tampu.model.times import instant, moment, moment_or_none
+
+
+class MessageView(msgspec.Struct, omit_defaults=True):
+    id: str
+    tenant: str
+    queue: str
+    state: State
+    type: str
+    content_type: str
+    attempts: int
+    max_attempts: int
+    created_at: datetime
+    payload: Any = msgspec.UNSET
+    payload_base64: bytes | None = None
+    priority: int = 0
+    headers: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    deadline: datetime | None = None
+    key: str | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    parent_id: str | None = None
+    group: str | None = None
+    source: str | None = None
+    hold: str | None = None
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str | None = None
+    last_error: str | None = None
+    failures: tuple[Failure, ...] = ()
+    result: Any = None
+    result_base64: bytes | None = None
+    """In JSON, a result that JSON can not say, as MessagePack."""
+    cancel_requested: bool = False
+    duplicate: bool = False
+
+
+class LeaseView(msgspec.Struct, omit_defaults=True):
+    """A message that was claimed; settle or extend it with its receipt before ``until``."""
+
+    receipt: str
+    until: datetime
+    message: MessageView
+    worker: str | None = None
+
+
+def message_view(m: Message, media: str) -> MessageView:
+    body = m.body
+    view = MessageView(
+        m.id, m.tenant, m.queue, m.state, body.type, body.content_type, m.attempts, m.max_attempts,
+        moment(m.created_us), body.payload, None, body.priority, body.headers, body.labels,
+        moment_or_none(body.deadline), body.key, body.idempotency_key, body.correlation_id, body.causation_id,
+        body.parent_id, body.group, body.source, body.hold, moment_or_none(m.run_us), moment_or_none(m.expires_us),
+        moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
+        None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
+    )  # fmt: skip
+    if media == JSON:
+        _say_in_json(view, m)
+    return view
+
+
+def payload_in_json(raw: bytes, kind: str) -> tuple[Any, bytes | None]:
+    """(payload, payload_base64), of which one says it."""
+    try:
+        if kind == JSON:
+            msgspec.json.decode(raw)  # a publisher may have called anything JSON
+            return msgspec.Raw(raw), None
+        if kind.startswith("text/"):
+            return raw.decode(), None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    return msgspec.UNSET, raw
+
+
+def _say_in_json(view: MessageView, m: Message) -> None:
+    view.payload, view.payload_base64 = payload_in_json(m.body.payload, m.body.content_type)
+    if m.result_raw is not None:
+        try:
+            view.result = msgspec.Raw(msgspec.json.encode(m.result))
+        except (TypeError, ValueError, RecursionError):
+            view.result, view.result_base64 = None, m.result_raw
+
+
+def lease_view(lease: Lease, media: str) -> LeaseView:
+    return LeaseView(lease.receipt, moment(lease.until_us), message_view(lease.message, media), lease.worker)
+
+
+def _micros(value: datetime | None, field: str) -> int | None:
+    return None if value is None else instant(value, field)
+
+
+def to_message(view: MessageView) -> Message:
+    """From a view in MessagePack."""
+    payload = b"" if view.payload is msgspec.UNSET else view.payload
+    body = Body(
+        view.type, payload, view.content_type, view.priority, view.headers, view.labels,
+        _micros(view.deadline, "deadline"), view.key, view.idempotency_key, view.correlation_id, view.causation_id,
+        view.parent_id, view.group, view.source, view.hold,
+    )  # fmt: skip
+    return Message(
+        view.id, view.tenant, view.queue, view.state, body, view.attempts, view.max_attempts,
+        instant(view.created_at, "created_at"), _micros(view.run_at, "run_at"), _micros(view.expires_at, "expires_at"),
+        _micros(view.ended_at, "ended_at"), view.reason, view.last_error, view.failures,
+        None if view.result is None else msgspec.msgpack.encode(view.result), view.cancel_requested, view.duplicate,
+    )  # fmt: skip
+
+
+def to_lease(view: LeaseView) -> Lease:
+    return Lease(to_message(view.message), view.receipt, instant(view.until, "until"), view.worker)

@@ -1,0 +1,169 @@
+"""What the remote client asks again, and what it does not: a server that breaks off at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import tampu
+from tampu.client import failing
+from tests.servers.http import Stall
+from tests.servers.ports import free_port
+
+
+class Breaker:
+    """Stands between client and server; can swallow the answer of a request that was carried out."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._server = (parts.hostname or "", parts.port or 0)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
+        self.swallow = 0
+        """So many answers are lost."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._server) as server:
+            threading.Thread(target=_pump, args=(client, server), daemon=True).start()
+            while answer := server.recv(1 << 20):
+                if self.swallow:
+                    self.swallow -= 1
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(answer)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was broken off
+        while data := source.recv(1 << 20):
+            target.sendall(data)
+
+
+@pytest.fixture
+def breaker(tmp_path: Path) -> Iterator[tuple[Breaker, str]]:
+    stall = Stall(url="memory://", key_file=tmp_path / "k")
+    made = Breaker(stall.url)
+    yield made, stall.token
+    made.close()
+    stall.stop()
+
+
+def test_a_publish_whose_answer_was_lost_is_stored_once(breaker: tuple[Breaker, str]) -> None:
+    between, token = breaker
+    with tampu.open(between.url, token=token) as q:
+        between.swallow = 1
+        message = q.publish("jobs", {"n": 1})
+        assert not message.duplicate
+        between.swallow = 2
+        many = q.publish_many("jobs", [1, 2, 3])
+        assert [m.payload for m in many] == [1, 2, 3]
+        assert [m.id for m in q.messages("jobs")] == [message.id, *(m.id for m in many)]
+
+
+def test_tasks_repeat_as_threads_do(breaker: tuple[Breaker, str]) -> None:
+    between, token = breaker
+
+    async def main() -> None:
+        async with tampu.open_async(between.url, token=token) as q:
+            between.swallow = 1
+            await q.publish("jobs", 1)
+            (lease,) = await q.claim("jobs")
+            between.swallow = 1
+            await q.ack(lease)
+            assert (await q.stats("jobs")).done == 1
+
+    asyncio.run(main())
+
+
+def test_a_settle_whose_answer_was_lost_counts_once(breaker: tuple[Breaker, str]) -> None:
+    between, token = breaker
+    with tampu.open(between.url, token=token) as q:
+        q.publish("jobs", 1)
+        (lease,) = q.claim("jobs")
+        between.swallow = 1
+        q.ack(lease, result=7)
+        assert q.get(lease.id).result == 7
+
+
+@pytest.mark.parametrize("verb", ["nack", "reject", "release"])
+def test_the_other_settles_whose_answer_was_lost_count_once_too(breaker: tuple[Breaker, str], verb: str) -> None:
+    between, token = breaker
+    with tampu.open(between.url, token=token) as q:
+        q.publish("jobs", 1)
+        (lease,) = q.claim("jobs")
+        between.swallow = 2
+        outcome = getattr(q, verb)(lease)
+        assert (between.swallow, outcome.error) == (0, None)
+        found = q.get(lease.id)
+        assert found.state is outcome.state
+        assert len(found.failures) == (0 if verb == "release" else 1)
+
+
+def test_what_is_not_safe_is_not_repeated_and_says_so(breaker: tuple[Breaker, str]) -> None:
+    between, token = breaker
+    with tampu.open(between.url, token=token) as q:
+        q.publish("jobs", 1, key="k")
+        for call in (lambda: q.publish("jobs", 2, key="k"), lambda: q.purge("jobs", state="dead")):
+            between.swallow = 1
+            with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
+                call()
+            assert between.swallow == 0
+        between.swallow = 1
+        assert q.publish("jobs", 3, key="k", idempotency_key="i").duplicate
+        assert [m.payload for m in q.messages("jobs")] == [3]
+
+
+def test_a_server_that_is_not_there_is_told_soon_at_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tampu.client.remote._OPENING_SECONDS", 0.1)
+    with pytest.raises(tampu.Unavailable, match="can not be reached"):
+        tampu.open(f"http://127.0.0.1:{free_port()}", token="x")
+    assert failing.PATIENCE_SECONDS > 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "http://"},
+        {"url": "http://h:99999"},
+        {"url": "http://user@h"},
+        {"url": "http://h/?x=1"},
+        {"url": "http://h", "durability": "process"},
+        {"url": "http://h", "adopt": True},
+        {"url": "http://h", "token": "größe"},
+        {"url": "memory://", "token": "x"},
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(tampu.InvalidConfig):
+        tampu.open(**options)  # type: ignore[arg-type]  # bad on purpose
+
+
+def test_a_bad_key_is_told_at_open(tmp_path: Path) -> None:
+    stall = Stall(url="memory://", key_file=tmp_path / "k")
+    try:
+        with pytest.raises(tampu.Unauthorized):
+            tampu.open(stall.url, token="tampu_nonsense")
+        with pytest.raises(tampu.Forbidden):
+            tampu.open(stall.url)
+    finally:
+        stall.stop()

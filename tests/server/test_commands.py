@@ -1,0 +1,117 @@
+"""`tampu serve` and `tampu keys` as users call them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.server.options import OPTIONS
+from tampu.server.settings import ServerSettings, load
+from tests.conformance.house import until
+from tests.server.web import Web
+
+TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("TAMPU_")}
+
+
+def _run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TAMPU, *words], cwd=place, env=CLEAN, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
+    command = [*TAMPU, "--json", "serve", "--port", "0", "--log-format", "json", "--access-log"]
+    with subprocess.Popen(command, cwd=tmp_path, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        token = (tmp_path / "tampu.db.key").read_text().strip()
+        web = Web(told["url"], token)
+        until(lambda: web.get("/health").status == 200)
+        assert web.as_key(None).get(told["sign_in"].removeprefix(told["url"])).status == 303
+        with tampu.open(told["url"], token=token) as q:
+            message = q.publish("jobs", {"n": 1})
+            assert q.claim("jobs")[0].id == message.id
+        web.get("/v1/queues", x_request_id="mine-1")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
+        assert process.stderr is not None
+        log = [json.loads(line) for line in process.stderr.read().splitlines()]
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in log)
+    assert token not in json.dumps(log)
+    requests = [line for line in log if line["event"] == "request"]
+    assert all(line["request_id"] for line in requests)
+    assert [line["route"] for line in requests if line["request_id"] == "mine-1"] == ["/v1/queues"]
+
+
+def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path) -> None:
+    made = _run(tmp_path, "keys", "create", "shop", "--grant", "publish,view:orders.*", "--json")
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout)
+    id = told["key"]["id"]
+    assert told["token"].startswith(f"tampu_{id}_")
+    (listed,) = json.loads(_run(tmp_path, "keys", "list", "--json").stdout)
+    assert (listed["name"], listed["tenant"]) == ("shop", "default")
+    assert "shop" in _run(tmp_path, "keys", "list").stdout
+    assert json.loads(_run(tmp_path, "keys", "rotate", f"tampu_{id}", "--json").stdout)["token"] != told["token"]
+    assert _run(tmp_path, "keys", "revoke", id).returncode == 0
+    assert json.loads(_run(tmp_path, "keys", "list", "--json").stdout) == []
+    assert _run(tmp_path, "keys", "revoke", id).returncode == 3
+    assert _run(tmp_path, "keys", "create", "x", "--grant", "dance").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        ({"host": "0.0.0.0", "auth": False}, "auth"),
+        ({"host": "example.org", "auth": False}, "auth"),
+        ({"port": 70_000}, "port"),
+        ({"log_format": "xml"}, "log_format"),
+        ({"oidc_issuer": "https://id.example"}, "oidc_audience"),
+    ],
+)
+def test_settings_that_can_not_be_are_refused(flags: dict[str, Any], field: str) -> None:
+    with pytest.raises(tampu.InvalidConfig) as refused:
+        load(**flags)
+    assert refused.value.field == field
+
+
+def test_a_flag_is_stronger_than_the_environment_and_that_than_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tampu.toml"
+    file.write_text('url = "a.db"\nport = 1\nmax_wait = 5\n')
+    monkeypatch.setenv("TAMPU_PORT", "2")
+    monkeypatch.setenv("TAMPU_URL", "b.db")
+    held = load(file, url="c.db")
+    assert (held.url, held.port, held.max_wait) == ("c.db", 2, 5)
+    file.write_text("prot = 1\n")
+    with pytest.raises(tampu.InvalidConfig, match="prot"):
+        load(file)
+    with pytest.raises(tampu.InvalidConfig):
+        load(tmp_path / "nowhere.toml")
+
+
+def test_every_setting_is_an_option_of_its_type_and_in_the_reference() -> None:
+    assert set(ServerSettings.model_fields) == set(OPTIONS)
+    page = (Path(__file__).parents[2] / "docs/reference/server-settings.md").read_text()
+    for name, option in OPTIONS.items():
+        assert f"| `{name}` |" in page, name
+        assert option.help in page, name
+
+
+def test_an_address_in_use_is_told(tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = _run(tmp_path, "serve", "--port", str(taken.getsockname()[1]))
+    assert said.returncode == 2
+    assert "can not listen" in said.stderr

@@ -1,0 +1,353 @@
+"""The event feed: complete, in order, only for who may hear it, and without a gap over breaks and restarts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.engines.port import Trim
+from tampu.server import feed as feeds
+from tampu.server import positions
+from tampu.server.auth.grants import parse
+from tampu.server.keyring import KeyRing
+from tampu.server.routes import events as route
+from tests.conformance.house import FakeClock, until
+from tests.server.conftest import Start
+from tests.server.listening import Event, Listening
+from tests.servers import postgres, redis
+from tests.servers.http import Server, Stall
+
+Listen = Callable[..., Listening]
+STORES: dict[str, Callable[[Path], str]] = {
+    "file": lambda folder: str(folder / "jobs.db"),
+    "postgres": lambda _: postgres.houses.url(),
+    "redis": lambda _: redis.redis.url(),
+}
+
+
+@pytest.fixture
+def stall(start: Start, tmp_path: Path) -> Stall:
+    """On a file, which others may open too."""
+    return start(url=str(tmp_path / "jobs.db"))
+
+
+@pytest.fixture
+def q(stall: Stall) -> Iterator[tampu.Queue]:
+    """The store, past the server."""
+    with tampu.open(stall.settings.url, keepers=False) as queue:
+        yield queue
+
+
+@pytest.fixture
+def listen(stall: Stall) -> Iterator[Listen]:
+    opened: list[Listening] = []
+
+    def begin(**given: Any) -> Listening:
+        opened.append(Listening(stall.url, given.pop("token", stall.token), **given))
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        one.close()
+
+
+def key(stall: Stall, *grants: str, tenant: str = "default") -> tuple[str, str]:
+    """(token, id) of a new key"""
+    made = stall.core.drive(KeyRing(stall.core, "*").create("test", [parse(g) for g in grants], tenant=tenant))
+    return made.token, made.key.id
+
+
+def moves(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.data["queue"], event.data["verb"]) for event in events]
+
+
+def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Queue) -> None:
+    feed = listen()
+    q.publish("orders", {"n": 1}, type="order.new")
+    (lease,) = q.claim("orders", worker="w")
+    q.ack(lease)
+    told = feed.take(3)
+    assert [event.data["verb"] for event in told] == ["publish", "claim", "ack"]
+    assert told[1].data["id"] == lease.message.id
+    assert told[1].data["worker"] == "w"
+    assert told[0].data["type"] == "order.new"
+    assert [event.data["state"] for event in told] == ["ready", "leased", "done"]
+
+
+def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Queue) -> None:
+    q.publish("orders", 1)
+    feed = listen()
+    q.publish("orders", 2)
+    assert feed.take(1)[0].data["offset"] == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"queue": "mail"}, [("mail", "publish"), ("mail", "claim")]),
+        ({"queue": "ma*"}, [("mail", "publish"), ("mail", "claim")]),
+        ({"verb": "claim"}, [("orders", "claim"), ("mail", "claim")]),
+        ({"state": ["ready"], "queue": ["mail", "orders"]}, [("orders", "publish"), ("mail", "publish")]),
+        ({"type": "order.*", "verb": "publish"}, [("orders", "publish")]),
+        ({"type": "mail.out"}, [("mail", "publish"), ("mail", "claim")]),
+        ({"type": "*.*", "verb": "claim"}, [("orders", "claim"), ("mail", "claim")]),
+    ],
+)
+def test_filters_choose(listen: Listen, q: tampu.Queue, query: dict[str, Any], expected: list[Any]) -> None:
+    feed = listen(**query)
+    q.publish("orders", 1, type="order.new")
+    q.claim("orders")
+    q.publish("mail", 1, type="mail.out")
+    q.claim("mail")
+    assert moves(feed.take(len(expected))) == expected
+
+
+def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
+    listen: Listen, q: tampu.Queue, stall: Stall
+) -> None:
+    first = q.publish("orders", 1, type="order.new")
+    q.publish("orders", 2, type="order.old")
+    feed = listen(type="order.new")
+    for lease in q.claim("orders", limit=2):
+        q.ack(lease)
+    told = feed.take(2)
+    assert [(event.data["verb"], event.data["id"]) for event in told] == [("claim", first.id), ("ack", first.id)]
+    q.purge("orders", state="done")
+    stall.node.types._known.clear()
+    assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
+
+
+def test_resume_tells_what_happened_meanwhile_once(listen: Listen, q: tampu.Queue) -> None:
+    feed = listen()
+    q.publish_many("orders", range(5))
+    seen = feed.take(3)
+    feed.close()
+    q.publish_many("orders", range(5))
+    again = listen(after=seen[-1].id)
+    q.publish("orders", "last")
+    assert [e.data["offset"] for e in again.take(8)] == list(range(4, 12))
+
+
+def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: Listen, q: tampu.Queue) -> None:
+    q.publish("orders", 1)
+    feed = listen()
+    feed.close()
+    q.publish("orders", 2)
+    assert listen(after=feed.last).take(1)[0].data["offset"] == 2
+
+
+def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, q: tampu.Queue) -> None:
+    q.publish_many("orders", range(1500))
+    feed = listen(after="0", seconds=0)
+    assert len(feed.take(1500)) == 1500
+    assert feed.next() is None
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_resume_across_a_restart_has_no_gap(tmp_path: Path, store: str) -> None:
+    """Everything published before, while and after the server was down is told once, in each queue's order."""
+    url = STORES[store](tmp_path)
+    settings: dict[str, Any] = {"url": url, "key_file": tmp_path / "admin.key"}
+    server = Server(**settings)
+    with tampu.open(url, keepers=False) as q:
+        q.publish("early", 0)
+        feed = Listening(server.url, server.token)
+        for n in range(3):
+            q.publish_many("orders", range(4))
+            q.publish("mail", n)
+        told = feed.take(7)
+        server.stop()
+        while (event := feed.next()) is not None:
+            told.append(event)
+        feed.close()
+        q.publish_many("orders", range(10))
+        q.publish_many("new", range(3))
+        server = Server(**settings)
+        again = Listening(server.url, server.token, after=feed.last)
+        q.publish("mail", "last")
+        told += again.take(15 + 14 - len(told))
+        again.close()
+        server.stop()
+        expected = [(t.queue, t.id) for t in q.journal(limit=1000).transitions if t.queue != "early"]
+    for queue in ("orders", "mail", "new"):
+        assert [e.data["id"] for e in told if e.data["queue"] == queue] == [
+            id for name, id in expected if name == queue
+        ]
+
+
+def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    feed = listen(token=key(stall, "view:orders.*")[0])
+    for queue in ("mail", "orders.eu", "orders", "orders.us"):
+        q.publish(queue, 1)
+    assert moves(feed.take(2)) == [("orders.eu", "publish"), ("orders.us", "publish")]
+
+
+def test_a_restricted_key_does_not_learn_names_of_other_queues(tmp_path: Path) -> None:
+    server = Stall(url=redis.redis.url(), key_file=tmp_path / "admin.key")
+    try:
+        with tampu.open(server.settings.url, keepers=False) as q:
+            q.publish("secret", 1)
+            q.publish("orders", 1)
+            token, _ = key(server, "view:orders")
+            feed = Listening(server.url, token)
+            q.publish("secret", 2)
+            q.publish("orders", 2)
+            (event,) = feed.take(1)
+            assert event.id == "default/orders:2"
+            feed.close()
+            q.publish("secret", 3)
+            q.publish("orders", 3)
+            again = Listening(server.url, token, after=event.id)
+            assert again.take(1)[0].id == "default/orders:3"
+            again.close()
+    finally:
+        server.stop()
+
+
+def test_other_tenants_are_not_heard(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    mine = listen(token=key(stall, "view", tenant="acme")[0])
+    q.publish("orders", 1)
+    with tampu.open(stall.settings.url, tenant="acme", keepers=False) as acme:
+        acme.publish("orders", 1)
+    (event,) = mine.take(1)
+    assert event.data["tenant"] == "acme"
+
+
+def test_without_view_there_is_no_feed(stall: Stall, listen: Listen) -> None:
+    feed = listen(token=key(stall, "publish,consume")[0])
+    assert (feed.status, feed.problem()["code"]) == (403, "forbidden")
+    named = listen(token=key(stall, "view:orders")[0], queue="mail")
+    assert (named.status, named.problem()["code"]) == (403, "forbidden")
+    assert listen(token="tampu_nobody").status == 401
+
+
+def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    token, id = key(stall, "view")
+    feed = listen(token=token)
+    stall.core.drive(KeyRing(stall.core, "*").revoke(id))
+    event = feed.next()
+    assert event is not None
+    assert (event.kind, event.data) == ("end", {"code": "unauthorized"})
+    assert feed.next() is None
+
+
+def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    token, id = key(stall, "view")
+    feed = listen(token=token)
+    stall.core.drive(KeyRing(stall.core, "*").rotate(id))
+    known = stall.node.gate.ring._known
+    until(lambda: any(k.key.rotated_us for k in list(known.values())))
+    q.publish("orders", 1)
+    assert moves(feed.take(1)) == [("orders", "publish")]
+
+
+def test_a_quiet_feed_beats_and_its_id_moves_on(
+    listen: Listen, stall: Stall, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "BEAT_SECONDS", 0.05)
+    feed = listen(queue="mail")
+    q.publish_many("orders", range(4))
+    until(lambda: feed.beat().get("id") == "0:4")
+
+
+def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route, "BEAT_SECONDS", 0.05)
+    clock = FakeClock()
+    node = start(clock=clock)
+    ring = KeyRing(node.core, "*")
+    made = node.core.drive(ring.create("short", [parse("view")], tenant="default", expires_in=60))
+    feed = Listening(node.url, made.token)
+    assert feed.status == 200
+    clock.advance(60)
+    event = feed.next()
+    assert event is not None
+    assert event.kind == "end"
+    feed.close()
+
+
+def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit in memory for it is read again from the journal."""
+    monkeypatch.setattr(feeds, "_MOST_WAITING", 50)
+    monkeypatch.setattr(feeds, "_STEP", 20)
+    feed = listen()
+    for _ in range(20):
+        q.publish_many("orders", range(100))
+    assert [e.data["offset"] for e in feed.take(2000)] == list(range(1, 2001))
+
+
+def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    q.publish_many("orders", range(100))
+    first = positions.write({"0": 10})
+    done = threading.Event()
+
+    def load() -> None:
+        for _ in range(60):
+            q.publish_many("orders", range(25))
+        done.set()
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    offsets = [[e.data["offset"] for e in listen(after=first).take(1590)] for _ in range(3)]
+    loader.join()
+    assert done.is_set()
+    assert all(one == list(range(11, 1601)) for one in offsets)
+
+
+def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+    q.publish("orders", 1)
+    feed = listen(after="0:50")
+    assert feed.gap == {"asked": {"0": 50}, "found": {"0": 1}}
+    q.publish("orders", 2)
+    assert feed.take(1)[0].data["offset"] == 2
+
+
+def test_a_position_that_retention_has_passed_is_told_as_a_gap(start: Start, tmp_path: Path) -> None:
+    stall = start(url=str(tmp_path / "jobs.db"), keepers=False)
+    with tampu.open(stall.settings.url, keepers=False) as q:
+        q.publish_many("orders", range(3))
+        stall.core.coalescer.submit(Trim({}, 1 << 50, -1, 1000))
+        q.publish("orders", 4)
+    feed = Listening(stall.url, stall.token, after="0:1")
+    assert feed.gap == {"asked": {"0": 1}, "found": {"0": 3}}
+    assert feed.take(1)[0].data["offset"] == 4
+    feed.close()
+
+
+@pytest.mark.parametrize("id", ["x", "0:", "0:-1", "~AAAA", "~%%", "0:1,,", "other/queue:3", "0:" + "9" * 30])
+def test_bad_ids_are_refused(listen: Listen, id: str) -> None:
+    feed = listen(after=id)
+    assert (feed.status, feed.problem()["code"]) == (400, "invalid_message")
+
+
+def test_positions_are_texts_and_back() -> None:
+    many = {f"default/queue-{n}": n * 7 for n in range(1000)}
+    assert positions.read(positions.write(many)) == many
+    assert len(positions.write(many)) < 8000
+    assert positions.read(positions.write({})) == {"0": 0}
+    assert positions.write({"0": 12}) == "0:12"
+
+
+def test_many_feeds_share_one_reader(
+    stall: Stall, listen: Listen, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds_ = [listen() for _ in range(20)]
+    calls: list[Any] = []
+    journal = stall.core.engine.journal
+
+    def counted(*asked: Any) -> Any:
+        calls.append(asked)
+        return journal(*asked)
+
+    monkeypatch.setattr(stall.core.engine, "journal", counted)
+    q.publish("orders", 1)
+    for feed in feeds_:
+        assert moves(feed.take(1)) == [("orders", "publish")]
+    assert len(calls) < 20
+    for feed in feeds_:
+        feed.close()
+    until(lambda: not len(stall.node.tail))

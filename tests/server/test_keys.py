@@ -1,0 +1,242 @@
+"""Keys: shown once, kept as a hash, rotated with overlap, revoked everywhere within a second."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import tampu
+from tampu.server import firstkey
+from tampu.server.auth import keys
+from tests.conformance.house import FakeClock, until
+from tests.server.conftest import Start
+from tests.server.web import Web
+from tests.servers.http import Stall
+
+
+def test_the_first_start_leaves_an_admin_key_only_its_owner_can_read(stall: Stall) -> None:
+    path = firstkey.path_of(stall.settings)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Web(stall.url, stall.token).get("/v1/me").json["permissions"] == [
+        "view", "publish", "consume", "operate", "review", "admin",
+    ]  # fmt: skip
+
+
+def test_the_next_start_keeps_the_key(start: Start, tmp_path: Path) -> None:
+    first = start(url=str(tmp_path / "jobs.db"))
+    token = first.token
+    second = start(url=str(tmp_path / "jobs.db"), key_file=firstkey.path_of(first.settings))
+    assert second.token == token
+    assert Web(second.url, token).get("/v1/me").status == 200
+
+
+def test_a_start_that_died_before_the_store_knew_the_key_is_finished_by_the_next(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "left.key"
+    token = firstkey._write(path, 0)
+    node = start(key_file=path)
+    assert node.token == token
+    assert Web(node.url, token).get("/v1/me").status == 200
+
+
+def test_a_key_file_that_others_can_read_is_refused(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "open.key"
+    path.write_text("tampu_x")
+    path.chmod(0o644)
+    with pytest.raises(tampu.InvalidConfig, match="others can read"):
+        start(key_file=path)
+
+
+def test_a_node_that_comes_second_takes_its_key_back(start: Start, tmp_path: Path) -> None:
+    first = start(url=str(tmp_path / "jobs.db"))
+    second = start(url=str(tmp_path / "jobs.db"))
+    assert not firstkey.path_of(second.settings).exists()
+    assert [k["name"] for k in Web(first.url, first.token).get("/v1/keys").json["keys"]] == []
+    assert Web(second.url, first.token).get("/v1/me").status == 200
+
+
+def test_the_secret_is_stored_nowhere(stall: Stall, web: Web) -> None:
+    token = web.key("view")
+    secret = token.rpartition("_")[2] if "_" not in token[19:] else token[19:]
+    documents = stall.core.engine.documents(keys.KIND, keys.TENANT)
+    assert documents
+    assert all(secret.encode() not in d.value for d in documents)
+    assert secret not in web.get("/v1/keys").raw.decode()
+
+
+def test_a_list_tells_prefix_name_grants_expiry_and_last_use(web: Web) -> None:
+    token = web.key("publish:orders.*", name="shop", expires_in=3600)
+    web.as_key(token).get("/v1/me")
+    (listed,) = web.get("/v1/keys").json["keys"]
+    assert token.startswith(listed["prefix"])
+    assert (listed["name"], listed["grants"]) == ("shop", [{"permissions": ["publish"], "queues": ["orders.*"]}])
+    assert listed["expires_at"] > listed["created_at"]
+    until(lambda: "last_used_at" in web.get("/v1/keys").json["keys"][0])
+
+
+def test_a_rotated_key_has_two_secrets_until_the_overlap_is_over(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    web = Web(node.url, node.token)
+    old = web.key("view")
+    id = old.split("_")[1]
+    new = web.post(f"/v1/keys/{id}/rotate", {"overlap": 60}).json["token"]
+    assert new != old
+    assert web.as_key(old).get("/v1/queues").status == web.as_key(new).get("/v1/queues").status == 200
+    newest = web.post(f"/v1/keys/{id}/rotate", {"overlap": 0}).json["token"]
+    until(lambda: web.as_key(new).get("/v1/queues").status == 401)
+    assert web.as_key(old).get("/v1/queues").status == 401
+    assert web.as_key(newest).get("/v1/queues").status == 200
+
+
+def test_numbers_that_mean_nothing_are_refused(web: Web) -> None:
+    grants = [{"permissions": ["view"]}]
+    for field in ("rate", "expires_in"):
+        for number in (float("nan"), float("inf"), -1.0, 1.7e308):
+            body = msgspec.msgpack.encode({"name": "n", "grants": grants, field: number})
+            assert web.post("/v1/keys", body, content_type="application/msgpack").code == "invalid_message"
+
+
+def test_a_key_ends_with_its_time(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    web = Web(node.url, node.token)
+    token = web.key("view", expires_in=60)
+    clock.advance(59)
+    assert web.as_key(token).get("/v1/queues").status == 200
+    clock.advance(1)
+    web.key("view")  # a change of documents, which nodes look at
+    until(lambda: web.as_key(token).get("/v1/queues").status == 401)
+
+
+def test_a_revoked_key_is_refused_on_every_node_within_a_second(start: Start, tmp_path: Path) -> None:
+    nodes = [start(url=str(tmp_path / "jobs.db")) for _ in range(2)]
+    web = Web(nodes[0].url, nodes[0].token)
+    token = web.key("consume,view")
+    here, there = Web(nodes[0].url, token), Web(nodes[1].url, token)
+    assert here.get("/v1/queues").status == there.get("/v1/queues").status == 200
+    with ThreadPoolExecutor(2) as pool:
+        polls = [pool.submit(w.post, "/v1/claim", {"queues": "jobs", "wait": 30}) for w in (here, there)]
+        until(lambda: all(len(node.node.polls) == 1 for node in nodes))
+        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        assert [poll.result(60).code for poll in polls] == ["unauthorized"] * 2
+        until(lambda: here.get("/v1/queues").status == there.get("/v1/queues").status == 401, 40)
+
+
+def test_a_long_poll_for_a_result_ends_with_its_key_too(web: Web, stall: Stall) -> None:
+    id = web.post("/v1/queues/jobs/messages", {"n": 1}).json["id"]
+    token = web.key("view")
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(web.as_key(token).get, f"/v1/messages/{id}/result?wait=30")
+        until(lambda: len(stall.node.polls) == 1)
+        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        assert poll.result(60).code == "unauthorized"
+
+
+def test_a_long_poll_ends_with_a_key_that_expires(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    token = Web(node.url, node.token).key("consume", expires_in=60)
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(Web(node.url, token).post, "/v1/claim", {"queues": "jobs", "wait": 50})
+        until(lambda: len(node.node.polls) == 1)
+        clock.advance(60)
+        assert poll.result(60).code == "unauthorized"
+
+
+def test_bad_keys_are_refused_alike_and_soon_have_to_wait(start: Start) -> None:
+    node = start(login_attempts=3)
+    web = Web(node.url, node.token)
+    good = web.key("view")
+    bad = [good[:-1] + ("A" if good[-1] != "A" else "B"), "tampu_" + "a" * 12 + "_" + "b" * 43, "nonsense", ""]
+    told = [web.as_key(token).get("/v1/queues") for token in bad]
+    assert [answer.status for answer in told] == [401, 401, 401, 429]
+    assert int(told[3].headers["retry-after"]) > 0
+    assert told[0].json["detail"] == told[1].json["detail"]
+    assert web.as_key(good).get("/v1/queues").status == 429, "not known on this node yet: it has to wait as well"
+    assert web.get("/v1/queues").status == 200
+
+
+def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    node = start(access_log=True)
+    web = Web(node.url, node.token)
+    token = web.key("view")
+    web.as_key(token).get("/v1/queues")
+    web.as_key(token[:-2]).get("/v1/queues")
+    link = node.node.gate.sign_in.link_token("x")
+    web.get(f"/signin?token={link}")
+    out, err = capfd.readouterr()
+    told = out + err + caplog.text
+    assert "request" in told
+    for secret in (token[19:], node.token[19:], link):
+        assert secret not in told
+
+
+def test_the_link_signs_in_once(stall: Stall, web: Web) -> None:
+    key_id = stall.token.split("_")[1]
+    token = stall.node.gate.sign_in.link_token(key_id)
+    nobody = web.as_key(None)
+    first = nobody.get(f"/signin?token={token}")
+    assert (first.status, first.headers["location"]) == (303, "/")
+    cookie = first.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    session = cookie.split(";")[0]
+    assert nobody.get("/v1/me", cookie=session).json["name"] == "admin"
+    assert nobody.get(f"/signin?token={token}").status == 401
+
+
+def test_a_session_is_not_for_other_sites_and_ends_with_its_key(web: Web) -> None:
+    token = web.key("operate,view")
+    answer = web.as_key(None).post("/v1/session", {"key": token})
+    session = answer.headers["set-cookie"].split(";")[0]
+    nobody = web.as_key(None)
+    publish = "/v1/queues/jobs/config"
+    assert nobody.ask("PATCH", publish, {"lease": 5}, cookie=session).status == 200
+    assert nobody.ask("PATCH", publish, {"lease": 5}, cookie=session, sec_fetch_site="cross-site").code == "forbidden"
+    web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+    until(lambda: nobody.get("/v1/me", cookie=session).status == 401)
+
+
+def test_a_session_opens_no_way_for_those_who_have_none(web: Web) -> None:
+    answer = web.as_key(None).post("/v1/session", {"key": web.key("publish:jobs")})
+    session = answer.headers["set-cookie"].split(";")[0]
+    nobody = web.as_key(None)
+    for _ in range(3):
+        assert nobody.post("/v1/queues/jobs/messages", {"n": 1}, cookie=session).status == 201
+        assert nobody.post("/v1/queues/jobs/messages", {"n": 1}).status == 401
+        assert web.as_key(web.key("view")).post("/v1/queues/jobs/messages", {"n": 1}).status == 403
+
+
+def test_a_key_that_publishes_all_the_time_is_refused_when_it_is_revoked(web: Web) -> None:
+    token = web.key("publish:jobs")
+    shop = web.as_key(token)
+    for _ in range(5):
+        assert shop.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
+    assert shop.post("/v1/queues/other/messages", {"n": 1}).status == 403
+    web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+    until(lambda: shop.post("/v1/queues/jobs/messages", {"n": 1}).status == 401)
+
+
+def test_without_auth_everybody_on_this_machine_is_admin(start: Start) -> None:
+    node = start(auth=False)
+    web = Web(node.url)
+    assert web.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
+    assert web.get("/v1/queues", tampu_tenant="other").json["queues"] == []
+
+
+def test_many_first_uses_at_once_all_get_in(web: Web) -> None:
+    token = web.key("view")
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: statuses.append(web.as_key(token).get("/v1/queues").status)) for _ in range(10)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert statuses == [200] * 10

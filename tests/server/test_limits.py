@@ -1,0 +1,134 @@
+"""Rates: shared by all nodes, a batch costs its size, and the headers tell how much is left."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import tampu
+from tampu.server import limits
+from tampu.server.auth.bearer import Bearer, Claims
+from tampu.server.auth.grants import FULL
+from tests.conformance.house import FakeClock, until
+from tests.server.conftest import Start
+from tests.server.web import Web
+
+
+@pytest.fixture(autouse=True)
+def _slices_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly the requests of a test come, none of the tokens that a node has taken are lost to it."""
+    monkeypatch.setattr(limits, "_KEEP_SECONDS", 3600)
+
+
+def _batch(n: int) -> dict[str, object]:
+    return {"messages": [{"payload": i} for i in range(n)]}
+
+
+def test_nodes_together_give_out_no_more_than_the_rate(start: Start, tmp_path: Path) -> None:
+    clock = FakeClock()
+    nodes = [start(url=str(tmp_path / "jobs.db"), clock=clock) for _ in range(2)]
+    admin = Web(nodes[0].url, nodes[0].token)
+    token = admin.key("publish", rate=10, burst=20)
+    webs = [Web(node.url, token) for node in nodes]
+    through = [0, 0]
+    for n in range(60):
+        through[n % 2] += webs[n % 2].post("/v1/queues/jobs/messages", {"n": n}).status == 201
+    assert sum(through) <= 20
+    assert sum(through) >= 20 - 2 * 5, "less by at most a slice for each node"
+    clock.advance(1)
+    again = sum(webs[0].post("/v1/queues/jobs/messages", {"n": n}).status == 201 for n in range(30))
+    assert 5 <= again <= 15
+
+
+def test_a_batch_costs_its_size_and_is_refused_whole(start: Start) -> None:
+    node = start(clock=FakeClock(), key_rate=10, key_burst=10)
+    web = Web(node.url, node.token)
+    first = web.post("/v1/queues/jobs/publish", _batch(8))
+    assert first.status == 200
+    assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == ("10", "0")
+    refused = web.post("/v1/queues/jobs/publish", _batch(5))
+    assert refused.code == "rate_limited"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 8
+    assert web.post("/v1/queues/jobs/publish", _batch(11)).code == "rate_limited"
+
+
+def test_the_keys_of_a_tenant_share_its_rate(start: Start) -> None:
+    node = start(clock=FakeClock(), tenant_rate=4, tenant_burst=4)
+    admin = Web(node.url, node.token)
+    webs = [admin.as_key(admin.key("publish")) for _ in range(2)]
+    through = sum(webs[n % 2].post("/v1/queues/jobs/messages", {"n": n}).status == 201 for n in range(10))
+    assert through == 4
+    other = admin.as_key(node.token, **{"tampu-tenant": "other"})
+    assert other.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
+
+
+def test_a_claim_costs_what_it_hands_out(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    admin = Web(node.url, node.token)
+    admin.post("/v1/queues/jobs/publish", _batch(50))
+    web = admin.as_key(admin.key("consume", rate=10, burst=10))
+    first = web.post("/v1/claim", {"queues": "jobs", "limit": 50})
+    assert len(first.json["leases"]) == 10, "no more at once than the burst"
+    assert first.headers["ratelimit-remaining"] == "0"
+    assert web.post("/v1/claim", {"queues": "jobs"}).code == "rate_limited"
+    clock.advance(0.5)
+    assert len(web.post("/v1/claim", {"queues": "jobs", "limit": 50}).json["leases"]) == 10
+    refused = web.post("/v1/claim", {"queues": "jobs"})
+    assert refused.code == "rate_limited", "it is in debt now"
+    clock.advance(0.5)
+    assert web.post("/v1/claim", {"queues": "jobs"}).code == "rate_limited"
+    clock.advance(0.2)
+    assert len(web.post("/v1/claim", {"queues": "jobs"}).json["leases"]) == 1
+    clock.advance(10)
+    assert web.post("/v1/claim", {"queues": "empty", "limit": 10}).json["leases"] == []
+    assert len(web.post("/v1/claim", {"queues": "jobs", "limit": 9}).json["leases"]) == 9, "nothing costs one"
+
+
+def test_a_debt_is_one_on_every_node(start: Start, tmp_path: Path) -> None:
+    clock = FakeClock()
+    nodes = [start(url=str(tmp_path / "jobs.db"), clock=clock) for _ in range(2)]
+    admin = Web(nodes[0].url, nodes[0].token)
+    admin.post("/v1/queues/jobs/publish", _batch(50))
+    token = admin.key("consume", rate=1, burst=20)
+    here, there = (Web(node.url, token) for node in nodes)
+    assert len(here.post("/v1/claim", {"queues": "jobs", "limit": 20}).json["leases"]) == 20
+    assert there.post("/v1/claim", {"queues": "jobs"}).code == "rate_limited"
+
+
+def test_a_stream_costs_what_it_pushes(start: Start) -> None:
+    node = start(clock=FakeClock())
+    admin = Web(node.url, node.token)
+    admin.post("/v1/queues/jobs/publish", _batch(50))
+    with tampu.open(node.url, token=admin.key("consume", rate=1, burst=8)) as q, q.stream("jobs", credit=50) as stream:
+        came = [stream.next(60) for _ in range(8)]
+        assert all(lease is not None for lease in came)
+        until(lambda: node.node.limits._slices != {} and all(s.tokens <= 0 for s in node.node.limits._slices.values()))
+        assert stream.next(0.2) is None
+
+
+def test_callers_with_a_token_have_a_rate_of_their_own(start: Start) -> None:
+    """As keys have: by the subject, so that a new token is no new bucket."""
+    node = start(clock=FakeClock(), key_rate=3, key_burst=3)
+    claims = Claims("default", FULL)
+
+    def through(subject: str) -> int:
+        async def go() -> int:
+            count = 0
+            for _ in range(5):
+                try:
+                    await node.node.limits.take(Bearer(claims, subject, time.monotonic() + 60).as_tenant("default"), 1)
+                    count += 1
+                except tampu.RateLimited:
+                    return count
+            return count
+
+        return asyncio.run(go())
+
+    assert through("ada") == 3
+    assert through("ada") == 0
+    assert through("grace") == 3

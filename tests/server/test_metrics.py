@@ -1,0 +1,171 @@
+"""What a node tells Prometheus and load balancers."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tampu.server import metrics
+from tests.conformance.house import until
+from tests.server.conftest import Start
+from tests.server.web import Web
+from tests.servers.http import Stall
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+class Scrape:
+    """One reading of /metrics."""
+
+    def __init__(self, web: Web) -> None:
+        self.text = web.as_key(None).get("/metrics").raw.decode()
+        families = list(text_string_to_metric_families(self.text))
+        self.names = {family.name for family in families}
+        self._samples = [sample for family in families for sample in family.samples]
+
+    def of(self, name: str, **labels: str) -> float:
+        """The sum of the samples with these labels."""
+        return sum(s.value for s in self._samples if s.name == name and labels.items() <= s.labels.items())
+
+    def values(self, name: str, label: str) -> set[str]:
+        return {s.labels[label] for s in self._samples if s.name == name}
+
+
+def _work(web: Web, queue: str, verb: str, **more: Any) -> None:
+    (lease,) = web.post("/v1/claim", {"queues": queue}).json["leases"]
+    told = web.post("/v1/settle", {"settlements": [{"verb": verb, "receipt": lease["receipt"], **more}]})
+    assert "error" not in told.json["outcomes"][0], told.json
+
+
+def test_everything_that_is_promised_is_measured(web: Web) -> None:
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    _work(web, "jobs", "ack")
+    assert Scrape(web).names >= {
+        "tampu_messages",  # depth
+        "tampu_oldest_ready_seconds",
+        "tampu_published", "tampu_claimed", "tampu_settled",  # rates
+        "tampu_wait_seconds", "tampu_work_seconds",  # publish, claim, settle
+        "tampu_retries",
+        "tampu_dead_letters",
+        "tampu_commit_calls", "tampu_commit_seconds",  # the coalescer
+        "tampu_keeper_lag_seconds", "tampu_keepers_lead", "tampu_keepers_idle_seconds",
+        "tampu_durability",
+        "tampu_http_requests", "tampu_http_seconds", "tampu_refused",
+        "tampu_long_polls", "tampu_event_streams", "tampu_worker_streams",
+    }  # fmt: skip
+
+
+def test_messages_are_counted_on_their_way(web: Web) -> None:
+    for n in range(3):
+        web.post("/v1/queues/jobs/messages", {"n": n})
+    web.post("/v1/queues/other/publish", {"messages": [{"payload": 1}, {"payload": 2}]})
+    _work(web, "jobs", "ack")
+    _work(web, "jobs", "release")
+    seen = Scrape(web)
+    assert (seen.of("tampu_published_total", queue="jobs"), seen.of("tampu_published_total", queue="other")) == (3, 2)
+    assert seen.of("tampu_claimed_total", tenant="default", queue="jobs") == 2
+    assert seen.of("tampu_settled_total", queue="jobs", verb="ack", outcome="done") == 1
+    assert seen.of("tampu_settled_total", queue="jobs", verb="release", outcome="ready") == 1
+    assert seen.of("tampu_wait_seconds_count") == 2
+    assert seen.of("tampu_work_seconds_count") == 2
+    assert seen.of("tampu_commit_calls_count") == seen.of("tampu_commit_seconds_count") >= 6
+    assert seen.of("tampu_commit_calls_sum") >= seen.of("tampu_commit_calls_count")
+    assert seen.of("tampu_messages", queue="jobs", state="ready") == 2
+    assert seen.of("tampu_durability", mode="memory") == 1
+    assert seen.of("tampu_http_requests_total", route="/v1/queues/{queue}/messages", status="201") == 3
+
+
+def test_retries_and_dead_letters_are_counted_by_a_bounded_reason(web: Web) -> None:
+    for _ in range(4):
+        web.post("/v1/queues/jobs/messages?max_attempts=2", {"n": 1})
+    _work(web, "jobs", "nack", error="boom", delay=0)
+    web.post("/v1/queues/jobs/purge", {"states": ["delayed"]})
+    _work(web, "jobs", "reject", reason="schema_invalid")
+    _work(web, "jobs", "reject")
+    for n in range(3):
+        web.post("/v1/queues/own/messages", {"n": n})
+        _work(web, "own", "reject", reason=f"customer-{n}")
+    web.post("/v1/queues/last/messages?max_attempts=1", {"n": 1})
+    _work(web, "last", "nack")
+    seen = Scrape(web)
+    assert seen.of("tampu_retries_total", queue="jobs", cause="nack") == 1
+    assert seen.values("tampu_dead_letters_total", "reason") <= metrics.REASONS | {"other"}
+    assert seen.of("tampu_dead_letters_total", reason="schema_invalid") == 1
+    assert seen.of("tampu_dead_letters_total", reason="unrecoverable") == 1
+    assert seen.of("tampu_dead_letters_total", queue="own", reason="other") == 3
+    assert seen.of("tampu_dead_letters_total", queue="last", reason="retries_exhausted") == 1
+
+
+def test_leases_that_ran_out_are_counted_too(web: Web) -> None:
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    web.post("/v1/queues/jobs/messages?max_attempts=1", {"n": 2})
+    assert len(web.post("/v1/claim", {"queues": "jobs", "limit": 2, "lease": 0.05}).json["leases"]) == 2
+    until(lambda: Scrape(web).of("tampu_dead_letters_total", queue="jobs", reason="lease_expired") == 1)
+    until(lambda: Scrape(web).of("tampu_retries_total", queue="jobs", cause="lease_expired") == 1)
+
+
+def test_labels_stay_few_however_many_names_are_asked_for(web: Web, monkeypatch: Any) -> None:
+    monkeypatch.setattr(metrics, "MOST_QUEUES", 3)
+    for n in range(20):
+        web.as_key(None).get(f"/v1/nowhere/{n}")
+        web.post(f"/v1/queues/q{n}/messages", {"n": n})
+    seen = Scrape(web)
+    assert "/v1/nowhere" not in seen.text
+    assert seen.values("tampu_published_total", "queue") == {"q0", "q1", "q2", "other"}
+    assert seen.of("tampu_published_total", tenant="other", queue="other") == 17
+
+
+def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall, monkeypatch: Any) -> None:
+    monkeypatch.setattr(metrics, "MOST_OPEN", 5)
+    web.post("/v1/queues/jobs/publish", {"messages": [{"payload": n} for n in range(20)]})
+    leases = web.post("/v1/claim", {"queues": "jobs", "limit": 20}).json["leases"]
+    assert len(stall.node.metrics._open) == 5
+    web.post("/v1/settle", {"settlements": [{"verb": "ack", "receipt": lease["receipt"]} for lease in leases]})
+    assert Scrape(web).of("tampu_work_seconds_count") == 5
+
+
+def test_a_lag_of_the_keepers_shows(start: Start) -> None:
+    node = start(keepers=False)
+    web = Web(node.url, node.token)
+    assert Scrape(web).of("tampu_keeper_lag_seconds") == 0
+    web.post("/v1/queues/jobs/messages?delay=0.01", {"n": 1})
+    until(lambda: Scrape(web).of("tampu_keeper_lag_seconds") > 0)
+    assert "tampu_keepers_lead" not in Scrape(web).names, "this node has none"
+
+
+def test_metrics_need_a_key_away_from_loopback(start: Start) -> None:
+    node = start(host="0.0.0.0")
+    assert Web(node.url).get("/metrics").status == 401
+    assert Web(node.url, node.token).get("/metrics").status == 200
+
+
+# -- health and ready
+
+
+def test_a_node_that_can_work_is_ready(web: Web, stall: Stall) -> None:
+    nobody = web.as_key(None)
+    assert nobody.get("/health").json == {"status": "ok"}
+    until(lambda: nobody.get("/ready").status == 200)
+    assert nobody.get("/ready").json == {
+        "ready": True, "durability": "memory", "schema": stall.core.engine.schema, "checks": [],
+    }  # fmt: skip
+
+
+def test_a_node_is_not_ready_without_its_store_or_its_keepers(web: Web, stall: Stall, monkeypatch: Any) -> None:
+    nobody = web.as_key(None)
+    until(lambda: nobody.get("/ready").status == 200)
+    keepers: Any = stall.core.keepers
+    stuck = threading.Event()
+    monkeypatch.setattr(keepers, "_turn", lambda: stuck.wait(60) and 1.0)
+    monkeypatch.setattr("tampu.server.node.STALE_SECONDS", 0.0)
+    answer = nobody.get("/ready")
+    assert (answer.status, [check["what"] for check in answer.json["checks"]]) == (503, ["keepers"])
+    monkeypatch.undo()
+    stuck.set()
+    stall.core.engine.close()
+    answer = nobody.get("/ready")
+    assert answer.status == 503
+    assert re.search("can not be reached", answer.json["checks"][0]["note"])

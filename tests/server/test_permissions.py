@@ -1,0 +1,237 @@
+"""Every route, with every permission, from this tenant and from another: what is not granted is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tampu.server.app import framework
+from tampu.server.auth.grants import PERMISSIONS
+from tests.server.web import Web
+
+OPEN = {"health", "ready", "metrics", "sign_in", "sign_out", "sign_in_by_link"}
+"""Need no key; metrics only on loopback."""
+ANY = {"me"}
+ID = "019b76da-a800-7000-8000-000000000001"
+CONFIG = "/v1/queues/jobs.a/config"
+SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
+LEDGER = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
+NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
+    "publish": ({"publish"}, "POST", "/v1/queues/jobs.a/messages", {"n": 1}),
+    "publish_many": ({"publish"}, "POST", "/v1/queues/jobs.a/publish", {"messages": [{"payload": 1}]}),
+    "claim": ({"consume"}, "POST", "/v1/claim", {"queues": ["jobs.a"]}),
+    "settle": ({"consume"}, "POST", "/v1/settle", {"settlements": [{"verb": "ack", "receipt": "jobs.a/1.1"}]}),
+    "extend": ({"consume"}, "POST", "/v1/extend", {"leases": [{"receipt": "jobs.a/1.1"}]}),
+    "get": ({"view"}, "GET", "/v1/messages/{id}", None),
+    "result": ({"view"}, "GET", "/v1/messages/{id}/result", None),
+    "messages": ({"view"}, "GET", "/v1/queues/jobs.a/messages", None),
+    "read_note": ({"view", "consume"}, "GET", "/v1/messages/{id}/note", None),
+    "write_note": ({"consume"}, "PUT", "/v1/messages/{id}/note", {"receipt": "jobs.a/1.1", "note": 1, "by": 5}),
+    "drop_note": ({"consume"}, "DELETE", "/v1/messages/{id}/note", None),
+    "journal": ({"view"}, "GET", "/v1/journal", None),
+    "events": ({"view"}, "GET", "/v1/events?queue=jobs.a&after=0&seconds=0", None),
+    "queues": ({"view"}, "GET", "/v1/queues", None),
+    "stats": ({"view"}, "GET", "/v1/stats", None),
+    "queue_stats": ({"view"}, "GET", "/v1/queues/jobs.a/stats", None),
+    "get_config": ({"view"}, "GET", CONFIG, None),
+    "put_config": ({"operate"}, "PATCH", CONFIG, {"lease": 5}),
+    "reset_config": ({"operate"}, "DELETE", CONFIG, None),
+    "pause": ({"operate"}, "POST", "/v1/queues/jobs.a/pause", None),
+    "resume": ({"operate"}, "POST", "/v1/queues/jobs.a/resume", None),
+    "drain": ({"operate"}, "POST", "/v1/queues/jobs.a/drain", None),
+    "close": ({"operate"}, "POST", "/v1/queues/jobs.a/close", None),
+    "cancel": ({"operate"}, "POST", "/v1/messages/cancel", {"ids": ["{id}"]}),
+    "free": ({"operate", "review"}, "POST", "/v1/messages/free", {"ids": ["{id}"]}),
+    "replay": ({"operate"}, "POST", "/v1/queues/jobs.a/replay", {"where": {}}),
+    "purge": ({"operate"}, "POST", "/v1/queues/jobs.a/purge", {"states": ["dead"]}),
+    "list_schedules": ({"view"}, "GET", "/v1/schedules", None),
+    "get_schedule": ({"view"}, "GET", "/v1/schedules/tick", None),
+    "put_schedule": (set(), "PUT", "/v1/schedules/tick", SCHEDULE),
+    "pause_schedule": ({"operate"}, "POST", "/v1/schedules/tick/pause", None),
+    "resume_schedule": ({"operate"}, "POST", "/v1/schedules/tick/resume", None),
+    "fire_schedule": (set(), "POST", "/v1/schedules/tick/fire", {}),
+    "delete_schedule": ({"operate"}, "DELETE", "/v1/schedules/tick", None),
+    "check": ({"operate*"}, "GET", "/v1/check", None),
+    "spark_documents": ({"consume"}, "POST", "/v1/spark/documents", {"kind": "deliveries", "name": "jobs.a/c"}),
+    "spark_changes": ({"publish"}, "POST", "/v1/spark/changes", {"changes": [LEDGER]}),
+    "spark_queue": ({"view", "publish", "consume"}, "GET", "/v1/spark/queues/jobs.a", None),
+    "spark_place": ({"view", "publish", "consume"}, "GET", "/v1/spark/place", None),
+    "spark_journal": ({"view"}, "GET", "/v1/spark/journal?partition=0&after=0&upto=1", None),
+    "spark_plan": ({"view"}, "POST", "/v1/spark/plan", {"query": {"columns": ["id"]}}),
+    "spark_messages": ({"view"}, "POST", "/v1/spark/messages", {"piece": "{piece}"}),
+    "spark_deliveries": ({"view", "consume"}, "POST", "/v1/spark/deliveries", {"ids": ["{id}"]}),
+    "list_keys": ({"admin*"}, "GET", "/v1/keys", None),
+    "create_key": ({"admin*"}, "POST", "/v1/keys", {"name": "k", "grants": [{"permissions": ["view"]}]}),
+    "rotate_key": ({"admin*"}, "POST", "/v1/keys/{key}/rotate", {}),
+    "revoke_key": ({"admin*"}, "DELETE", "/v1/keys/{key}", None),
+}
+"""By operation: the permissions that allow it (with ``*``: only for all queues), and a request. None: it takes more
+than one, so of those that are alone only admin."""
+
+
+def rows_of(raw: bytes) -> list[dict[str, Any]]:
+    """The rows of an Arrow stream."""
+    rows: list[dict[str, Any]] = pa.ipc.open_stream(raw).read_all().to_pylist()
+    return rows
+
+
+def _operations() -> dict[str, str]:
+    paths = framework().openapi()["paths"]
+    return {op["operationId"]: path for path, ops in paths.items() for op in ops.values()}
+
+
+def _fill(value: Any, names: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        for name, text in names.items():
+            value = value.replace("{" + name + "}", text)
+        return value
+    if isinstance(value, dict):
+        return {k: _fill(v, names) for k, v in value.items()}
+    return [_fill(v, names) for v in value] if isinstance(value, list) else value
+
+
+def _shows_nothing(operation: str, answer: Any) -> bool:
+    """A success that tells nothing of what the caller may not see."""
+    if operation == "events":
+        return b"data:" not in answer.raw
+    if operation.startswith("spark"):
+        return _shows_no_rows(operation, answer)
+    told = answer.json
+    of_many = {"queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions"}
+    if operation in of_many:
+        return bool(told[of_many[operation]] == [])
+    if operation == "delete_schedule":
+        return told["deleted"] is False
+    if operation in ("cancel", "free"):
+        return [o["error"]["code"] for o in told["outcomes"]] == ["not_found"]
+    return operation == "list_keys" and all(key["name"] != "victim" for key in told["keys"])
+
+
+def _shows_no_rows(operation: str, answer: Any) -> bool:
+    if operation in ("spark_journal", "spark_deliveries"):
+        return rows_of(answer.raw) == []
+    if operation == "spark_place":
+        return all("/" not in partition for partition in answer.json["latest"])
+    return operation == "spark_plan" and answer.json["pieces"] == []
+
+
+def test_every_route_is_in_the_matrix() -> None:
+    assert set(_operations()) == set(NEEDS) | OPEN | ANY
+
+
+@pytest.fixture
+def filled(web: Web) -> dict[str, str]:
+    """A message and a key that others would like to reach."""
+    message = web.post("/v1/queues/jobs.a/messages", {"n": 1}, tampu_hold="wait").json
+    key = web.post("/v1/keys", {"name": "victim", "grants": [{"permissions": ["view"]}]}).json["key"]
+    assert web.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
+    plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
+    (piece,) = web.post("/v1/spark/plan", plan).json["pieces"]
+    return {"id": message["id"], "key": key["id"], "piece": piece}
+
+
+@pytest.mark.parametrize("permission", PERMISSIONS)
+def test_a_permission_allows_its_routes_and_no_others(web: Web, filled: dict[str, str], permission: str) -> None:
+    inside, outside = web.as_key(web.key(f"{permission}:jobs.*")), web.as_key(web.key(f"{permission}:other.*"))
+    everywhere = web.as_key(web.key(permission))
+    for operation, (allowed, method, path, body) in NEEDS.items():
+        asked = (method, _fill(path, filled), _fill(body, filled))
+        may = permission == "admin" or permission in {name.rstrip("*") for name in allowed}
+        only_everywhere = any(name.endswith("*") for name in allowed)
+        for who, expected in ((outside, False), (inside, may and not only_everywhere), (everywhere, may)):
+            if operation == "revoke_key" and expected:
+                continue  # tested below; the others still need it
+            answer = who.ask(*asked)
+            if expected:
+                assert answer.status in (200, 201), (operation, answer.raw)
+            else:
+                hidden = answer.status in (403, 404) or (answer.status == 200 and _shows_nothing(operation, answer))
+                assert hidden, (operation, permission, answer.status, answer.raw)
+        web.post("/v1/queues/jobs.a/resume")
+
+
+def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -> None:
+    nobody = web.as_key(None)
+    for operation, (_, method, path, body) in NEEDS.items():
+        answer = nobody.ask(method, _fill(path, filled), _fill(body, filled))
+        assert (answer.status, answer.code) == (401, "unauthorized"), operation
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert nobody.get("/v1/me").status == 401
+
+
+def test_an_admin_of_another_tenant_reaches_nothing_of_this_one(web: Web, filled: dict[str, str]) -> None:
+    other = web.as_key(web.as_key(web.headers["authorization"][7:], **{"tampu-tenant": "other"}).key("admin"))
+    assert other.get("/v1/me").json["tenant"] == "other"
+    before = web.get("/v1/queues/jobs.a/messages").json, web.get("/v1/keys").json["keys"][0]["name"]
+    for operation in (
+        "get",
+        "result",
+        "rotate_key",
+        "revoke_key",
+        "queue_stats",
+        "messages",
+        "replay",
+        "purge",
+        "pause",
+        "get_schedule",
+        "pause_schedule",
+        "fire_schedule",
+        "spark_messages",
+    ):
+        _, method, path, body = NEEDS[operation]
+        answer = other.ask(method, _fill(path, filled), _fill(body, filled))
+        assert (answer.status, answer.code) == (404, "not_found"), operation
+    several = ("cancel", "free", "queues", "stats", "journal", "list_keys", "list_schedules")
+    for operation in (*several, "spark_journal", "spark_plan", "spark_deliveries"):
+        _, method, path, body = NEEDS[operation]
+        assert _shows_nothing(operation, other.ask(method, _fill(path, filled), _fill(body, filled))), operation
+    (outcome,) = other.post("/v1/settle", NEEDS["settle"][3]).json["outcomes"]
+    assert outcome["error"]["code"] == "lease_lost"
+    assert other.get("/v1/me", tampu_tenant="default").code == "forbidden"
+    assert (web.get("/v1/queues/jobs.a/messages").json, web.get("/v1/keys").json["keys"][0]["name"]) == before
+
+
+def test_a_schedule_takes_operate_and_publish_in_its_queue(web: Web, filled: dict[str, str]) -> None:
+    """Else it would publish for somebody who may not."""
+    both = web.as_key(web.key("operate,publish:jobs.*"))
+    assert both.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
+    assert both.post("/v1/schedules/tick/fire", {}).status == 200
+    assert both.ask("PUT", "/v1/schedules/new", {**SCHEDULE, "queue": "other.a"}).status == 403
+    for grant in ("operate:jobs.*", "publish:jobs.*"):
+        one = web.as_key(web.key(grant))
+        assert one.ask("PUT", "/v1/schedules/new", SCHEDULE).status == 403
+        assert one.post("/v1/schedules/tick/fire", {}).status in (403, 404)
+    elsewhere = web.as_key(web.key("operate,publish:other.*"))
+    assert elsewhere.ask("PUT", "/v1/schedules/tick", {**SCHEDULE, "queue": "other.a"}).status == 403
+    assert [s["queue"] for s in web.get("/v1/schedules").json["schedules"]] == ["jobs.a"]
+
+
+def test_a_key_can_not_give_what_it_has_not_got(web: Web) -> None:
+    some = web.as_key(web.key("admin:jobs.*"))
+    assert (
+        some.post("/v1/keys", {"name": "k", "grants": [{"permissions": ["view"], "queues": ["jobs.a"]}]}).status == 403
+    )
+    tenant_admin = web.as_key(web.key("admin"))
+    body = {"name": "k", "grants": [{"permissions": ["view"]}], "all_tenants": True}
+    assert tenant_admin.post("/v1/keys", body).code == "forbidden"
+    assert web.post("/v1/keys", body).status == 201
+
+
+def test_a_claim_from_several_queues_needs_all_of_them(web: Web) -> None:
+    some = web.as_key(web.key("consume:jobs.*"))
+    assert some.post("/v1/claim", {"queues": ["jobs.a", "jobs.b"]}).status == 200
+    assert some.post("/v1/claim", {"queues": ["jobs.a", "other"]}).code == "forbidden"
+    mixed = {"settlements": [{"verb": "ack", "receipt": "jobs.a/1.1"}, {"verb": "ack", "receipt": "other/1.1"}]}
+    assert some.post("/v1/settle", mixed).code == "forbidden"
+
+
+def test_who_sees_some_queues_sees_only_those(web: Web) -> None:
+    for queue in ("jobs.a", "jobs.b", "other"):
+        web.post(f"/v1/queues/{queue}/messages", {"n": 1})
+    some = web.as_key(web.key("view:jobs.*"))
+    assert some.get("/v1/queues").json["queues"] == ["jobs.a", "jobs.b"]
+    assert [row["queue"] for row in some.get("/v1/stats").json["queues"]] == ["jobs.a", "jobs.b"]
+    assert {t["queue"] for t in some.get("/v1/journal").json["transitions"]} == {"jobs.a", "jobs.b"}
+    assert some.get("/v1/queues/*/config").status == 403
