@@ -1,0 +1,31 @@
+"""A clock that only moves when it is told to; give it to `tampu.open` as ``clock``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tampu.model.times import SECOND, instant, moment
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FakeClock:
+    """Stands still until a test moves it; it begins with the year 2026, or at ``start``."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._now = instant(start, "start")
+
+    def now(self) -> int:
+        return self._now
+
+    def advance(self, by: timedelta | float) -> None:
+        """Move on by a ``timedelta`` or seconds; back, if they are negative."""
+        self._now += round((by.total_seconds() if isinstance(by, timedelta) else by) * SECOND)
+
+    def move_to(self, time: datetime) -> None:
+        """Show this time, which has a zone."""
+        self._now = instant(time, "time")
+
+    @property
+    def time(self) -> datetime:
+        return moment(self._now)

@@ -1,0 +1,182 @@
+"""`Rehearsal`: an app on a store in memory, whose tasks are run one by one, in order, when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+import msgspec
+
+from tampu import opening
+from tampu.broker.queue import Queue
+from tampu.keepers.scheduler import Scheduler
+from tampu.keepers.sweeper import Sweeper
+from tampu.model.errors import NotFound
+from tampu.model.message import Message, State
+from tampu.model.times import Duration
+from tampu.testing.clock import FakeClock
+from tampu.testing.meddling import Meddler, Trick, count, seconds
+from tampu.worker import calling
+from tampu.worker.app import App
+from tampu.worker.current import Current
+from tampu.worker.desk import StoreDesk
+from tampu.worker.tasks import Task
+
+_ENDLESS = 10_000
+_LEASE_SECONDS = 30.0
+_NOT_A_FIELD = frozenset(("delay", "run_at", "ttl", "id"))
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """One attempt that `Rehearsal.drain` made."""
+
+    task: str
+    id: str
+    attempt: int
+    state: State | None
+    """Of the message after it; None when the lease had run out and the result was refused."""
+    result: Any = None
+    error: BaseException | None = None
+    """What the task raised."""
+
+
+class Rehearsal:
+    """For the length of a ``with`` block the app has a store in memory and a clock that only moves by hand.
+
+    Publish as ever, then `drain`: everything that is ready is run here, in the order of its queue, by this thread.
+    """
+
+    def __init__(self, app: App, clock: FakeClock | None = None) -> None:
+        self.app = app
+        self.clock = clock or FakeClock()
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        app = self.app
+        self.queue: Queue = opening.open("memory://", tenant=app.tenant, keepers=False, clock=self.clock)
+        self._desk = StoreDesk(self.queue, _LEASE_SECONDS)
+        self._scheduler = Scheduler(self.queue._core)
+        self._meddler = Meddler(self.queue, self.clock)
+        self._before = app._given
+        app._given = self.queue
+        app.running.append(self._meddler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.app.running.remove(self._meddler)
+        self.app._given = self._before
+        self.queue.close()
+
+    # -- running
+
+    def drain(self, *queues: str, raise_errors: bool = False) -> list[Ran]:
+        """Run what is ready, and what becomes ready by that, until nothing is; of these queues, or of all.
+
+        What is delayed waits: move the clock. Schedules that are due are fired first. With ``raise_errors`` the first
+        error of a task is raised here.
+        """
+        done: list[Ran] = []
+        while len(done) < _ENDLESS:
+            self._keep()
+            leases = self._claim(queues)
+            if not leases:
+                return done
+            for lease in leases:
+                ran = self._run(lease)
+                done.append(ran)
+                if raise_errors and ran.error is not None:
+                    raise ran.error
+        raise AssertionError(f"{_ENDLESS} attempts were made and more is ready: does a task publish itself?")
+
+    async def drain_async(self, *queues: str, raise_errors: bool = False) -> list[Ran]:
+        """`drain`, from a test that runs in an event loop."""
+        return await asyncio.to_thread(self.drain, *queues, raise_errors=raise_errors)
+
+    def advance(self, by: Duration) -> None:
+        """Move the clock on, and let that have its effect: delays, leases that ran out, schedules."""
+        self.clock.advance(by)
+        self._keep()
+
+    def _keep(self) -> None:
+        Sweeper(self.queue._core).sweep()
+        self._scheduler.forget()
+        self._scheduler.fire()
+
+    def _claim(self, queues: tuple[str, ...]) -> list[Any]:
+        names = list(queues) or self.queue.queues.list()
+        return self.queue.claim(names, lease=_LEASE_SECONDS, worker="rehearsal") if names else []
+
+    def _run(self, lease: Any) -> Ran:
+        task = self.app.tasks.get(lease.message.type)
+        if task is None:
+            self.queue.release(lease)
+            raise NotFound(f"no task named {lease.message.type} in this app", field="type")
+        settlement = calling.run(Current(lease, task, self._desk))
+        error = self._meddler.raised.pop(lease.receipt, None)
+        state = None if settlement is None else self.queue.settle([settlement])[0].state
+        result = None
+        if state is State.DONE:
+            result = task.arguments.read_result(self.queue.get(lease.id).result_raw)
+        return Ran(task.name, lease.id, lease.attempt, state, result, error)
+
+    # -- on demand
+
+    def fail(self, task: Task[Any, Any], error: BaseException | None = None, *, times: int = 1) -> None:
+        """The next run of the task (or so many) raises this instead of calling the function."""
+        self._meddler.add(task.name, Trick(count(times), error=error or RuntimeError("failed on demand")))
+
+    def slow(self, task: Task[Any, Any], by: Duration, *, times: int = 1) -> None:
+        """The next run takes so long: the lease is kept, and a ``timeout`` that is shorter ends it."""
+        self._meddler.add(task.name, Trick(count(times), slow=seconds(by, "by")))
+
+    def stall(self, task: Task[Any, Any], by: Duration, *, times: int = 1) -> None:
+        """The worker of the next run stands still for so long: if its lease runs out, what it did is refused, and the
+        message is delivered again."""
+        self._meddler.add(task.name, Trick(count(times), stall=seconds(by, "by")))
+
+    # -- looking
+
+    def published(self, what: Task[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> list[Message]:
+        """The messages that were published, oldest first; of a task or type, and with these arguments if any are given.
+
+        ``send.options(priority=9)`` finds only what was published so. For a type, ``payload=`` is compared.
+        """
+        transitions = self.queue.journal(limit=100_000).transitions
+        found = [self.queue.get(t.id) for t in transitions if t.verb == "publish"]
+        return [m for m in found if what is None or self._is(m, what, args, kwargs)]
+
+    def _is(self, message: Message, what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> bool:
+        if isinstance(what, str):
+            return message.type == what and all(getattr(message, name) == value for name, value in kwargs.items())
+        if message.type != what.name or message.queue != what.settings.queue:
+            return False
+        for name, value in what._fields.items():
+            if name not in _NOT_A_FIELD and getattr(message, name) != value:
+                return False
+        if not args and not kwargs:
+            return True
+        for one in self.app.receiving:
+            message = one.receive(message)
+        return what.arguments.unpack(message.raw) == what.arguments.unpack(what.arguments.pack(args, kwargs))
+
+    def assert_published(self, what: Task[Any, Any] | str, /, *args: Any, **kwargs: Any) -> list[Message]:
+        """Fail unless it was published; all that were, as `published` finds them."""
+        found = self.published(what, *args, **kwargs)
+        if not found:
+            raise AssertionError(f"{_told(what, args, kwargs)} was not published; published were: {self._all()}")
+        return found
+
+    def assert_not_published(self, what: Task[Any, Any] | str, /, *args: Any, **kwargs: Any) -> None:
+        """Fail if it was published."""
+        found = self.published(what, *args, **kwargs)
+        if found:
+            raise AssertionError(f"{_told(what, args, kwargs)} was published {len(found)} times")
+
+    def _all(self) -> str:
+        return ", ".join(f"{m.type} {m.raw[:80].decode('utf-8', 'replace')}" for m in self.published()) or "nothing"
+
+
+def _told(what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> str:
+    name = what if isinstance(what, str) else what.name
+    words = [*(repr(a) for a in args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+    return f"{name}({', '.join(words)})" if words else name

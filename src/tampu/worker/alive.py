@@ -1,0 +1,217 @@
+"""Keeping leases alive while their messages are worked on.
+
+`Warden` runs in a process of its own, with its own connection, so that nothing a task does to this one (holding the
+interpreter, blocking the loop, using up all processors' time) stops it. `Inner` does the same from a thread, for
+stores that no other process can open.
+
+The warden is told what is held before a task starts, and goes when the worker goes. It does not extend for a worker
+that was stopped (SIGSTOP), nor for one whose loop has not moved for longer than any of its tasks may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tampu.broker.queue import Queue
+from tampu.model.errors import LeaseLost, StorageError, TampuError, Unavailable
+from tampu.worker.book import Book
+from tampu.worker.current import CANCELLED, LOST
+
+log = logging.getLogger("tampu.worker")
+Told = Callable[[Sequence[str], str], None]
+"""Is told of receipts whose work should stop, and why."""
+_HEAD = struct.Struct(">I")
+_START_SECONDS = 120.0
+_END_SECONDS = 5.0
+
+
+class Alive(Protocol):
+    def add(self, receipts: Sequence[str]) -> None: ...
+    def remove(self, receipts: Sequence[str]) -> None: ...
+    def beat(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """What became of leases that were to be extended; those not named were."""
+
+    cancelled: list[str]
+    """Somebody wants these to stop."""
+    lost: list[str]
+    missed: list[str]
+    """The store could not be asked about these."""
+    error: StorageError | None = None
+    """Why not."""
+
+
+def extend(q: Queue, receipts: Sequence[str], lease: float) -> Extended:
+    try:
+        replies = q._drive(q._verbs.extend_many([(receipt, lease) for receipt in receipts]))
+    except StorageError as error:
+        return Extended([], [], list(receipts), error)
+    cancelled, lost, missed, away = [], [], [], None
+    for receipt, reply in zip(receipts, replies, strict=True):
+        if isinstance(reply, LeaseLost):
+            lost.append(receipt)
+        elif isinstance(reply, StorageError):
+            missed.append(receipt)
+            away = reply
+        elif not isinstance(reply, TampuError) and reply.cancel_requested:
+            cancelled.append(receipt)
+    return Extended(cancelled, lost, missed, away)
+
+
+class Inner:
+    """From a thread of this process."""
+
+    def __init__(self, q: Queue, lease: float, told: Told) -> None:
+        self._q = q
+        self._lease = lease
+        self._told = told
+        self._book = Book(lease)
+        self._lock = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="tampu-alive", daemon=True)
+        self._thread.start()
+
+    def add(self, receipts: Sequence[str]) -> None:
+        with self._lock:
+            self._book.add(receipts, time.monotonic())
+            self._lock.notify()
+
+    def remove(self, receipts: Sequence[str]) -> None:
+        with self._lock:
+            self._book.remove(receipts)
+
+    def beat(self) -> None:
+        """The thread itself shows that this process runs."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._closed:
+                    return
+                at = self._book.next()
+                if at is None or at > time.monotonic():
+                    self._lock.wait(None if at is None else at - time.monotonic())
+                    continue
+                due = self._book.due(time.monotonic())
+            found = extend(self._q, due, self._lease)
+            if found.error is not None:
+                log.warning("leases could not be extended, trying again: %s", found.error)
+            with self._lock:
+                self._book.remove(found.lost)
+                self._book.again(found.missed, time.monotonic())
+            self._told(found.cancelled, CANCELLED)
+            self._told(found.lost, LOST)
+
+
+class Warden:
+    """By a process of its own; started again if it dies."""
+
+    def __init__(self, opening: dict[str, Any], lease: float, patience: float | None, told: Told) -> None:
+        self._hello = {**opening, "lease": lease, "patience": patience, "pid": os.getpid()}
+        self._told = told
+        self._lock = threading.Lock()
+        self._held: set[str] = set()
+        self._closed = False
+        self._up = threading.Event()
+        self._start()
+        if not self._up.wait(_START_SECONDS):  # from now on it is quicker than any lease
+            raise Unavailable("the process that keeps leases alive does not start")
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # Nothing is handed over by arguments: a url may hold a password.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tampu.worker.warden"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the worker
+            )  # fmt: skip
+        self._socket = ours
+        self._send(self._hello)
+        threading.Thread(target=self._hear, args=(ours,), name="tampu-warden", daemon=True).start()
+
+    def _send(self, message: Any) -> None:
+        raw = msgspec.msgpack.encode(message)
+        with contextlib.suppress(OSError):  # it died: it is started again by who hears it, and told everything
+            self._socket.sendall(_HEAD.pack(len(raw)) + raw)
+
+    def add(self, receipts: Sequence[str]) -> None:
+        with self._lock:
+            self._held.update(receipts)
+            self._send({"add": receipts})
+
+    def remove(self, receipts: Sequence[str]) -> None:
+        with self._lock:
+            self._held.difference_update(receipts)
+            self._send({"remove": receipts})
+
+    def beat(self) -> None:
+        """The loop of this worker moves."""
+        with self._lock:
+            self._send({"beat": True})
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._socket.close() if self._process.poll() is not None else self._socket.shutdown(socket.SHUT_WR)
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:  # it waits for a store that is gone
+            self._process.kill()
+            self._process.wait()
+
+    def _hear(self, ours: socket.socket) -> None:
+        with ours, ours.makefile("rb") as stream:
+            while (message := receive(stream)) is not None:
+                if "up" in message:
+                    self._up.set()
+                self._told(message.get("cancelled", ()), CANCELLED)
+                self._told(message.get("lost", ()), LOST)
+                if "warn" in message:
+                    log.warning("%s", message["warn"])
+            self._process.wait()
+            with self._lock:
+                if self._closed:
+                    return
+                log.warning(
+                    "the process that keeps leases alive ended (%s), starting it again", self._process.returncode
+                )
+                self._start()
+                self._send({"add": list(self._held)})
+
+
+def receive(stream: Any) -> Any:
+    """The next message; None at the end, however the other side has ended."""
+    try:
+        head = stream.read(_HEAD.size)
+        if head is None or len(head) < _HEAD.size:
+            return None
+        (size,) = _HEAD.unpack(head)
+        raw = stream.read(size)
+    except OSError:  # it was killed, and had something unread
+        return None
+    return msgspec.msgpack.decode(raw) if len(raw) == size else None

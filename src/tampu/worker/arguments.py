@@ -1,0 +1,152 @@
+"""The arguments of a task as a payload: a JSON object of the parameters by their names, checked by the annotations.
+
+JSON, so that people read it in `tampu peek`, the page and the lake, and any language can publish a task. What `publish`
+stores has been read back as the worker will read it: a wrong argument is the caller's error, at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tampu.broker.incoming import finite
+from tampu.model.errors import InvalidConfig, InvalidMessage
+from tampu.model.reading import from_json, from_msgpack
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_SIMPLE = (bool, int, float, str, bytes, type(None))
+
+
+def encode_other(value: Any) -> Any:
+    """What msgspec does not know: models of pydantic, and what is like them."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise NotImplementedError(f"a value of type {type(value).__name__} can not be sent")
+
+
+def decode_other(kind: Any, value: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    raise NotImplementedError(f"a value of type {getattr(kind, '__name__', kind)} can not be read")
+
+
+_encode = msgspec.json.Encoder(enc_hook=encode_other).encode
+_encode_result = msgspec.msgpack.Encoder(enc_hook=encode_other).encode
+
+
+class WrongArguments(InvalidMessage):
+    """Arguments that do not fit the task's parameters."""
+
+
+class Arguments:
+    """The parameters of one function."""
+
+    def __init__(self, function: Callable[..., Any], known: Mapping[str, Any]) -> None:
+        self._function = function
+        parameters = inspect.signature(function).parameters.values()
+        try:
+            hints = typing.get_type_hints(function, localns=dict(known), include_extras=True)
+        except Exception as error:  # whatever an annotation raises, the function's author must see it
+            raise InvalidConfig(
+                f"the annotations of {function.__qualname__} can not be read: {error!r}",
+                field="task",
+                hint="types must be importable where the function is defined",
+            ) from error
+        self._positional = [p.name for p in parameters if p.kind in _POSITIONAL]
+        self._keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        self._rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+        self._more = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        self._only = frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+        self.plain = self._rest is None and self._more is None and not self._keyword
+        """Every parameter may be given by its place."""
+        # In the order of a call: what is positional, the rest of it, what goes by keyword, more of that.
+        fields = [_field(p, hints.get(p.name, Any)) for p in parameters]
+        try:
+            self._struct = msgspec.defstruct(
+                "Arguments", fields, kw_only=not self.plain, omit_defaults=True, forbid_unknown_fields=True,
+                module=__name__,
+            )  # fmt: skip
+            self._decoder = from_json(self._struct, dec_hook=decode_other)
+            self._returns = from_msgpack(hints.get("return", Any), dec_hook=decode_other)
+        except TypeError as error:
+            raise InvalidConfig(
+                f"the parameters of {function.__qualname__} can not be sent: {error}", field="task"
+            ) from error
+        self._count = len(self._positional)
+
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The payload of a call; raises `WrongArguments`."""
+        try:
+            if self.plain and not kwargs and len(args) <= self._count:
+                raw = _encode(self._struct(*args))
+            else:
+                raw = _encode(self._struct(**self._named(args, kwargs)))
+            self._decoder.decode(raw)
+            # The encoder writes NaN and infinities as null, which an Any would let through.
+            if b"null" in raw and not all(finite(value) for value in (*args, *kwargs.values())):
+                raise ValueError("JSON has no NaN and no infinity")
+        except (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError) as error:
+            raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload") from error
+        return raw
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        named = dict(zip(self._positional, args, strict=False))
+        if len(args) > self._count:
+            if self._rest is None:
+                raise TypeError(f"takes {self._count} positional arguments but {len(args)} were given")
+            named[self._rest] = args[self._count :]
+        more: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            if name in self._only or (name not in self._positional and name not in self._keyword):
+                if self._more is None:
+                    raise TypeError(f"got an unexpected keyword argument {name!r}")
+                more[name] = value
+            elif name in named:
+                raise TypeError(f"got multiple values for argument {name!r}")
+            else:
+                named[name] = value
+        if more and self._more is not None:
+            named[self._more] = more
+        return named
+
+    def unpack(self, raw: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the function is to be called with; raises `WrongArguments`."""
+        try:
+            values: tuple[Any, ...] = msgspec.structs.astuple(self._decoder.decode(raw))
+        except (msgspec.MsgspecError, NotImplementedError, ValueError, RecursionError) as error:
+            raise WrongArguments(str(error), field="payload") from error
+        if self.plain:
+            return values, {}
+        args, at = values[: self._count], self._count
+        if self._rest is not None:
+            args, at = (*args, *values[at]), at + 1
+        kwargs = dict(zip(self._keyword, values[at:], strict=False))
+        if self._more is not None:
+            kwargs.update(values[-1])
+        return args, kwargs
+
+    def read_result(self, raw: bytes | None) -> Any:
+        """The result as the function's annotation says."""
+        return None if raw is None else self._returns.decode(raw)
+
+
+def pack_result(value: Any) -> msgspec.Raw | None:
+    """A result, encoded once; raises `TypeError` and the like for what can not be kept."""
+    return None if value is None else msgspec.Raw(_encode_result(value))
+
+
+def _field(parameter: inspect.Parameter, kind: Any) -> Any:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return (parameter.name, tuple[kind, ...], ())
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return (parameter.name, dict[str, kind], msgspec.field(default_factory=dict))
+    default = parameter.default
+    if default is parameter.empty:
+        return (parameter.name, kind)
+    if isinstance(default, _SIMPLE):
+        return (parameter.name, kind, default)
+    return (parameter.name, kind, msgspec.field(default_factory=lambda: default))

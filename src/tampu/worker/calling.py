@@ -1,0 +1,65 @@
+"""Calling the function of a message: its arguments, and the middleware around it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from typing import Any
+
+from tampu import tracing
+from tampu.model.outcome import Settlement
+from tampu.worker import endings
+from tampu.worker.arguments import WrongArguments
+from tampu.worker.current import LOST, Current, enter
+
+
+def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the function is called with; raises `WrongArguments`."""
+    task = work.task
+    if task.app.receiving:
+        try:
+            for one in task.app.receiving:
+                work.message = one.receive(work.message)
+        except Exception as error:
+            raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
+    return task.arguments.unpack(work.message.body.payload)
+
+
+def around(work: Current) -> contextlib.ExitStack:
+    """The middleware, entered; where the program traces, a span around it all."""
+    with contextlib.ExitStack() as stack:
+        if tracing.on():
+            stack.enter_context(tracing.process(work.lease))
+        for one in work.task.app.running:
+            stack.enter_context(one.run(work))
+        return stack.pop_all()
+
+
+def call(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function's value, in this thread; of an async one, by an event loop of its own."""
+    function = work.task.function
+    if work.task.is_async:
+        import asyncio
+
+        return asyncio.run(function(*args, **kwargs))
+    return function(*args, **kwargs)
+
+
+def _called(work: Current) -> Any:
+    enter(work)
+    args, kwargs = arguments(work)
+    if work.task.app.running or tracing.on():
+        with around(work):
+            return call(work, args, kwargs)
+    return call(work, args, kwargs)
+
+
+def run(work: Current) -> Settlement | None:
+    """Carry one message out in this thread."""
+    try:
+        value = contextvars.copy_context().run(_called, work)
+    except WrongArguments as error:
+        return endings.undecodable(work.lease, error)
+    except BaseException as error:  # SystemExit, too: a task that wants to exit must not take the thread with it
+        return endings.raised(work, error)
+    return None if work._stop == LOST else endings.returned(work, value)

@@ -1,0 +1,190 @@
+"""Async tasks on the event loop. A hand is one asyncio task that takes message after message.
+
+A function that never waits costs no asyncio task of its own: the hand goes straight on with the next message. When a
+function waits, the hand waits with it, and a spare one, which was made ready before, goes on with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+from tampu import tracing
+from tampu.worker import endings
+from tampu.worker.arguments import WrongArguments
+from tampu.worker.calling import arguments, around
+from tampu.worker.current import LOST, Current, enter
+from tampu.worker.pace import Pace
+from tampu.worker.tray import Tray
+
+_SLICE_SECONDS = 0.005
+"""So long a hand goes on without letting the loop do other things."""
+
+
+class _Within:
+    """Awaits a coroutine in a context of its own, and tells when it first has to wait."""
+
+    __slots__ = ("_context", "_coroutine", "_waits")
+
+    def __init__(self, coroutine: Any, context: contextvars.Context, waits: Callable[[], None]) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._waits = waits
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, send, throw = self._context.run, self._coroutine.send, self._coroutine.throw
+        try:
+            found = run(send, None)
+            self._waits()
+            while True:
+                try:
+                    value = yield found
+                except BaseException as error:
+                    found = run(throw, error)
+                else:
+                    found = run(send, value)
+        except StopIteration as end:
+            return end.value
+
+
+class Hands:
+    def __init__(self, tray: Tray, pace: Pace, concurrency: int) -> None:
+        self._tray = tray
+        self._pace = pace
+        self._most = concurrency
+        self._inbox: deque[Current] = deque()
+        self._hands: set[asyncio.Task[None]] = set()
+        self._spare = False
+        self._ended = 0
+        self._busy = 0.0
+        self._took = 0.0
+        self.running: dict[int, Current] = {}
+        """Those that wait for something, by the id of their hand."""
+        self.halted = False
+        """Nothing more is begun."""
+
+    def put(self, works: list[Current]) -> None:
+        """In the loop."""
+        self._inbox.extend(works)
+        self._make_ready()
+
+    def drain(self) -> list[Current]:
+        """Take back what has not been started."""
+        left = list(self._inbox)
+        self._inbox.clear()
+        return left
+
+    @property
+    def idle(self) -> bool:
+        return not self._inbox and not self._hands
+
+    def interrupt(self, work: Current) -> None:
+        """Its `_stop` says why."""
+        if work._place is not None:
+            work._place.cancel()
+
+    def _make_ready(self) -> None:
+        if self._inbox and not self._spare and len(self._hands) < self._most:
+            self._spare = True
+            hand = asyncio.get_running_loop().create_task(self._hand())
+            self._hands.add(hand)
+            hand.add_done_callback(self._hands.discard)
+
+    async def _hand(self) -> None:
+        self._spare = False
+        me: Any = asyncio.current_task()
+        inbox, tray, clock = self._inbox, self._tray, time.perf_counter
+        slice_ends = clock() + _SLICE_SECONDS
+        began = clock()
+        while inbox and not self.halted:
+            work = inbox.popleft()
+            if inbox and not self._spare:
+                self._make_ready()
+            if work._stop is not None:  # lost or cancelled before it was begun
+                tray.put(work, endings.stopped(work))
+                continue
+            waited = False
+
+            def waits(work: Current = work, since: float = began) -> None:
+                nonlocal waited
+                waited = True
+                self._waits(work, me, since)
+
+            try:
+                settlement = await self._one(work, waits)
+            finally:
+                if waited:
+                    del self.running[id(me)]
+                    work._place = None
+            now = clock()
+            if waited:
+                while me.cancelling():
+                    me.uncancel()
+                tray.put(work, settlement)
+                self._pace.ran(1, now - began, 0.0)
+                began = clock()
+                slice_ends = began + _SLICE_SECONDS
+            else:
+                tray.put_later(work, settlement)
+                self._ended += 1
+                self._busy += now - began
+                began = now
+                if now > slice_ends:
+                    self._tell()
+                    await asyncio.sleep(0)
+                    began = clock()
+                    slice_ends = began + _SLICE_SECONDS
+        self._tell()
+
+    def _tell(self) -> None:
+        """Of what ended without waiting."""
+        if self._ended:
+            self._pace.ran(self._ended, self._busy, self._busy)
+            self._ended, self._busy = 0, 0.0
+            self._tray.nudge()
+
+    def _waits(self, work: Current, hand: Any, began: float) -> None:
+        self._tell()
+        self.running[id(hand)] = work
+        work._place = hand
+        work._started = began
+        if self._pace.began is None:
+            self._pace.began = time.monotonic()
+        if work.task.settings.timeout is not None:
+            work._until = time.monotonic() + work.task.settings.timeout
+        if work._stop is not None:
+            hand.cancel()
+
+    async def _one(self, work: Current, waits: Callable[[], None]) -> Any:
+        """The settlement of one message."""
+        try:
+            args, kwargs = arguments(work)
+        except WrongArguments as error:
+            return endings.undecodable(work.lease, error)
+        context = contextvars.copy_context()
+        context.run(enter, work)
+        coroutine = work.task.function(*args, **kwargs)
+        if work.task.app.running or tracing.on():
+            coroutine = _surrounded(work, coroutine)
+        try:
+            value = await _Within(coroutine, context, waits)
+        except asyncio.CancelledError as error:
+            me = asyncio.current_task()
+            if work._stop is None and me is not None and me.cancelling():
+                raise  # not ours: the worker itself is torn down
+            return endings.raised(work, error)
+        except (Exception, SystemExit) as error:  # a task that wants to exit must not take the worker with it
+            return endings.raised(work, error)
+        return None if work._stop == LOST else endings.returned(work, value)
+
+
+async def _surrounded(work: Current, coroutine: Any) -> Any:
+    try:
+        with around(work):
+            return await coroutine
+    finally:
+        coroutine.close()  # a middleware may have raised before it was begun

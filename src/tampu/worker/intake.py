@@ -1,0 +1,150 @@
+"""The intake: one thread that claims for all queues, as much as there is room for, and waits without polling."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tampu.broker.core import Core, Pause
+from tampu.broker.queue import Queue
+from tampu.broker.waiting import Waiter
+from tampu.model.message import Lease
+from tampu.model.outcome import Release
+from tampu.worker.order import Order
+from tampu.worker.outages import Outages
+from tampu.worker.pace import Pace
+
+log = logging.getLogger("tampu.worker")
+_WAIT_SECONDS = 3600.0
+_MOST = 1_000
+_LOOK_AGAIN_SECONDS = 0.25
+
+
+class _Stopped(Exception):
+    """The worker claims no more."""
+
+
+class Intake:
+    def __init__(
+        self,
+        q: Queue,
+        order: Order,
+        pace: Pace,
+        outages: Outages,
+        *,
+        lease: float,
+        worker: str,
+        ended: Callable[[], int],
+        came: Callable[[list[Lease]], None],
+    ) -> None:
+        self._q = q
+        self._order = order
+        self._pace = pace
+        self._outages = outages
+        self._lease = lease
+        self._worker = worker
+        self._ended = ended
+        self._came = came
+        self._room = threading.Event()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._waiter: Waiter | None = None
+        self.claimed = 0
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="tampu-claim", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def held(self) -> int:
+        return self.claimed - self._ended()
+
+    def nudge(self) -> None:
+        """Something has ended: there may be room."""
+        if not self._room.is_set():
+            self._room.set()
+
+    def stop(self) -> None:
+        """Claim no more; a claim that waits ends with nothing."""
+        self._stop.set()
+        self._room.set()
+        with self._lock:
+            if self._waiter is not None:
+                self._waiter.wake()
+        if not isinstance(self._q._core, Core):
+            self._q.close()  # ends a long poll; it is a connection of its own
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._turn()
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self._came([])
+
+    def _turn(self) -> None:
+        self._room.clear()
+        free = min(self._pace.room(self.held), _MOST)
+        if free <= 0:
+            # Looks by itself too: how much should be held grows with the time that what runs takes.
+            self._room.wait(_LOOK_AGAIN_SECONDS)
+            return
+        leases = self._outages.through(lambda: self._claim(free), self._stop)
+        if not leases:
+            return
+        if self._stop.is_set():
+            back = [Release(lease) for lease in leases]
+            self._outages.through(lambda: self._q.settle(back), self._stop)
+            return
+        self.claimed += len(leases)
+        self._came(leases)
+
+    def _claim(self, limit: int) -> list[Lease]:
+        if self._stop.is_set():
+            return []
+        q, paused = self._q, False
+        began = time.perf_counter()
+
+        def do(step: Any) -> Any:
+            nonlocal paused
+            if isinstance(step, Pause):
+                paused = True
+                return self._pause(step)
+            return q._core.do(step)
+
+        steps = q._verbs.claim(
+            self._order.next(), limit=limit, lease=self._lease, wait=_WAIT_SECONDS, worker=self._worker
+        )
+        try:
+            leases = q._core.drive(steps, do)
+        except _Stopped:
+            return []
+        if not paused and isinstance(q._core, Core):
+            self._pace.claimed(time.perf_counter() - began)
+        return leases
+
+    def _pause(self, step: Pause) -> None:
+        """As a claim of a thread waits, but so that `stop` can end it."""
+        core = self._q._core
+        waiter = Waiter(step.queues, None)
+        with self._lock:
+            self._waiter = waiter
+        core.waiting.join(waiter)
+        try:
+            if not self._stop.is_set() and not core.came_meanwhile(step):
+                waiter.wait(step.seconds)
+        finally:
+            core.waiting.leave(waiter)
+            with self._lock:
+                self._waiter = None
+        if self._stop.is_set():
+            raise _Stopped

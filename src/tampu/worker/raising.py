@@ -1,0 +1,50 @@
+"""What a task may raise to say how its attempt ends, and what a waiting publisher is told. `Reject` is in the model."""
+
+from __future__ import annotations
+
+from tampu.model.message import Message
+from tampu.model.times import Duration
+
+
+class Retry(Exception):
+    """Again later: after ``after``, or by the task's backoff. The attempt counts; after the last one it is dead."""
+
+    def __init__(self, error: str | None = None, *, after: Duration | None = None) -> None:
+        super().__init__(error, after)
+        self.error = error
+        self.after = after
+
+    def __str__(self) -> str:
+        return self.error or "the task asked for another attempt"
+
+
+class Snooze(Exception):
+    """Not now: again after ``after``, and the attempt does not count."""
+
+    def __init__(self, after: Duration) -> None:
+        super().__init__(after)
+        self.after = after
+
+    def __str__(self) -> str:
+        return f"again after {self.after}"
+
+
+class TaskFailed(Exception):
+    """The message that a result was waited for has ended in another way than done."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        found = self.message
+        why = ": ".join(part for part in (found.reason, found.last_error) if part)
+        return f"{found.type} {found.id} is {found.state}" + (f" ({why})" if why else "")
+
+
+class TimedOut(Exception):
+    """The task ran for longer than its ``timeout``. In a thread it is raised inside the function."""
+
+
+class Cancelled(Exception):
+    """Somebody cancelled the message, or its lease is lost. In a thread it is raised inside the function."""

@@ -1,0 +1,405 @@
+"""The runner: claims messages of an app's tasks, has them carried out, and settles them.
+
+An intake thread claims, the event loop and threads work, a tray thread settles, and a warden keeps the leases. The loop
+is never used for the store, so that an outage does not stop tasks that run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tampu.broker.core import Core
+from tampu.broker.queue import Queue
+from tampu.model.errors import InvalidConfig, TampuError
+from tampu.model.message import Lease
+from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
+from tampu.model.times import SECOND, Duration, duration
+from tampu.worker import calling, endings
+from tampu.worker.alive import Alive, Inner, Warden
+from tampu.worker.app import App
+from tampu.worker.children import Children
+from tampu.worker.current import STOPPING, TIMED_OUT, Current
+from tampu.worker.desk import StoreDesk
+from tampu.worker.hands import Hands
+from tampu.worker.intake import Intake
+from tampu.worker.order import Order
+from tampu.worker.outages import Outages
+from tampu.worker.pace import Pace
+from tampu.worker.tasks import Task
+from tampu.worker.threads import Threads
+from tampu.worker.tray import Ended, Tray
+
+log = logging.getLogger("tampu.worker")
+Lane = Hands | Threads
+_VERBS: dict[type[Any], str] = {Ack: "ack", Nack: "nack", Reject: "reject", Release: "release"}
+_TICK_SECONDS = 0.1
+_BEAT_SECONDS = 1.0
+_PULSE_SECONDS = 2.0
+_INTERRUPT_SECONDS = 5.0
+"""After the grace: so long what was interrupted may take to notice."""
+
+
+class RunnerOptions(msgspec.Struct, frozen=True):
+    """How a worker works."""
+
+    queues: Mapping[str, int] | None = None
+    """Weights by name; None is every queue of the app's tasks, with the same weight."""
+    strict: bool = False
+    """Earlier queues first, always, instead of turns by weight."""
+    concurrency: int = 100
+    """Most tasks at once, in each of the ways to run one."""
+    grace: float = 30.0
+    """Seconds that running tasks have to finish when the worker is stopped."""
+    lease: float | None = None
+    """Seconds; None is the shortest lease of the queues."""
+    name: str | None = None
+    """Who works, as messages and the journal tell."""
+    unknown: str = "retry"
+    """What becomes of a message without a task: ``retry`` after half a minute (it counts), or ``reject``."""
+    children: int = os.cpu_count() or 1
+    """Most tasks at once in child processes."""
+    memory: int | None = None
+    """Megabytes that a child may use."""
+    recycle: int | None = None
+    """Messages after which a child is replaced."""
+    warden: bool = True
+    """Keep leases from a process of its own. Without, a task that holds the interpreter may lose its lease."""
+
+
+class Runner:
+    """One worker. `run` works until `stop`; from another thread, a signal or a task."""
+
+    UNKNOWN_SECONDS = 30.0
+
+    def __init__(self, app: App, options: RunnerOptions | None = None) -> None:
+        self.app = app
+        self.options = options or RunnerOptions()
+        if not 1 <= self.options.concurrency <= 10_000:
+            raise InvalidConfig("concurrency is a number between 1 and 10000", field="concurrency")
+        if self.options.unknown not in ("retry", "reject"):
+            raise InvalidConfig("unknown is retry or reject", field="unknown")
+        self.order = Order(
+            dict.fromkeys(app.queues, 1) if self.options.queues is None else self.options.queues,
+            strict=self.options.strict,
+        )
+        self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}"
+        self.outages = Outages()
+        self.started = threading.Event()
+        self.done = 0
+        self.tallies: dict[str, dict[str, int]] = {}
+        """How attempts ended, by task."""
+        self.alive_at = time.monotonic()
+        """When the loop last moved."""
+        self.on_pulse: Callable[[], None] = lambda: None
+        """Called every few seconds, in the loop."""
+        self._stop_asked: asyncio.Event | None = None
+        self._stop_early = False
+        self._hurry = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lanes: tuple[Lane, ...] = ()
+        self._held: dict[str, Current] = {}
+        """All that is held, by receipt."""
+
+    # -- from outside
+
+    def run(self) -> int:
+        """Work until stopped. How many leases could not be settled, because the store was gone at the end."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(self._work())
+
+    def stop(self, *, now: bool = False) -> None:
+        """Claim no more, finish what runs within the grace period; ``now``: give back even that."""
+        self._hurry = self._hurry or now
+        self._stop_early = True
+        for lane in self._lanes:
+            lane.halted = True  # at once: the loop may be busy with a task that blocks it
+        loop, asked = self._loop, self._stop_asked
+        if loop is not None and asked is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(asked.set)
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_early
+
+    # -- the whole
+
+    async def _work(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._stop_asked = asyncio.Event()
+        q = await asyncio.to_thread(lambda: self.app.queue)
+        await asyncio.to_thread(self.app.put_schedules)
+        lease = self.options.lease
+        if lease is None:
+            lease = await asyncio.to_thread(_shortest_lease, q, self.order.names)
+        await asyncio.to_thread(q._drive, q._verbs.sweep_notes())
+        pace = Pace(self.options.concurrency)
+        self._alive = await asyncio.to_thread(self._keep_alive, q, lease)
+        self._desk = StoreDesk(q, lease)
+        self._tray = Tray(q, self.outages, self._settled)
+        self._hands = Hands(self._tray, pace, self.options.concurrency)
+        self._threads = Threads(self._tray, pace, self.options.concurrency, calling.run, "task")
+        self._children = Children(
+            self._tray, pace, self.options.children, memory=self.options.memory, recycle=self.options.recycle
+        )
+        self._lanes = (self._hands, self._threads, self._children)
+        claims = await asyncio.to_thread(self._own_connection, q)
+        self._intake = Intake(
+            claims, self.order, pace, self.outages,
+            lease=lease, worker=self.name, ended=lambda: self._tray.taken, came=self._came,
+        )  # fmt: skip
+        self._work_there = asyncio.Event()
+        ticking = asyncio.create_task(self._tick(), name="tampu-tick")
+        pulse = asyncio.create_task(self._pulse(), name="tampu-pulse")
+        self._intake.start()
+        self.started.set()
+        log.info("%s works on %s", self.name, ", ".join(self.order.names))
+        try:
+            if not self._stop_early:
+                await self._stop_asked.wait()
+        finally:
+            left = await self._end(ticking)
+            pulse.cancel()
+        if self._intake.failure is not None:
+            raise self._intake.failure
+        return left
+
+    @staticmethod
+    def _own_connection(q: Queue) -> Queue:
+        """What claims wait on; over HTTP one that can be broken off."""
+        if isinstance(q._core, Core):
+            return q
+        from tampu.client.remote import another
+
+        return another(q)
+
+    def _keep_alive(self, q: Queue, lease: float) -> Alive:
+        if self.app.private or not self.options.warden:
+            return Inner(q, lease, self._told)
+        limits = [task.settings.timeout for task in self.app.tasks.values()]
+        known = [limit for limit in limits if limit is not None]
+        patience = max(known) + lease if known and len(known) == len(limits) else None
+        return Warden(self.app.opening(), lease, patience, self._told)
+
+    # -- what comes
+
+    def _came(self, leases: list[Lease]) -> None:
+        """From the intake's thread; an empty list is its end."""
+        assert self._loop is not None
+        if not leases:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self._intake_ended)
+            return
+        self._alive.add([lease.receipt for lease in leases])  # before any of them is started
+        tasks, held, desk = self.app.tasks, self._held, self._desk
+        known: list[Current] = []
+        for lease in leases:
+            task = tasks.get(lease.message.body.type)
+            if task is None:
+                self._unknown(lease)
+            else:
+                held[lease.receipt] = work = Current(lease, task, desk)
+                known.append(work)
+        self._loop.call_soon_threadsafe(self._hand_out, known)
+
+    def _intake_ended(self) -> None:
+        if self._intake.failure is not None and self._stop_asked is not None:
+            self._stop_asked.set()
+
+    def _hand_out(self, works: list[Current]) -> None:
+        """In the loop."""
+        if self._ending:
+            for work in works:
+                self._tray.put(work, Release(work.lease))
+            return
+        by_lane: dict[Lane, list[Current]] = {}
+        for work in works:
+            work._lane = lane = self._lane(work.task)
+            by_lane.setdefault(lane, []).append(work)
+        for lane, some in by_lane.items():
+            lane.put(some)
+        self._work_there.set()
+
+    _ending = False
+
+    def _lane(self, task: Task[Any, Any]) -> Lane:
+        if task.settings.execution == "process":
+            return self._children
+        return self._hands if task.is_async else self._threads
+
+    def _unknown(self, lease: Lease) -> None:
+        """Perhaps a newer worker knows it. Nothing is lost: it ends as a dead letter, which can be replayed."""
+        kind = lease.message.type
+        error = f"no task named {kind} in this worker"
+        log.warning("%s %s: %s", kind, lease.id, error)
+        settlement: Settlement = Nack(lease, error, self.UNKNOWN_SECONDS)
+        if self.options.unknown == "reject":
+            settlement = Reject(lease, "unknown_task", error)
+        self._tray.put(Current(lease, _nobody(self.app, kind), self._desk), settlement)
+
+    def _settled(self, ended: Sequence[Ended]) -> None:
+        """From the tray's thread."""
+        receipts = []
+        for work, settlement in ended:
+            receipts.append(work.lease.receipt)
+            tally = self.tallies.get(work.task.name)
+            if tally is None:
+                tally = self.tallies[work.task.name] = dict.fromkeys(("ack", "nack", "reject", "release", "lost"), 0)
+            tally["lost" if settlement is None else _VERBS[type(settlement)]] += 1
+        self.done += len(ended)
+        self._alive.remove(receipts)
+        for receipt in receipts:
+            self._held.pop(receipt, None)
+        self._intake.nudge()
+
+    # -- what has to stop
+
+    def _told(self, receipts: Sequence[str], why: str) -> None:
+        """From the warden: cancelled or lost."""
+        if receipts and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._interrupt, list(receipts), why)
+
+    def _interrupt(self, receipts: Sequence[str], why: str) -> None:
+        for receipt in receipts:
+            work = self._held.get(receipt)
+            if work is not None and work._stop is None:
+                work._stop = why
+                log.warning("%s %s: %s", work.task.name, work.id, why)
+                if work._lane is not None:
+                    work._lane.interrupt(work)
+
+    async def _tick(self) -> None:
+        """While something is held: timeouts, progress, threads for what waits, and a sign of life."""
+        beat = 0.0
+        while True:
+            await self._work_there.wait()
+            now = time.monotonic()
+            late = [
+                work for lane in self._lanes for work in list(lane.running.values())
+                if work._until is not None and work._until <= now
+            ]  # fmt: skip
+            self._interrupt([work.lease.receipt for work in late], TIMED_OUT)
+            self._threads.look()
+            self._children.look()
+            if now - beat >= _BEAT_SECONDS:
+                beat = now
+                await asyncio.to_thread(self._beat)
+            if not self._held:
+                self._work_there.clear()
+                continue
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _pulse(self) -> None:
+        while True:
+            self.alive_at = time.monotonic()
+            self.on_pulse()
+            await asyncio.sleep(_PULSE_SECONDS)
+
+    def _beat(self) -> None:
+        self._alive.beat()
+        self._desk.flush()
+
+    # -- the end
+
+    async def _end(self, ticking: asyncio.Task[None]) -> int:
+        """Nothing new is begun; what runs may finish; the rest is given back, uncounted."""
+        self._ending = True
+        for lane in self._lanes:
+            for work in lane.drain():
+                self._tray.put(work, Release(work.lease))
+        self._intake.stop()
+        await asyncio.to_thread(self._intake.join)
+        await asyncio.sleep(0)  # what it brought last is given back by `_hand_out`
+        until = time.monotonic() + self.options.grace
+        while not self._idle and time.monotonic() < until and not self._hurry:
+            await asyncio.sleep(0.02)
+        running = [work for work in list(self._held.values()) if work._place is not None]
+        if running:
+            log.warning("%d tasks did not finish within the grace period and are given back", len(running))
+            self._interrupt([work.lease.receipt for work in running], STOPPING)
+            until = time.monotonic() + (0 if self._hurry else _INTERRUPT_SECONDS)
+            while not self._idle and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+            for work in list(self._threads.running.values()):
+                self._tray.put(work, endings.stopped(work))
+        ticking.cancel()
+        self._children.close()
+        await asyncio.to_thread(self._close)
+        return self._tray.left
+
+    @property
+    def _idle(self) -> bool:
+        return all(lane.idle for lane in self._lanes)
+
+    def _close(self) -> None:
+        self._tray.close(5.0 if not self._hurry else 1.0)
+        with contextlib.suppress(TampuError):  # progress of what has ended: nobody needs it
+            self._desk.flush()
+        self._alive.close()
+
+
+@contextlib.contextmanager
+def working(app: App, **options: Any) -> Iterator[Runner]:
+    """A worker in a thread of its own, for tests and for programs that work besides; stopped at the end."""
+    runner = Runner(app, RunnerOptions(**options))
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            runner.run()
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            runner.started.set()
+
+    thread = threading.Thread(target=run, name="tampu-worker", daemon=True)
+    thread.start()
+    runner.started.wait()
+    try:
+        yield runner
+    finally:
+        runner.stop()
+        thread.join()
+        if failure:
+            raise failure[0]
+
+
+def _shortest_lease(q: Queue, queues: Sequence[str]) -> float:
+    return min(q.queues.get(name).lease or 30.0 for name in queues)
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _nobody(app: App, name: str) -> Task[Any, Any]:
+    from tampu.worker.tasks import TaskOptions
+
+    return Task(app, _no_function, name, TaskOptions(), {})
+
+
+def _no_function() -> None:
+    """Stands for the function of an unknown task."""
+
+
+def seconds(value: Duration, field: str) -> float:
+    return duration(value, field, error=InvalidConfig) / SECOND

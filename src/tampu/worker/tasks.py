@@ -1,0 +1,197 @@
+"""A task: a function that handles the messages of one type, and the ways to publish such messages."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from tampu.broker import incoming
+from tampu.broker.ends import ENDS
+from tampu.model.config import Backoff, checked_backoff
+from tampu.model.errors import InvalidConfig
+from tampu.model.message import JSON, Encoded, Message, NewMessage, State
+from tampu.model.times import SECOND, Duration, duration
+from tampu.worker.arguments import Arguments
+from tampu.worker.current import Note
+from tampu.worker.raising import TaskFailed
+
+if TYPE_CHECKING:
+    from tampu.worker.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Execution = Literal["auto", "process"]
+_LONG = 3600.0
+_FIELDS = frozenset(NewMessage.__struct_fields__) - {"payload", "type", "content_type"} | {"queue"}
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """How a task is published and run."""
+
+    queue: str = "default"
+    max_attempts: int | None = None
+    timeout: float | None = None
+    """Seconds."""
+    backoff: Backoff | None = None
+    execution: Execution = "auto"
+
+    @classmethod
+    def of(
+        cls, queue: str, max_attempts: int | None, timeout: Duration | None, backoff: Any, execution: str
+    ) -> TaskOptions:
+        if execution not in ("auto", "process"):
+            raise InvalidConfig(
+                f"execution is auto or process, not {execution!r}", field="execution",
+                hint="auto runs async functions on the event loop, and others in threads",
+            )  # fmt: skip
+        return cls(
+            incoming.name(queue, "queue"),
+            None if max_attempts is None else incoming.whole(max_attempts, "max_attempts", 1, 1000),
+            None if timeout is None else duration(timeout, "timeout", zero=False, error=InvalidConfig) / SECOND,
+            None if backoff is None else checked_backoff(backoff),
+            cast(Execution, execution),
+        )
+
+
+class TaskMessage(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A call of a task that can be published: with others, in a transaction, or by a schedule."""
+
+    task: Any
+    queue: str
+    new: NewMessage
+    bare: bool = False
+    """There is nothing to it but the task and its arguments."""
+
+    @property
+    def stored(self) -> NewMessage | Encoded:
+        """As it is published: most are bare, which is a third of the work."""
+        return Encoded(self.new.payload, JSON, self.task.name) if self.bare else self.new
+
+
+class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
+    """A task that was published."""
+
+    task: Task[Any, R]
+    message: Message
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    def __repr__(self) -> str:
+        return f"<{self.task.name} {self.id}>"
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """What the task returned; waits for it. Raises `TimeoutError`, and `TaskFailed` when it ended otherwise."""
+        q, until = self.task.app.queue, _until(timeout)
+        while True:
+            found = q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
+            if found.state in ENDS or time.monotonic() >= until:
+                return self._read(found)
+
+    async def result_async(self, timeout: Duration | None = None) -> R:
+        q, until = self.task.app.queue_async, _until(timeout)
+        while True:
+            found = await q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
+            if found.state in ENDS or time.monotonic() >= until:
+                return self._read(found)
+
+    def progress(self) -> tuple[float, str | None] | None:
+        """What the task told last about how far it is: a number between 0 and 1, and a word. None: nothing (yet)."""
+        q = self.task.app.queue
+        note = q._drive(q._verbs.read_note(self.id)) or {}
+        return (note[Note.PROGRESS], note.get(Note.TOLD)) if Note.PROGRESS in note else None
+
+    def _read(self, found: Message) -> R:
+        if found.state is State.DONE:
+            return cast(R, self.task.arguments.read_result(found.result_raw))
+        if found.state in ENDS:
+            raise TaskFailed(found)
+        raise TimeoutError(f"{self!r} has not ended yet, it is {found.state}")
+
+
+def _until(timeout: Duration | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + duration(timeout, "timeout") / SECOND
+
+
+class Task(Generic[P, R]):
+    """A function with a name under which its messages travel. Calling it calls the function, here and now."""
+
+    def __init__(
+        self,
+        app: App,
+        function: Callable[..., Any],
+        name: str,
+        options: TaskOptions,
+        known: Mapping[str, Any],
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.name = incoming.type_name(name)
+        self.settings = options
+        self.module: str = function.__module__
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._known = known
+        self._fields = dict(fields or {})
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # P is the function's, as it should be
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    @functools.cached_property
+    def arguments(self) -> Arguments:
+        # Annotations may name what is defined further down, so they are read when first needed.
+        return Arguments(self.function, self._known)
+
+    def options(self, **fields: Any) -> Task[P, R]:
+        """The same task, published otherwise: fields of a message (`delay`, `priority`, `key` …), or the queue."""
+        unknown = set(fields) - _FIELDS
+        if unknown:
+            raise InvalidConfig(
+                f"no such option: {', '.join(sorted(unknown))}", field=min(unknown),
+                hint=f"options are {', '.join(sorted(_FIELDS))}",
+            )  # fmt: skip
+        settings = self.settings
+        if "queue" in fields:
+            settings = msgspec.structs.replace(settings, queue=incoming.name(fields.pop("queue"), "queue"))
+        changed = type(self)(self.app, self.function, self.name, settings, self._known, {**self._fields, **fields})
+        if "arguments" in self.__dict__:
+            changed.__dict__["arguments"] = self.arguments
+        return changed
+
+    def message(self, *args: P.args, **kwargs: P.kwargs) -> TaskMessage[R]:
+        """A call to publish later or with others. Raises `InvalidMessage` for arguments that do not fit."""
+        fields = self._fields
+        if self.settings.max_attempts is not None and "max_attempts" not in fields:
+            fields = {**fields, "max_attempts": self.settings.max_attempts}
+        new = NewMessage(self.arguments.pack(args, kwargs), type=self.name, content_type=JSON, **fields)
+        for one in self.app.publishing:
+            new = one.publish(new, self)
+        return TaskMessage(self, self.settings.queue, new, not fields and not self.app.publishing)
+
+    def publish(self, *args: P.args, **kwargs: P.kwargs) -> Published[R]:
+        """Have a worker call the function with these arguments. When this returns, it is stored."""
+        return self.app.publish(self.message(*args, **kwargs))
+
+    async def publish_async(self, *args: P.args, **kwargs: P.kwargs) -> Published[R]:
+        return await self.app.publish_async(self.message(*args, **kwargs))
+
+
+class SyncTask(Task[P, R]):
+    """A task of a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast(R, self.function(*args, **kwargs))
+
+
+class AsyncTask(Task[P, R]):
+    """A task of an async function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))

@@ -1,0 +1,158 @@
+"""Plain functions in threads: as few as keep up with the work, at most as many as the concurrency allows.
+
+A thread takes message after message. Another one is started only when what waits would take longer than a moment, or
+did, so that no-ops do not pay for a crowd, and slow functions get their full width.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tampu.model.outcome import Settlement
+from tampu.worker import endings
+from tampu.worker.current import Current
+from tampu.worker.pace import Pace
+from tampu.worker.raising import Cancelled, TimedOut
+from tampu.worker.tray import Tray
+
+_MOMENT_SECONDS = 0.002
+_IDLE_SECONDS = 10.0
+_WEIGHT = 0.2
+
+
+class Threads:
+    def __init__(
+        self, tray: Tray, pace: Pace, concurrency: int, run: Callable[[Current], Settlement | None], name: str
+    ) -> None:
+        self._tray = tray
+        self._pace = pace
+        self._most = concurrency
+        self._run_one = run
+        self._name = name
+        self._inbox: deque[Current] = deque()
+        self._work = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._seconds = 1.0
+        """Of one message, as measured; slow until known."""
+        self._table = threading.Lock()
+        """Of `running`: a plain lock, which an exception from outside can not leave locked."""
+        self.running: dict[int, Current] = {}
+        """By thread."""
+        self.halted = False
+        """Nothing more is begun."""
+
+    def put(self, works: list[Current]) -> None:
+        with self._work:
+            self._inbox.extend(works)
+            self._staff()
+            self._work.notify(min(self._idle, self._wanted()))
+
+    def drain(self) -> list[Current]:
+        """Take back what has not been started; threads that are idle leave when the lane is halted."""
+        with self._work:
+            left = list(self._inbox)
+            self._inbox.clear()
+            self._work.notify_all()
+        return left
+
+    @property
+    def idle(self) -> bool:
+        with self._work:
+            return not self._inbox and not self.running
+
+    def look(self) -> None:
+        """Called now and then while there is work: what waits behind something slow gets a thread."""
+        with self._work:
+            if self._inbox and not self._idle and self._threads < self._most:
+                self._hire(min(len(self._inbox), self._most - self._threads))
+
+    def interrupt(self, work: Current) -> None:
+        """Raise inside the function, as soon as Python runs there again. Its `_stop` says why."""
+        with self._table:
+            thread = work._place
+            if thread is not None and self.running.get(thread) is work:
+                _raise_in(thread, ctypes.py_object(type(endings.asked_to_stop(work))))
+
+    def _wanted(self) -> int:
+        """Threads for what waits, so that it is done within a moment if that is possible."""
+        return min(self._most, 1 + int(len(self._inbox) * self._seconds / _MOMENT_SECONDS), len(self._inbox))
+
+    def _staff(self) -> None:
+        missing = self._wanted() - self._idle
+        if missing > 0 and self._threads < self._most and self._seconds > _MOMENT_SECONDS / 100:
+            self._hire(min(missing, self._most - self._threads))
+        elif not self._threads:
+            self._hire(1)
+
+    def _hire(self, count: int) -> None:
+        for _ in range(count):
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"tampu-{self._name}", daemon=True).start()
+
+    def _serve(self) -> None:
+        me = threading.get_ident()
+        while True:
+            with self._work:
+                self._idle += 1
+                got = self._work.wait_for(lambda: self.halted or bool(self._inbox), _IDLE_SECONDS)
+                self._idle -= 1
+                if self.halted or not got:
+                    self._threads -= 1
+                    return
+                work = self._inbox.popleft()
+                with self._table:
+                    work._place = me
+                    self.running[me] = work
+                if self._pace.began is None:
+                    self._pace.began = time.monotonic()
+            self._one(work, me)
+
+    def _one(self, work: Current, me: int) -> None:
+        began = time.perf_counter()
+        settlement: Any = None
+        try:
+            if work._stop is None:
+                if work.task.settings.timeout is not None:
+                    work._until = time.monotonic() + work.task.settings.timeout
+                settlement = self._run_one(work)
+            else:
+                settlement = endings.stopped(work)
+        except Exception as error:  # an interruption that came when the function had just ended
+            settlement = endings.raised(work, error)
+        self._leave(work, me)
+        took = time.perf_counter() - began
+        self._seconds += (took - self._seconds) * _WEIGHT
+        self._pace.ran(1, took, took / self._most)
+        self._tray.put(work, settlement)
+
+    def _leave(self, work: Current, me: int) -> None:
+        """From here on nobody can interrupt this thread, and nothing that was meant for the function is pending."""
+        while True:
+            try:
+                with self._table:
+                    self.running.pop(me, None)
+                    work._place = None
+                while work._stop is not None:  # perhaps raised, and not yet here: ours takes its place
+                    _raise_in(me, ctypes.py_object(_Swept))
+                    time.sleep(0)
+            except (TimedOut, Cancelled):
+                continue
+            except _Swept:
+                pass
+            return
+
+
+class _Swept(BaseException):
+    """Nothing is pending any more. Taking back what is pending, by raising nothing, leaves Python 3.11 looking for it
+    at every turn, and in an endless loop where a debugger or a coverage tool traces."""
+
+
+def _raise_in(thread: int, kind: Any) -> None:
+    """Have an exception raised in a thread, instead of one that is pending there."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), kind)

@@ -1,0 +1,77 @@
+"""What a task does in one transaction with its own writes: publish others, and end itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from tampu.broker.aio import AsyncTransaction
+from tampu.broker.queue import Transaction
+from tampu.model.message import Message
+from tampu.worker.arguments import pack_result
+from tampu.worker.current import current
+from tampu.worker.tasks import Published, TaskMessage
+
+R = TypeVar("R")
+
+
+def by_queue(messages: Sequence[TaskMessage[Any]]) -> dict[str, list[Any]]:
+    news: dict[str, list[Any]] = {}
+    for one in messages:
+        news.setdefault(one.queue, []).append(one.stored)
+    return news
+
+
+class TaskTransaction:
+    """What takes effect with the commit of the block."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self.execute = tx.execute
+
+    @property
+    def connection(self) -> Any:
+        """The connection your own writes go through. Do not commit it yourself."""
+        return self._tx.connection
+
+    def publish(self, message: TaskMessage[R]) -> Published[R]:
+        return self.publish_many([message])[0]
+
+    def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
+        given = list(messages)
+        found: dict[str, Iterator[Message]] = {
+            queue: iter(self._tx.publish_many(queue, news)) for queue, news in by_queue(given).items()
+        }
+        return [Published(one.task, next(found[one.queue])) for one in given]
+
+    def ack(self, result: Any = None) -> None:
+        """End the running task's message with this commit: its effect and its end are one. Return the same result.
+
+        Raises `LeaseLost` when somebody else has it now; then the block must not commit.
+        """
+        self._tx.ack(current().lease, pack_result(result))
+
+
+class AsyncTaskTransaction:
+    """The same as `TaskTransaction`, awaitable."""
+
+    def __init__(self, tx: AsyncTransaction) -> None:
+        self._tx = tx
+
+    async def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Your own SQL, in this transaction."""
+        return await self._tx.execute(sql, parameters)
+
+    async def publish(self, message: TaskMessage[R]) -> Published[R]:
+        return (await self.publish_many([message]))[0]
+
+    async def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
+        given = list(messages)
+        found: dict[str, Iterator[Message]] = {
+            queue: iter(await self._tx.publish_many(queue, news)) for queue, news in by_queue(given).items()
+        }
+        return [Published(one.task, next(found[one.queue])) for one in given]
+
+    async def ack(self, result: Any = None) -> None:
+        """As `TaskTransaction.ack`."""
+        await self._tx.ack(current().lease, pack_result(result))

@@ -1,0 +1,129 @@
+"""The out-tray: what has ended is settled in batches; what ends while a commit is under way goes with the next one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tampu.broker.ends import ENDS
+from tampu.broker.queue import Queue
+from tampu.model.errors import InvalidMessage, LeaseLost, StorageError, TampuError
+from tampu.model.outcome import Outcome, Settlement
+from tampu.worker import endings
+from tampu.worker.current import Current
+from tampu.worker.outages import Outages
+
+log = logging.getLogger("tampu.worker")
+Ended = tuple[Current, Settlement | None]
+_MOST = 2_000
+
+
+class Tray:
+    def __init__(self, q: Queue, outages: Outages, on_settled: Callable[[Sequence[Ended]], None]) -> None:
+        self._q = q
+        self._outages = outages
+        self._on_settled = on_settled
+        self._ended: deque[Ended] = deque()
+        self._work = threading.Event()
+        self._closing = False
+        self._give_up = threading.Event()
+        self.taken = 0
+        """How many have ended; read by who claims."""
+        self.left = 0
+        """Settlements that were given up because the store was gone when the worker had to end."""
+        self._thread = threading.Thread(target=self._run, name="tampu-settle", daemon=True)
+        self._thread.start()
+
+    def put(self, work: Current, settlement: Settlement | None) -> None:
+        """From any thread; does not wait."""
+        self._ended.append((work, settlement))
+        if not self._work.is_set():
+            self._work.set()
+
+    def put_later(self, work: Current, settlement: Settlement | None) -> None:
+        """As `put`; `nudge` must follow."""
+        self._ended.append((work, settlement))
+
+    def nudge(self) -> None:
+        if not self._work.is_set():
+            self._work.set()
+
+    def close(self, patience: float) -> None:
+        """Wait until all is settled, or for so long."""
+        self._closing = True
+        self._work.set()
+        self._thread.join(patience)
+        self._give_up.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        ended = self._ended
+        while True:
+            self._work.wait()
+            self._work.clear()
+            while ended:
+                batch = [ended.popleft() for _ in range(min(len(ended), _MOST))]
+                self.taken += len(batch)
+                self._settle(batch)
+                self._on_settled(batch)
+            if self._closing and not ended:
+                return
+
+    def _settle(self, batch: list[Ended]) -> None:
+        given = [(work, settlement) for work, settlement in batch if settlement is not None]
+        if not given:
+            return
+        over: list[str] = []
+        for (work, settlement), outcome in zip(given, self._asked([one for _, one in given]), strict=True):
+            if outcome is None:
+                self.left += 1
+            elif outcome.error is not None:
+                self._refused(work, settlement, outcome.error)
+            elif work._noted and outcome.state in ENDS:
+                over.append(work.id)
+        if over:
+            self._outages.through(lambda: self._drop(over), self._give_up)
+
+    def _drop(self, ids: list[str]) -> None:
+        self._q._drive(self._q._verbs.drop_notes(ids))
+
+    def _asked(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
+        """What became of each; None: the store did not come back in time."""
+        found: dict[int, Outcome] = {}
+
+        def ask() -> None:
+            missing = [place for place in range(len(settlements)) if place not in found]
+            away: StorageError | None = None
+            for place, outcome in zip(missing, self._together([settlements[n] for n in missing]), strict=True):
+                if isinstance(outcome.error, StorageError):  # a store of many parts may answer for some of them
+                    away = outcome.error
+                else:
+                    found[place] = outcome
+            if away is not None:
+                raise away
+
+        self._outages.through(ask, self._give_up)
+        return [found.get(place) for place in range(len(settlements))]
+
+    def _together(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        try:
+            return self._q.settle(settlements)
+        except InvalidMessage:
+            return [self._alone(one) for one in settlements]  # one of them is at fault; the others must not suffer
+
+    def _alone(self, settlement: Any) -> Outcome:
+        try:
+            return self._q.settle([settlement])[0]
+        except InvalidMessage as error:
+            return self._q.settle([endings.bad_result(settlement.lease, error)])[0]
+
+    @staticmethod
+    def _refused(work: Current, settlement: Settlement, error: TampuError) -> None:
+        how = type(settlement).__name__.lower()
+        if isinstance(error, LeaseLost):
+            log.warning("%s %s: the %s came too late, somebody else has it now", work.task.name, work.id, how)
+        else:
+            log.error("%s %s: the %s was refused: %s", work.task.name, work.id, how, error)

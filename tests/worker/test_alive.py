@@ -1,0 +1,62 @@
+"""The process that keeps leases alive: it may die too."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+import tampu
+from tampu.worker.alive import _HEAD, Warden
+from tests.worker.crew import PATIENCE, ROOT, wait
+
+
+def test_killed_warden_is_started_again_and_knows_what_is_held(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db")
+    told: list[tuple[str, str]] = []
+    heard = threading.Event()
+
+    def tell(receipts: Sequence[str], why: str) -> None:
+        told.extend((receipt, why) for receipt in receipts)
+        if told:
+            heard.set()
+
+    with tampu.open(path) as q:
+        message = q.publish("jobs", 1)
+        (lease,) = q.claim("jobs", lease=300)
+        warden = Warden({"url": path, "options": {}}, 3.0, None, tell)
+        try:
+            warden.add([lease.receipt])
+            first = warden.pid
+            os.kill(first, signal.SIGKILL)
+            wait(lambda: warden.pid != first)
+            q.cancel(message.id)  # whoever extends the lease is told
+            assert heard.wait(PATIENCE)
+        finally:
+            warden.close()
+    assert set(told) == {(lease.receipt, "cancelled")}
+
+
+def test_warden_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_path: Path) -> None:
+    """Else it would keep the leases of the dead."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen([sys.executable, "-m", "tampu.worker.warden"], cwd=ROOT, stdin=theirs.fileno())
+    hello = {"url": str(tmp_path / "jobs.db"), "options": {}, "lease": 3.0, "patience": None, "pid": os.getpid()}
+    raw = msgspec.msgpack.encode(hello)
+    with ours:
+        ours.sendall(_HEAD.pack(len(raw)) + raw)
+        assert select.select([ours], [], [], PATIENCE)[0]  # it has something to say, which nobody reads
+    try:
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,188 @@
+"""Workers that are killed, stopped, starved or cut off from their store: nothing is lost or completed twice."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tampu
+from tampu.broker.queue import Queue
+from tampu.model.times import SECOND
+from tests.conformance.house import House
+from tests.worker import shop
+from tests.worker.conftest import SHARED
+from tests.worker.crew import Crew, completions, crew, wait
+
+MANY = 1_000
+
+
+class Scene:
+    def __init__(self, house: House, crew: Crew) -> None:
+        self.q: Queue = house.live()
+        self.crew = crew
+
+    def publish(self, task: tampu.Task[[int], int], count: int) -> list[str]:
+        news = [task.message(n).new for n in range(count)]
+        return [message.id for message in self.q.publish_many("default", news)]
+
+
+@pytest.fixture
+def scene(shared_house: House, tmp_path: Path) -> Iterator[Scene]:
+    q = shared_house.live()  # so that the url is that of the live store
+    with crew(shared_house.url, tmp_path) as made:
+        yield Scene(shared_house, made)
+    q.close()
+
+
+def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> None:
+    ids = scene.publish(shop.wait_async, MANY)
+    first = scene.crew.start("--concurrency", str(MANY), "--lease", "4")
+    wait(lambda: scene.crew.count("begun") >= MANY)
+    first.kill()
+    scene.crew.open_gate()
+    second = scene.crew.start("--concurrency", str(MANY), "--lease", "4")
+    wait(lambda: scene.q.stats("default").done == MANY)
+    assert second.stop() == 0
+    assert completions(scene.q) == dict.fromkeys(ids, 1)
+    assert {attempt for _, _, _, attempt in scene.crew.ledger()} >= {1, 2}
+
+
+def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Scene) -> None:
+    ids = scene.publish(shop.wait_async, 20)
+    first = scene.crew.start("--lease", "3")
+    wait(lambda: scene.crew.count("begun") >= 20)
+    first.send(signal.SIGSTOP)
+    second = scene.crew.start("--lease", "3", "--concurrency", "20")
+    wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the warden was never stopped
+    scene.crew.open_gate()
+    wait(lambda: scene.q.stats("default").done == 20)
+    first.send(signal.SIGCONT)
+    wait(lambda: first.says("came too late") or first.says("lease lost"))
+    assert second.stop() == 0
+    assert first.stop() == 0
+    assert completions(scene.q) == dict.fromkeys(ids, 1)
+    assert scene.q.stats("default").done == 20
+
+
+def test_task_that_holds_the_interpreter_for_three_leases_runs_once(scene: Scene) -> None:
+    (id,) = (m.id for m in scene.q.publish_many("default", [shop.hold_interpreter.message(13.0).new]))
+    holder = scene.crew.start("--lease", "4")
+    wait(lambda: scene.crew.count("begun") >= 1)
+    other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
+    assert scene.q.result(id, wait=90).result == holder.process.pid
+    assert (holder.stop(), other.stop()) == (0, 0)
+    assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
+    assert completions(scene.q) == {id: 1}
+
+
+@pytest.mark.parametrize(
+    "shared_house", [kit for kit in SHARED if kit.name != "file"], ids=lambda kit: kit.name, indirect=True
+)
+def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(scene: Scene) -> None:
+    """Where the store's clock is its own; of a file, see below."""
+    (id,) = (m.id for m in scene.q.publish_many("default", [shop.through_jumps.message(4.5).new]))
+    jumper = scene.crew.start("--lease", "4")
+    wait(lambda: scene.crew.count("begun") >= 1)
+    other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
+    message = scene.q.result(id, wait=90)
+    assert (message.result, message.attempts) == (jumper.process.pid, 1)
+    later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
+    scene.crew.open_gate()
+    wait(lambda: scene.q.stats("default").done == 21)
+    assert (jumper.stop(), other.stop()) == (0, 0)
+    assert completions(scene.q) == dict.fromkeys([id, *later], 1)
+
+
+class Jumping:
+    """The clock of a machine that somebody sets."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 + self.ahead
+
+
+def test_machine_whose_clock_jumps_an_hour_completes_all_work_of_its_file_once(tmp_path: Path) -> None:
+    """All who use a file have one clock, and a jump ahead may end their leases: work may begin twice, but ends once."""
+    clock, begun, go = Jumping(), list[int](), threading.Event()
+    path = tmp_path / "jobs.db"
+
+    def work(n: int) -> int:
+        begun.append(n)
+        assert go.wait(90)
+        return n
+
+    with tampu.App(path, clock=clock) as app, tampu.App(path, clock=clock) as other:
+        task = app.task(name="work")(work)
+        other.task(name="work")(work)
+        news = [task.message(n) for n in range(20)]
+        published = app.publish_many([*news, task.options(delay=1800).message(20)])
+        with tampu.working(app, lease=4), tampu.working(other, lease=4):
+            wait(lambda: len(set(begun)) == 20)
+            clock.ahead = 3600 * SECOND
+            wait(lambda: 20 in begun)  # everybody has noticed
+            go.set()
+            assert [one.result(90) for one in published] == list(range(21))
+            clock.ahead = -3600 * SECOND
+            later = app.publish_many(news)
+            assert [one.result(90) for one in later] == list(range(20))
+        assert completions(app.queue) == dict.fromkeys((one.id for one in (*published, *later)), 1)
+
+
+def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody(scene: Scene) -> None:
+    """The test does as the kernel does: it looks at who has grown too large, and kills it."""
+    large, last = shop.grow.message(80).new, shop.grow.options(max_attempts=1).message(80).new
+    news = [shop.wait_process.message(1).new, large, last]
+    neighbour, again, dead = (m.id for m in scene.q.publish_many("default", news))
+    worker = scene.crew.start("--children", "3")
+    wait(lambda: (scene.crew.count("begun"), scene.crew.count("grown")) == (1, 2))
+    before = {id: pid for _, id, pid, _ in scene.crew.ledger()}
+    for id in (again, dead):
+        pages = int(Path(f"/proc/{before[id]}/statm").read_text().split()[1])
+        assert pages * os.sysconf("SC_PAGE_SIZE") > 80 << 20
+        os.kill(before[id], signal.SIGKILL)
+    found = [scene.q.result(id, wait=90) for id in (again, dead)]
+    assert [(m.state, m.reason, m.attempts) for m in found] == [("done", None, 2), ("dead", "retries_exhausted", 1)]
+    assert found[0].result not in before.values()
+    for message in found:
+        (failure,) = message.failures
+        assert "ChildDied" in (failure.error or "")
+        assert "killed by SIGKILL, perhaps because memory ran out" in (failure.error or "")
+    scene.crew.open_gate()
+    unharmed = scene.q.result(neighbour, wait=90)
+    assert (unharmed.state, unharmed.attempts) == ("done", 1)
+    assert {pid for _, id, pid, _ in scene.crew.ledger() if id == neighbour} == {before[neighbour]}
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("task", [shop.wait_async, shop.wait_thread, shop.wait_process], ids=lambda task: task.name)
+def test_graceful_stop_finishes_what_runs_and_gives_back_the_rest_uncounted(
+    scene: Scene, task: tampu.Task[[int], int]
+) -> None:
+    ids = scene.publish(task, 12)
+    worker = scene.crew.start("--concurrency", "4", "--children", "4")
+    wait(lambda: scene.crew.count("begun") >= 4)
+    begun = {line[1] for line in scene.crew.ledger()}
+    worker.send(signal.SIGTERM)
+    wait(lambda: worker.says("no more claims"))
+    scene.crew.open_gate()
+    assert worker.process.wait(90) == 0
+    begun |= {line[1] for line in scene.crew.ledger()}
+    assert 4 <= len(begun) < 12
+    for id in ids:
+        found = scene.q.get(id)
+        assert (found.state, found.attempts) == (("done", 1) if id in begun else ("ready", 0))
+
+
+def test_what_does_not_finish_within_the_grace_period_is_given_back_uncounted(scene: Scene) -> None:
+    tasks = [shop.wait_async, shop.wait_thread, shop.wait_process]
+    ids = [scene.q.publish_many("default", [task.message(1).new])[0].id for task in tasks]
+    worker = scene.crew.start("--grace", "0.2", "--children", "1")
+    wait(lambda: scene.crew.count("begun") >= 3)
+    assert worker.stop() == 0
+    assert [(scene.q.get(id).state, scene.q.get(id).attempts) for id in ids] == [("ready", 0)] * 3
+    assert scene.crew.count("ended") == 0

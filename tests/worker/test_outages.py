@@ -1,0 +1,83 @@
+"""A store that goes away while tasks run, and comes back: the worker waits for it, and says so."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.client.asking import Ask
+from tampu.worker.pace import Pace
+from tests.servers import http
+from tests.servers.ports import free_port
+from tests.servers.postgres import Postgres
+from tests.servers.redis import DURABLE, Server, redis_binary
+from tests.worker.crew import completions, wait
+
+Place = tuple[str, str | None, Callable[[], Any], Callable[[], Any]]
+"""(url, token, how it goes away, how it comes back)"""
+
+
+@contextlib.contextmanager
+def _redis(_folder: Path) -> Iterator[Place]:
+    server = Server(redis_binary(), DURABLE).start()
+    try:
+        yield server.url(), None, server.kill, server.start
+    finally:
+        server.remove()
+
+
+@contextlib.contextmanager
+def _postgres(_folder: Path) -> Iterator[Place]:
+    with Postgres() as server:
+        yield server.url(), None, server.kill, server.start
+
+
+@contextlib.contextmanager
+def _http(folder: Path) -> Iterator[Place]:
+    port = free_port()
+    stalls = [http.Server(url=str(folder / "jobs.db"), port=port, keepers=True)]
+
+    def start() -> None:
+        stalls.append(http.Server(url=str(folder / "jobs.db"), port=port, keepers=True))
+
+    try:
+        yield stalls[0].url, stalls[0].token, stalls[0].stop, start
+    finally:
+        stalls[-1].stop()
+
+
+@pytest.mark.parametrize("place", [_redis, _postgres, _http], ids=["redis", "postgres", "http"])
+def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
+    place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A client of a server tries for half a minute before it says that it is gone.
+    monkeypatch.setitem(Ask.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    monkeypatch.setattr(Pace, "room", lambda _, held: 20 - held)  # no claim is under way while all of them run
+    go, begun, runs = threading.Event(), threading.Semaphore(0), list[int]()
+    with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
+
+        @app.task
+        def wait_for_it(n: int) -> int:
+            runs.append(n)
+            begun.release()
+            assert go.wait(90)
+            return n
+
+        published = app.publish_many([wait_for_it.message(n) for n in range(40)])
+        working = tampu.working(app, warden=False, concurrency=20, lease=300)  # longer than any outage here
+        with caplog.at_level(logging.WARNING, "tampu.worker"), working:
+            for _ in range(20):
+                assert begun.acquire(timeout=90)
+            away()
+            go.set()
+            wait(lambda: "the store can not be used" in caplog.text)
+            back()
+            assert [one.result(90) for one in published] == list(range(40))
+            wait(lambda: "the store is back" in caplog.text)
+        assert sorted(runs) == list(range(40))  # what had ended meanwhile was settled, and not run again
+        assert completions(app.queue) == dict.fromkeys((one.id for one in published), 1)
