@@ -1,4 +1,7 @@
-"""`make bench-spark`: the Spark side, a table each, and JSON. ARGS="--only read" chooses, --quick is a rough look."""
+"""`make bench-spark`: the Spark side, a table each, and JSON.
+
+ARGS="--only read --engine postgres" chooses, --quick is a rough look.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.measure import Row, show, write
+from bench.spark.stores import ENGINES
 
 PARTS = {
     "read": "Reading: the journal and snapshots, against Parquet",
@@ -26,6 +30,7 @@ def main() -> int:
     there = [name for name in PARTS if importlib.util.find_spec(f"bench.spark.{name}") is not None]
     options = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
     options.add_argument("--only", action="append", choices=there, help="only this part (may be given again)")
+    options.add_argument("--engine", choices=ENGINES, default="file", help="which store is read and written")
     options.add_argument("--quick", action="store_true", help="small numbers: a rough look")
     options.add_argument(
         "--json", type=Path, nargs="?", const=Path("build/bench-spark.json"), default=Path("build/bench-spark.json"),
@@ -40,7 +45,7 @@ def main() -> int:
     report: dict[str, list[Row]] = {}
     for name in chosen.only or there:
         console.print(f"measuring {name} …")
-        report[name] = importlib.import_module(f"bench.spark.{name}").run(chosen.quick)
+        report[name] = importlib.import_module(f"bench.spark.{name}").run(chosen.quick, chosen.engine)
         show(console, PARTS[name], report[name])
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     write(chosen.json, report)

@@ -6,55 +6,51 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from tampu.lake import gold, silver
+from tampu.lake import gold, walking
 from tampu.lake.objectives import Objective
 from tampu.lake.tables import BY_NAME
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 Row = dict[str, Any]
+LINEAGE = ("correlation_id", "causation_id", "parent_id", "group", "source")
 
 
 class Keeping:
     """The tables of a lake as lists of rows."""
 
-    def __init__(self, spark: SparkSession, objectives: Sequence[Objective] = ()) -> None:
-        self.spark, self.objectives = spark, objectives
+    def __init__(self, objectives: Sequence[Objective] = ()) -> None:
+        self.objectives = objectives
         self.events: list[Row] = []
         self.carried: list[Row] = []
         self.stays: list[Row] = []
+        self.waiting: list[Row] = []
         self.silver: dict[str, list[Row]] = {"silver.attempts": [], "silver.messages": []}
         self.gold: dict[str, list[Row]] = {name: [] for name in gold.NAMES}
         self.until: Any = None
         self.stale: set[date] = set()
         """Days that gold does not know yet."""
 
-    def frame(self, rows: Iterable[Row], schema: pa.Schema | str) -> DataFrame:
-        wanted = BY_NAME[schema].schema if isinstance(schema, str) else schema
-        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=wanted))
-
     def run(self, new: list[Row], messages: list[Row], *, refresh: bool = True) -> None:
         """One run of the pipeline over new rows of bronze; one that ends before gold leaves its days to the next."""
-        fresh = self.frame(new, "bronze.events")
-        back = {(r["tenant"], r["id"]) for r in rows(silver.returning(fresh))}
+        back = {(e["tenant"], e["id"]) for e in new if e["verb"] == "replay"}
         self.events += new
         # As bronze would answer when it holds the new events already.
-        earlier = self.frame([e for e in self.events if (e["tenant"], e["id"]) in back], "bronze.events")
-        bodies = self.frame(messages, "bronze.messages")
-        with silver.step(fresh, self.frame(self.carried, silver.CARRIED), earlier, bodies) as step:
-            days = {e["day"] for e in new}
-            gone = {(r["tenant"], r["id"]) for r in rows(step.replaced)}
-            days |= {m["day"] for m in self.silver["silver.messages"] if (m["tenant"], m["id"]) in gone}
-            kept = [m for m in self.silver["silver.messages"] if (m["tenant"], m["id"]) not in gone]
-            self.silver["silver.messages"] = kept + rows(step.messages)
-            self.silver["silver.attempts"] += rows(step.attempts)
-            self.stays += rows(step.stays)
-            self.carried = rows(step.carried)
+        earlier = [e for e in self.events if (e["tenant"], e["id"]) in back]
+        told = [e | {"new": True} for e in new] + [e | {"new": False} for e in (*self.carried, *earlier)]
+        told += [body(m) for m in messages]
+        found = walking.walk(pa.Table.from_pylist(told, schema=walking.TOLD))
+        gone = {(r["tenant"], r["id"], r["ended_at"]) for r in found.replaced.to_pylist()}
+        days = {e["day"] for e in new} | set(found.replaced["day"].to_pylist())
+        kept = [m for m in self.silver["silver.messages"] if (m["tenant"], m["id"], m["ended_at"]) not in gone]
+        assert len(kept) == len(self.silver["silver.messages"]) - len(gone), "what is replaced was there"
+        self.silver["silver.messages"] = kept + found.messages.to_pylist()
+        self.silver["silver.attempts"] += found.attempts.to_pylist()
+        self.stays += found.stays.to_pylist()
+        self.waiting = found.waiting.to_pylist()
+        self.carried = found.carried.to_pylist()
         newest = max((e["at"] for e in new), default=self.until)
         if self.until is not None and newest is not None:
             days |= set(_span(self.until.date(), newest.date()))
@@ -66,21 +62,33 @@ class Keeping:
             self.stale = set()
 
     def refresh(self, days: set[date]) -> None:
-        def of_days(name: str, some: list[Row]) -> DataFrame:
-            return self.frame([r for r in some if r["day"] in days], name)
+        tables = {"bronze.events": self.events, "silver.attempts": self.silver["silver.attempts"],
+                  "silver.messages": self.silver["silver.messages"]}  # fmt: skip
+        tenants = {row["tenant"] for some in (*tables.values(), self.stays, self.waiting) for row in some}
 
-        found = gold.refresh(
-            days,
-            of_days("bronze.events", self.events),
-            of_days("silver.attempts", self.silver["silver.attempts"]),
-            of_days("silver.messages", self.silver["silver.messages"]),
-            self.frame([s for s in self.stays if s["day"] >= min(days)], silver.STAYS),
-            self.frame(self.carried, silver.CARRIED),
-            self.until,
-            self.objectives,
-        )
-        for name, frame in found.items():
-            self.gold[name] = [r for r in self.gold[name] if r["day"] not in days] + rows(frame)
+        def read(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> list[pa.RecordBatch]:
+            # A few rows at a time, as files have them.
+            table = pa.Table.from_pylist(list(rows), schema=schema)
+            batches: list[pa.RecordBatch] = table.select(columns).to_batches(max_chunksize=100)
+            return batches
+
+        for rows in self.gold.values():
+            rows[:] = [row for row in rows if row["day"] not in days]
+        for day, tenant in itertools.product(days, tenants):
+            events, attempts, messages = (
+                read((r for r in some if (r["day"], r["tenant"]) == (day, tenant)), BY_NAME[name].schema, columns)
+                for (name, some), columns in zip(
+                    tables.items(), (gold.EVENTS, gold.ATTEMPTS, gold.MESSAGES), strict=True
+                )
+            )
+            stays = read(
+                (s for s in self.stays if s["day"] >= day and s["tenant"] == tenant), walking.STAYS, gold.STAYS
+            )
+            waiting = read((w for w in self.waiting if w["tenant"] == tenant), walking.WAITING, gold.WAITING)
+            it = gold.Day(day, tenant, events, attempts, messages, stays, waiting, self.until)
+            for name, found in gold.compute(it, self.objectives):
+                assert found.schema == BY_NAME[name].schema
+                self.gold[name] += found.to_pylist()
 
     def run_all(
         self, events: list[Row], messages: list[Row], cuts: Sequence[int] = (), *, refresh_every: int = 1
@@ -94,13 +102,19 @@ class Keeping:
             self.run(new, bodies, refresh=run % refresh_every == 0 or end == len(events))
 
 
+def body(message: Row) -> Row:
+    """As silver sees a row of bronze.messages."""
+    sizes = {f"{name}_bytes": message.get(name) for name in ("payload", "result")}
+    return {
+        **{name: message.get(name) for name in (*LINEAGE, "id", "tenant", "type")},
+        **{name: None if v is None else len(v.encode() if isinstance(v, str) else v) for name, v in sizes.items()},
+        "partition": message["ended_partition"], "offset": message["ended_offset"],
+        "at": message.get("created_at"), "new": True,
+    }  # fmt: skip
+
+
 def _span(first: date, last: date) -> Iterable[date]:
     return (first + timedelta(days=n) for n in range((last - first).days + 1))
-
-
-def rows(frame: DataFrame) -> list[Row]:
-    found: list[Row] = frame.toArrow().to_pylist()
-    return found
 
 
 def assert_same(name: str, found: list[Row], expected: list[Row]) -> None:

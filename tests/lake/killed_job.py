@@ -7,7 +7,7 @@ import sys
 import tampu.spark
 from tampu.lake.running import Pipeline
 from tampu.lake.storage import Lake
-from tests.spark.conftest import QUICK
+from tests.spark.conftest import quick
 
 
 def main(url: str, lake: str, step: str) -> None:
@@ -15,7 +15,7 @@ def main(url: str, lake: str, step: str) -> None:
         if reached == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Pipeline(url, Lake(lake), on_step=at).run(lambda: tampu.spark.session("local[2]", config=QUICK))
+    Pipeline(url, Lake(lake), on_step=at).run(lambda: tampu.spark.session("local[2]", config=quick()))
 
 
 if __name__ == "__main__":

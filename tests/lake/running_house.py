@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import tampu
-from tampu.lake import backfilling, gold, rounds
+from tampu.lake.hands import FEW
 from tampu.lake.lineage import RunReport
 from tampu.lake.running import Pipeline
 from tampu.lake.storage import Lake
-from tampu.lake.tables import BY_NAME
-from tampu.spark.columns import ddl
+from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.port import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-STEPS = ("written", "bronze.events", "silver.attempts", "silver.messages", "_state.carried", "position")
+STEPS = (
+    "written", "bronze.events", "bronze.messages", "walked", "silver.attempts", "silver.messages", "_state.waiting",
+    "_state.carried", "computed", "gold.failures", "gold.slo", "position",
+)  # fmt: skip
 """Where runs are made to die: after files were written, and between any two kinds of commits."""
 
 
@@ -41,16 +40,32 @@ def work(q: tampu.Queue, first: int = 0) -> None:
 
 
 class Rig:
-    def __init__(self, spark: SparkSession, url: str, lake: str) -> None:
+    """A store and its lake; runs use Spark for everything if they are given one."""
+
+    def __init__(
+        self, url: str, lake: str, spark: SparkSession | None = None, *, options: dict[str, str] | None = None
+    ) -> None:
         self.spark, self.url = spark, url
-        self.lake = Lake(lake)
+        self.lake = Lake(lake, options)
+
+    def pipeline(self, **options: Any) -> Pipeline:
+        return Pipeline(self.url, self.lake, few=FEW if self.spark is None else 0, **options)
+
+    def session(self) -> SparkSession:
+        assert self.spark is not None, "Spark is not needed here"
+        return self.spark
 
     def run(self, *, die: str | None = None, name: str = "main", **options: Any) -> list[RunReport]:
         def step(reached: str) -> None:
             if reached == die:
                 raise Died(reached)
 
-        return Pipeline(self.url, self.lake, name=name, on_step=step, **options).run(lambda: self.spark)
+        return self.pipeline(name=name, on_step=step, **options).run(self.session)
+
+    def store(self) -> type[Store]:
+        """What the pipeline opens."""
+        with open_store(self.url) as found:
+            return type(found)
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """The rows of a table, sorted; without the columns that say which run wrote them."""
@@ -67,24 +82,3 @@ def _plain(value: Any) -> Any:
 def journal(q: tampu.Queue) -> list[tuple[int, str, str]]:
     """The engine's own: (offset, id, verb) of every transition."""
     return [(t.offset, t.id, t.verb) for t in q.journal(limit=100_000).transitions]
-
-
-@pytest.fixture
-def light_gold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gold that is quick to compute, where a test is about the order of commits and not about numbers."""
-
-    def refresh(
-        days: Sequence[date], events: DataFrame, attempts: Any, messages: DataFrame, *rest: Any
-    ) -> dict[str, DataFrame]:
-        table = BY_NAME["gold.tenant_days"]
-        counted = messages.groupBy("day", "tenant").count().withColumnRenamed("count", "done")
-        for field in table.schema:
-            if field.name not in counted.columns:
-                counted = counted.selectExpr(
-                    "*", f"CAST(NULL AS {ddl(table.schema).split(f'`{field.name}` ')[1].split(',')[0]}) AS {field.name}"
-                )
-        return {table.name: counted}
-
-    monkeypatch.setattr(gold, "refresh", refresh)
-    for module in (rounds, backfilling):
-        monkeypatch.setattr(module, "GOLD", ("gold.tenant_days",))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tampu.lake import gold, gold_slo, silver
+from tampu.lake import gold, gold_slo
+from tampu.lake.gold_read import Ended
 from tampu.lake.objectives import Objective
 from tampu.lake.tables import BY_NAME
-from tampu.spark.columns import ddl
 from tests.lake import reference
-from tests.lake.keeping import Keeping, assert_same, rows
+from tests.lake.keeping import Keeping, assert_same
 from tests.lake.telling import MIDNIGHT, Telling
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 DAY = 86_400
@@ -39,9 +37,9 @@ def told() -> Telling:
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, told: Telling) -> Keeping:
+def kept(told: Telling) -> Keeping:
     """After two runs: `f` is ready from the first day on, and nothing happens on the second."""
-    found = Keeping(spark)
+    found = Keeping()
     found.run_all(told.events, told.messages, [len(told.events) - 1])
     return found
 
@@ -92,20 +90,15 @@ def test_failures_of_a_day_are_as_many_as_the_minutes_count(kept: Keeping) -> No
     assert sum(r["failed"] for r in kept.gold["gold.queue_minutes"]) == 4
 
 
-def test_no_days_give_empty_tables_and_all_have_the_right_columns(spark: SparkSession) -> None:
-    none = Keeping(spark)
-    events, attempts, messages = (none.frame([], n) for n in ("bronze.events", "silver.attempts", "silver.messages"))
-    stays, carried = none.frame([], silver.STAYS), none.frame([], silver.CARRIED)
-    empty = gold.refresh([], events, attempts, messages, stays, carried, MIDNIGHT)
-    quiet = gold.refresh([date(2026, 1, 1)], events, attempts, messages, stays, carried, MIDNIGHT)
-    for name in gold.NAMES:
-        shape = spark.createDataFrame([], ddl(BY_NAME[name].schema)).schema
-        assert empty[name].schema == shape
-        assert quiet[name].schema == shape
-    assert rows(quiet["gold.queue_minutes"]) == []
+def test_a_day_without_anything_gives_empty_tables_of_the_right_columns() -> None:
+    nothing = gold.Day(date(2026, 1, 1), "default", [], [], [], [], [], MIDNIGHT)
+    found = dict(gold.compute(nothing))
+    assert tuple(found) == gold.NAMES
+    for name, table in found.items():
+        assert (table.num_rows, table.schema) == (0, BY_NAME[name].schema)
 
 
-def test_objective_of_a_queue_goes_before_the_general_one(spark: SparkSession) -> None:
+def test_objective_of_a_queue_goes_before_the_general_one() -> None:
     def ended(queue: str, state: str, total: float) -> Row:
         return {"tenant": "default", "day": date(2026, 1, 1), "queue": queue, "state": state, "total": total}
 
@@ -120,8 +113,9 @@ def test_objective_of_a_queue_goes_before_the_general_one(spark: SparkSession) -
         Objective(queue="emails", objective="latency", target=0.75, within=30),
         Objective(queue="*", objective="success", target=1.0),
     ]
-    frame = Keeping(spark).frame(messages, "silver.messages")
-    found = {(r["queue"], r["objective"]): r for r in rows(gold_slo.slo(frame, given))}
+    batches = pa.Table.from_pylist(messages, schema=BY_NAME["silver.messages"].schema).to_batches()
+    own = {"day": date(2026, 1, 1), "tenant": "default"}
+    found = {(r["queue"], r["objective"]): r for r in gold_slo.slo(own, Ended(batches), given).to_pylist()}
     assert len(found) == 6
     emails = found["emails", "latency"]
     assert (emails["good"], emails["total"], emails["ratio"], emails["burn"]) == (2, 4, 0.5, 2.0)

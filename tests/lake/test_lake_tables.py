@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tampu.lake.tables import TABLES, Table
+from tampu.lake.tables import LINEAGE, TABLES, Table
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "lake-tables.md"
 
@@ -16,7 +16,7 @@ def section(name: str) -> str:
     return after.partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*TABLES, LINEAGE], ids=lambda table: table.name)
 def test_document_names_exactly_the_columns_of_each_table(table: Table) -> None:
     lines = [line for line in section(table.name).splitlines() if line.startswith("| `")]
     named = [word for line in lines for word in re.findall(r"`(\w+)`", line.split("|")[1])]
@@ -24,7 +24,7 @@ def test_document_names_exactly_the_columns_of_each_table(table: Table) -> None:
     assert set(table.key) <= set(named)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*TABLES, LINEAGE], ids=lambda table: table.name)
 def test_document_has_a_query_of_each_table_and_says_its_key(table: Table) -> None:
     text = section(table.name)
     assert f"FROM {table.name}" in text

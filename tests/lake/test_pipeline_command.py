@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+import logging
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,19 +21,23 @@ import pytest
 import tampu
 from tampu.broker import readers
 from tampu.broker.readers import Reader
-from tampu.cli.pipeline_running import Runner, translated
+from tampu.cli import exits, pipeline_running
+from tampu.cli.pipeline import _Steps, _Telling
+from tampu.cli.pipeline_running import Runner, translated, working_session
+from tampu.cli.session import Session
 from tampu.lake.lineage import RunReport
 from tampu.lake.metrics import Metrics
 from tampu.lake.running import Pipeline
 from tampu.lake.storage import Lake
 from tampu.lake.urls import absolute, default_lake
 from tests.cli.running import Command
-from tests.lake.running_house import light_gold, work
+from tests.lake.running_house import work
+from tests.server.web import Web
+from tests.servers.http import Stall
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["light_gold"]
 DAY = 86_400_000_000
 
 
@@ -44,7 +56,7 @@ def register(q: tampu.Queue, offset: int, *, idle_us: int = 0) -> None:
     engine.run([readers.saving(Reader("lake:main", {"0": offset}, engine.now() - idle_us))])
 
 
-def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: SparkSession, light_gold: None) -> None:
+def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: SparkSession) -> None:
     with command.queue() as q:
         work(q)
         expected = q.journal().latest["0"]
@@ -62,17 +74,31 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
     again = command.ok("pipeline", "backfill", "--from", report["started"][:10], "--table", "silver")
     assert again["rows"]["gold.tenant_days"] == before[0]["rows"]
     assert again["rows"]["silver.attempts"] == 3
+    runs = command.ok("sql", "SELECT run, reader, rows FROM _lineage ORDER BY run")["rows"]
+    assert [(run, reader) for run, reader, _ in runs] == [(1, "lake:main"), (again["run"], "lake:main")]
+    assert [json.loads(rows) for _, _, rows in runs] == [report["rows"], again["rows"]]
+    assert command("sql", "FROM _lineage", "--tenant", "default").code == 2, "runs are of all tenants"
 
     code = "import pathlib; pathlib.Path('counted').write_text(str(sql('SELECT * FROM bronze_events').count()))"
     assert command("pipeline", "shell", "-c", code).code == 0
     assert Path("counted").read_text() == str(expected)
 
+    with command.queue() as q:
+        q.ack(q.claim("jobs")[0])
+    assert command.ok("pipeline", "run", "--once", "--archive-after", "1d")["rows"]["silver.attempts"] == 1
     joined = {row["table"]: row["into"] for row in command.ok("pipeline", "compact")["tables"]}
     assert joined["silver.attempts"] == 1
     after = {row["table"]: row["rows"] for row in command.ok("pipeline", "status")["tables"]}
-    assert after["silver.attempts"] == 3
+    assert after["silver.attempts"] == 4
     assert command.ok("pipeline", "compact") == {"tables": []}
     assert command.ok("pipeline", "vacuum", "--dry-run") == {"tables": []}
+    tomorrow = str(date.fromisoformat(report["started"][:10]) + timedelta(days=2))
+    would = command("pipeline", "vacuum", "--drop-before", tomorrow, "--dry-run").out
+    assert f"silver.attempts: 4 rows of days before {tomorrow} would go" in would
+    assert {row["table"]: row["rows"] for row in command.ok("pipeline", "status")["tables"]} == after
+    dropped = command.ok("pipeline", "vacuum", "--drop-before", tomorrow)["dropped"]
+    assert {"silver.attempts": 4}.items() <= {care["table"]: care["rows"] for care in dropped}.items()
+    assert "nothing to remove" in command("pipeline", "vacuum", "--drop-before", tomorrow).out
     assert command.ok("pipeline", "forget", "main") == {"forgotten": "main"}
     assert command("pipeline", "forget", "main").code == 3
 
@@ -82,7 +108,7 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
     [
         (("run", "--once", "--every", "soon"), 2, "not a duration"),
         (("run", "--once", "--option", "x"), 2, "name=value"),
-        (("run", "--once", "--format", "iceberg"), 2, "iceberg"),
+        (("shell", "--format", "iceberg"), 2, "iceberg"),
         (("run", "--once", "--metrics-port", "many"), 2, "no port"),
         (("run", "--once", "--objectives", "none.json"), 2, "none.json"),
         (("backfill", "--from", "yesterday"), 2, "no day"),
@@ -108,6 +134,30 @@ def test_a_store_that_is_not_there_is_not_made(command: Command) -> None:
     assert command("pipeline", "run", "--once").code == 5
     assert command("pipeline", "status").code == 5
     assert not Path("jobs.db").exists()
+
+
+def test_the_pipeline_reads_through_a_server(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with command.queue() as q:
+        work(q)
+        expected = q.journal().latest["0"]
+    served = Stall(url=str(command.path), key_file=tmp_path / "key", keepers=False)
+    try:
+        monkeypatch.setenv("TAMPU_URL", served.url)
+        monkeypatch.setenv("TAMPU_TOKEN", Web(served.url, served.token).key("admin"))
+        refused = command("pipeline", "run", "--once")
+        assert "keys of all tenants" in refused.err
+        assert refused.code == exits.FAILED
+        monkeypatch.setenv("TAMPU_TOKEN", served.token)
+        report = command.ok("pipeline", "run", "--once")
+        assert report["transitions"] == report["rows"]["bronze.events"] == expected
+        assert command.ok("pipeline", "status")["lag_messages"] == 0
+        assert "lake:main, 0 transitions behind" in command("doctor").out
+        told = command("replay", "--from-lake", "--where", "true", "--lake", "tampu.lake", "--yes")
+        assert "this is a server" in told.err
+        assert "forgot main" in command("pipeline", "forget", "main").out
+        assert "lake:main" not in command("doctor").out
+    finally:
+        served.stop()
 
 
 def test_doctor_warns_of_a_reader_that_stands_still(command: Command) -> None:
@@ -142,6 +192,68 @@ def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Queue, tmp_path: P
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_that_there_is_nothing_new_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    said = []
+    for as_json in (False, True):
+        tell = _Telling(Session(url="jobs.db", tenant=None, json=as_json))
+        for run in (0, 0, 1, 0, 0):
+            tell(RunReport(run=run, reader="lake:main", started=now, finished=now, from_position={}, to_position={}))
+        said.append(capsys.readouterr().out)
+    assert said[0].count("nothing new") == 2
+    assert len(said[1].splitlines()) == 5, "a script gets a document for each run"
+
+
+def test_objectives_are_kept_also_when_there_is_nothing_new(command: Command) -> None:
+    with command.queue() as q:
+        work(q)
+    command.ok("pipeline", "run", "--once")
+    Path("slo.json").write_text('{"objective": "success", "target": 0.5}')
+    assert command("pipeline", "run", "--once", "--objectives", "slo.json").out == "nothing new\n"
+    command.ok("pipeline", "backfill", "--from", "2026-01-01", "--to", str(datetime.now(UTC).date()))
+    asked = "SELECT DISTINCT target FROM gold.slo WHERE objective = 'success'"
+    assert command.ok("sql", asked)["rows"] == [[0.5]]
+
+
+def test_a_run_without_news_loads_neither_spark_nor_pandas(command: Command) -> None:
+    """Either takes longer to import than such a run."""
+    with command.queue() as q:
+        work(q)
+    command.ok("pipeline", "run", "--once")
+    script = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from tampu.cli.main import app\n"
+        "print(CliRunner().invoke(app, ['pipeline', 'run', '--once']).output)\n"
+        "print(sorted({'pandas', 'pyspark', 'duckdb'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[::2] == ["nothing new", "[]"]
+
+
+def test_ctrl_c_ends_a_command_without_tracebacks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def start(*_: object) -> None:
+        signal.signal(signal.SIGINT, lambda *_: pytest.fail("Spark's own way to be interrupted"))
+
+    monkeypatch.setattr(pipeline_running, "spark_session", start)
+    try:
+        working_session(None, None, {})
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            logging.exception("KeyboardInterrupt while sending command.")
+        logging.error("something else")
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.getLogger().removeFilter(pipeline_running._worth_logging)
+    assert [record.message for record in caplog.records] == ["something else"]
+
+
 def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.Queue, tmp_path: Path) -> None:
     pipeline = Pipeline(url, Lake(tmp_path / "jobs.lake"))
     tries: list[int] = []
@@ -157,16 +269,80 @@ def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.
     assert len(tries) == 5
 
 
+def test_a_lake_that_can_not_be_reached_is_tried_again_and_then_told(
+    command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    with command.queue() as q:
+        q.publish("jobs", 1)
+    nowhere = "hdfs://127.0.0.1:1/lake"
+    runner = Runner(Pipeline(str(command.path), Lake(nowhere)), None, None, {}, lambda _: None)
+    port = runner.serve("0")
+    with pytest.raises(tampu.Unavailable, match="the lake can not be reached"):
+        runner.forever(0.001)
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    assert 'tampu_pipeline_failures_total{reader="lake:main"} 5.0' in text
+    assert 'tampu_pipeline_lag_messages{reader="lake:main"} 1.0' in text
+    assert caplog.text.count("run failed, trying again") == 4
+    answer = command("pipeline", "status", "--lake", nowhere)
+    assert (answer.code, "[31m" in answer.err) == (exits.STORE, False)
+
+
+def test_a_disk_that_is_full_may_have_room_again_and_what_is_forbidden_stays_so() -> None:
+    with pytest.raises(tampu.StorageFull, match="no room for the lake"), translated():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(PermissionError), translated():
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
 def test_metrics_are_served(tmp_path: Path) -> None:
     metrics = Metrics("lake:main")
     port = metrics.serve("0")
     metrics.lag(7, 1.5)
     metrics.failed()
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
     assert 'tampu_pipeline_lag_messages{reader="lake:main"} 7.0' in text
     assert 'tampu_pipeline_lag_seconds{reader="lake:main"} 1.5' in text
     for name in ("rows_total", "rows_per_second", "run_seconds", "last_success", "failures_total"):
         assert f"tampu_pipeline_{name}" in text
+
+
+def test_metrics_tell_what_a_run_did_and_how_far_behind_it_is(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+    work(q)
+
+    def tell(_: RunReport) -> None:
+        q.publish("jobs", "while it ran")
+
+    runner = Runner(Pipeline(url, Lake(tmp_path / "jobs.lake")), None, None, {}, tell)
+    port = runner.serve("0")
+    rows = q.journal().latest["0"]
+    runner.once()
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
+    assert f'tampu_pipeline_rows_total{{reader="lake:main",table="bronze.events"}} {float(rows)}' in text
+    assert 'tampu_pipeline_lag_messages{reader="lake:main"} 1.0' in text
+
+
+def test_progress_is_shown_on_a_terminal_and_not_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr("sys.stderr", stream)
+        steps = _Steps(SimpleNamespace(json=False))  # type: ignore[arg-type]  # all it asks of a session
+        with steps:
+            steps("bronze.events")
+        assert bool(stream.getvalue()) is shown
+
+
+def test_the_demo_ends_with_what_gold_says(command: Command, spark: SparkSession) -> None:
+    told = command("demo", "--fast", "--lake")
+    assert told.code == 0, told
+    shown = told.out.partition("this is what gold says")[2]
+    assert "emails" in shown
+    dead = command.ok(
+        "sql", "SELECT state, count(*) AS n FROM silver.messages GROUP BY state", "--url", "tampu-demo.db"
+    )
+    assert ["dead", 1] in dead["rows"]
 
 
 def test_what_spark_says_at_length_is_told_in_our_words() -> None:
@@ -175,8 +351,9 @@ def test_what_spark_says_at_length_is_told_in_our_words() -> None:
     long = "Job aborted\n  File x\ntampu.model.errors.NotFound: transitions 1 to 5 were trimmed (read sooner)\n more"
     with pytest.raises(tampu.NotFound, match="were trimmed"), translated():
         raise PySparkException(long)
-    with pytest.raises(tampu.Unavailable, match="Job aborted"), translated():
+    with pytest.raises(tampu.Unavailable, match="Job aborted") as told, translated():
         raise PySparkException("Job aborted\nand so on")
+    assert told.value.hint == "nothing is lost: the next run repeats it"
 
 
 @pytest.mark.parametrize(

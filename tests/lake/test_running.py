@@ -13,28 +13,26 @@ from tampu.lake import files, lineage
 from tampu.lake.running import Pipeline
 from tampu.lake.status import status
 from tampu.lake.storage import Lake
+from tampu.lake.tables import BY_NAME
 from tampu.model.errors import StorageError
-from tests.lake.running_house import STEPS, Died, Rig, journal, light_gold, work
+from tests.lake.running_house import STEPS, Died, Rig, journal, work
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
-__all__ = ["light_gold"]
-FINAL = ("silver.messages", "silver.attempts", "bronze.messages", "gold.tenant_days")
+FINAL = tuple(name for name in BY_NAME if name != "bronze.events")
 
 
 @pytest.fixture
-def rig(spark: SparkSession, url: str, tmp_path: Path) -> Rig:
-    return Rig(spark, url, str(tmp_path / "jobs.lake"))
+def rig(url: str, tmp_path: Path) -> Rig:
+    return Rig(url, str(tmp_path / "jobs.lake"))
 
 
 def no_spark() -> Any:
     raise AssertionError("Spark is not needed here")
 
 
-def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Queue, light_gold: None) -> None:
+def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Queue) -> None:
     for turn, step in enumerate(STEPS):
         work(q, turn)
         with pytest.raises(Died):
@@ -45,7 +43,7 @@ def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Queue, l
             assert len(offsets) == len(set(offsets)), step
     (report,) = rig.run()
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
-    whole = Rig(rig.spark, rig.url, f"{rig.lake.uri}-whole")
+    whole = Rig(rig.url, f"{rig.lake.uri}-whole")
     whole.run(name="whole")
     for table in FINAL:
         assert rig.rows(table) == whole.rows(table), table
@@ -53,11 +51,11 @@ def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Queue, l
     assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
 
 
-def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Queue, light_gold: None) -> None:
+def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Queue, other_url: str) -> None:
     work(q)
     work(q, 1)
     reports = rig.run(most=15)
-    assert len(reports) == -(-q.journal().latest["0"] // 15)
+    assert len(reports) == -(-sum(q.journal().latest.values()) // 15)
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert [run["run"] for run in lineage.latest(rig.lake)] == [report.run for report in reversed(reports)]
     assert sum(run["rows"]["bronze.events"] for run in lineage.latest(rig.lake)) == len(journal(q))
@@ -71,15 +69,13 @@ def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Qu
     # The other way round: the lake of another reader, or of another store, is refused.
     with pytest.raises(InvalidConfig, match="kept by the reader lake:main"):
         Pipeline(rig.url, rig.lake, name="other").run(no_spark)
-    with tampu.open(f"{rig.url}-2", keepers=False) as other:
+    with tampu.open(other_url, keepers=False) as other:
         other.publish("jobs", 1)
         with pytest.raises(InvalidConfig, match="another store"):
-            Pipeline(f"{rig.url}-2", rig.lake).run(no_spark)
+            Pipeline(other_url, rig.lake).run(no_spark)
 
 
-def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(
-    rig: Rig, q: tampu.Queue, light_gold: None
-) -> None:
+def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(rig: Rig, q: tampu.Queue) -> None:
     work(q)
 
     def meanwhile(step: str) -> None:
@@ -87,13 +83,13 @@ def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(
             rig.run()
 
     with pytest.raises(VersionConflict, match="another run"):
-        Pipeline(rig.url, rig.lake, on_step=meanwhile).run(lambda: rig.spark)
+        rig.pipeline(on_step=meanwhile).run(rig.session)
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert len(rig.rows("silver.attempts")) == 3
 
 
 def test_the_store_is_told_only_of_what_is_on_the_disk(
-    rig: Rig, q: tampu.Queue, light_gold: None, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work(q)
     told: list[str] = []
@@ -124,14 +120,15 @@ def test_the_reader_is_registered_before_anything_is_read(rig: Rig, q: tampu.Que
     with pytest.raises(Died):
         rig.run(die="reading")
     (reader,) = readers.registered(q._core.engine)
-    assert (reader.name, reader.position) == ("lake:main", {"0": 0})
+    assert (reader.name, reader.position) == ("lake:main", dict.fromkeys(q.journal().latest, 0))
 
 
 def test_a_store_that_was_set_back_is_noticed(rig: Rig, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     work(q)
     with pytest.raises(Died):
         rig.run(die="bronze.events")
-    monkeypatch.setattr("tampu.spark.stores.sqlite.SqliteStore.bounds", lambda _: ({"0": 0}, {"0": 2}))
+    end = q.journal().latest
+    monkeypatch.setattr(rig.store(), "bounds", lambda _: (dict.fromkeys(end, 0), dict.fromkeys(end, 2)))
     with pytest.raises(StorageError, match="set back"):
         Pipeline(rig.url, rig.lake).run(no_spark)
 
@@ -144,12 +141,13 @@ def test_transitions_that_were_trimmed_are_not_skipped_in_silence(
         rig.run(die="bronze.events")
     work(q, 1)
     end = q.journal().latest
-    monkeypatch.setattr("tampu.spark.stores.sqlite.SqliteStore.bounds", lambda _: ({"0": end["0"] - 3}, end))
+    ((part, last),) = end.items()
+    monkeypatch.setattr(rig.store(), "bounds", lambda _: ({part: last - 3}, end))
     with pytest.raises(NotFound, match="trimmed before the lake had them"):
         Pipeline(rig.url, rig.lake).run(no_spark)
     with pytest.raises(Died):
         rig.run(die="bronze.events", skip_lost=True)
-    assert [row[0] for row in rig.rows("bronze.events", "offset")][-3:] == [end["0"] - n for n in (2, 1, 0)]
+    assert [row[0] for row in rig.rows("bronze.events", "offset")][-3:] == [last - n for n in (2, 1, 0)]
 
 
 def test_status_tells_before_and_after(rig: Rig, q: tampu.Queue) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tampu.lake import silver
+from tampu.lake import walking
 from tampu.lake.tables import BY_NAME
-from tampu.spark.columns import ddl
 from tests.lake import reference
-from tests.lake.keeping import Keeping, assert_same, rows
+from tests.lake.keeping import Keeping, assert_same
 from tests.lake.telling import MIDNIGHT, Telling
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 HOUR = 3600
@@ -59,9 +55,9 @@ def told() -> Telling:
 
 
 @pytest.fixture(scope="module")
-def kept(spark: SparkSession, told: Telling) -> Keeping:
+def kept(told: Telling) -> Keeping:
     """After two runs."""
-    found = Keeping(spark)
+    found = Keeping()
     first = stories()[1]
     for new in (told.events[:first], told.events[first:]):
         offsets = {e["offset"] for e in new}
@@ -84,8 +80,8 @@ def test_two_runs_equal_the_reference(kept: Keeping, told: Telling) -> None:
         assert_same(name, kept.silver[name], expected[name])
 
 
-def test_one_run_equals_the_reference(spark: SparkSession, told: Telling) -> None:
-    whole = Keeping(spark)
+def test_one_run_equals_the_reference(told: Telling) -> None:
+    whole = Keeping()
     whole.run(told.events, told.messages, refresh=False)
     expected = reference.silver(told.events, told.messages)
     for name in whole.silver:
@@ -156,17 +152,13 @@ def test_message_whose_beginning_was_trimmed_takes_what_its_body_knows(kept: Kee
     assert row["created_at"] == MIDNIGHT - timedelta(days=30)
 
 
-def test_no_events_give_empty_tables_of_the_right_columns(spark: SparkSession) -> None:
-    none = Keeping(spark)
-    nothing, bodies = none.frame([], "bronze.events"), none.frame([], "bronze.messages")
-    with silver.step(nothing, nothing, nothing, bodies) as step:
-        shapes = {
-            ddl(BY_NAME["silver.attempts"].schema): step.attempts,
-            ddl(BY_NAME["silver.messages"].schema): step.messages,
-            ddl(silver.STAYS): step.stays,
-            ddl(silver.CARRIED): step.carried,
-            "tenant string, id string": step.replaced,
-        }
-        for columns, frame in shapes.items():
-            assert frame.schema == spark.createDataFrame([], columns).schema
-            assert rows(frame) == []
+def test_no_events_give_empty_tables_of_the_right_columns() -> None:
+    found = walking.walk(walking.TOLD.empty_table())
+    assert {name: (table.num_rows, table.schema) for name, table in found._asdict().items()} == {
+        "attempts": (0, BY_NAME["silver.attempts"].schema),
+        "messages": (0, BY_NAME["silver.messages"].schema),
+        "stays": (0, walking.STAYS),
+        "waiting": (0, walking.WAITING),
+        "replaced": (0, walking.REPLACED),
+        "carried": (0, walking.CARRIED),
+    }

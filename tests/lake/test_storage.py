@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tampu import InvalidConfig, NotFound, VersionConflict
-from tampu.lake import files, maintenance
+from tampu.lake import files, frames, maintenance, sheets
 from tampu.lake.files import DataFile, Place
-from tampu.lake.storage import Lake, LakeTable, Mark, exactly
+from tampu.lake.snapshots import Mark, exactly
+from tampu.lake.storage import Lake, LakeTable
 from tampu.lake.tables import TIME, Table
 from tampu.model.errors import SchemaMismatch, Unavailable
 
@@ -42,7 +43,7 @@ def batch(*numbers: int, tenant: str = "default", at: datetime = NOON) -> pa.Rec
 
 
 def written(table: LakeTable, *batches: pa.RecordBatch) -> list[DataFile]:
-    return list(files.write_batches(table.place, table.spec.schema, "t", batches, parted=True))
+    return list(sheets.write_batches(table.target, "t", batches))
 
 
 def mark(run: int, offset: int) -> Mark:
@@ -52,6 +53,13 @@ def mark(run: int, offset: int) -> Mark:
 def offsets(table: LakeTable) -> list[int]:
     found: list[int] = table.open().arrow().to_table()["offset"].to_pylist()
     return sorted(found)
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/lake", "s4://bucket/lake"])
+def test_a_lake_where_none_can_be_is_refused_with_what_there_is(uri: str) -> None:
+    with pytest.raises(InvalidConfig, match=uri.partition("://")[0]) as raised:
+        Lake(uri)
+    assert "s3, " in (raised.value.hint or "")
 
 
 def test_rows_and_position_are_one_commit(table: LakeTable) -> None:
@@ -123,7 +131,7 @@ def test_rows_are_split_by_day_and_tenant_in_their_order(table: LakeTable) -> No
     assert {(file.day, file.tenant) for file in new} == {
         (d, f"t:{t}") for d in ("2026-01-31", "2026-02-01") for t in range(3)
     }
-    read = [b.column("offset").to_pylist() for b in files.read_batches(table.place, SCHEMA, [f.path for f in new])]
+    read = [b.column("offset").to_pylist() for b in sheets.read_batches(table.place, SCHEMA, new)]
     assert all(part == sorted(part) for part in read)
     assert sorted(n for part in read for n in part) == list(range(12))
 
@@ -146,7 +154,7 @@ def test_new_columns_are_added_and_null_in_old_rows(lake: Lake, table: LakeTable
     assert newer.open().schema_version() == 2
     read = newer.open().arrow().to_table().sort_by("offset")
     assert read["note"].to_pylist() == [None, "x"]
-    assert newer.open().peek(["offset", "note"], newer.open().files()).num_rows == 2
+    assert sum(rows.num_rows for rows in newer.open().peeked(["offset", "note"], newer.open().files())) == 2
     with pytest.raises(SchemaMismatch, match="upgrade"):
         table.create()
 
@@ -218,28 +226,27 @@ def test_files_elsewhere_are_written_and_read_through_the_object_store(table: La
     Path(table.uri).mkdir(parents=True)
     new = written(table, batch(1, 2))
     assert new[0].size == Path(table.uri, new[0].path).stat().st_size
-    (read,) = files.read_batches(table.place, SCHEMA, [new[0].path])
+    (read,) = sheets.read_batches(table.place, SCHEMA, new)
     assert read == batch(1, 2)
 
 
 def test_spark_reads_the_files_that_count_and_no_others(spark: SparkSession, table: LakeTable) -> None:
     found = table.create()
-    assert found.read(spark).count() == 0
-    found.append(spark.createDataFrame(batch(1, 2, tenant="b:c").to_pandas()), mark(1, 2))
+    assert frames.read(spark, found).count() == 0
+    found.commit(written(table, batch(1, 2, tenant="b:c")), mark(1, 2))
     written(table, batch(8))  # of a run that died
     found = table.open()
-    assert sorted((row.offset, row.tenant, row.day, row.at.timestamp()) for row in found.read(spark).collect()) == [
-        (n, "b:c", NOON.date(), NOON.timestamp()) for n in (1, 2)
-    ]
-    found.overwrite(spark.createDataFrame(batch(5).to_pandas()), mark(2, 5))
+    assert sorted(
+        (row.offset, row.tenant, row.day, row.at.timestamp()) for row in frames.read(spark, found).collect()
+    ) == [(n, "b:c", NOON.date(), NOON.timestamp()) for n in (1, 2)]
+    found.overwrite(written(table, batch(5)), mark(2, 5))
     assert offsets(table) == [5]
     found = table.open()
     with pytest.raises(Unavailable, match="fault"):
-        found.replace_days(spark.createDataFrame(batch(6).to_pandas()), [date(2020, 1, 1)], mark(3, 6))
-    assert {row.file for row in found.places(spark, ["tenant"]).collect()} == {found.files()[0].path}
+        found.replace_days(written(table, batch(6)), [date(2020, 1, 1)], mark(3, 6))
     table.lake.format = "delta"
     with pytest.raises(Unavailable, match="no Delta Lake"):
-        found.read(spark)
+        frames.read(spark, found)
 
 
 def test_files_rewritten_by_another_program_are_read_too(spark: SparkSession, table: LakeTable) -> None:
@@ -247,7 +254,7 @@ def test_files_rewritten_by_another_program_are_read_too(spark: SparkSession, ta
     table.open().delta.optimize.compact()
     found = table.open()
     assert ["=" in file.path for file in found.files()] == [True]
-    assert {(row.offset, row.tenant, row.day) for row in found.read(spark).collect()} == {
+    assert {(row.offset, row.tenant, row.day) for row in frames.read(spark, found).collect()} == {
         (1, "default", NOON.date()),
         (2, "default", NOON.date()),
     }

@@ -1,4 +1,4 @@
-"""One Spark session for all Spark tests of a process; every test has a file of its own."""
+"""One Spark session for all Spark tests of a process; every test has a store of its own, and runs on every engine."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tampu
+from tests.spark import quick_java
+from tests.spark.engines import URLS, opened, web
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {
-    # Small, short jobs: the first compiler and one collector thread start and run them sooner.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "2",
-}
+
+def quick() -> dict[str, str]:
+    """The config of a session for small, short jobs."""
+    return {
+        "spark.driver.extraJavaOptions": quick_java.options(),
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "2",
+    }
 
 
 @pytest.fixture(scope="session")
@@ -32,18 +36,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = tampu.spark.session(
         "local[2,3]",
         name="tampu-tests",
-        config={**QUICK, "spark.sql.warehouse.dir": str(home / "warehouse")},
+        config={**quick(), "spark.sql.warehouse.dir": str(home / "warehouse")},
     )
     yield session
     session.stop()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Who asks for a store is run on each engine; with Spark, a cluster of Redis is to Spark what one server is."""
+    if "engine" in metafunc.fixturenames:
+        with_spark = "spark" in metafunc.fixturenames
+        metafunc.parametrize("engine", [name for name in URLS if name != "cluster" or not with_spark])
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "jobs.db")
+def url(engine: str, tmp_path: Path) -> Iterator[str]:
+    yield URLS[engine](tmp_path)
+    web.close()
 
 
 @pytest.fixture
 def q(url: str) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False) as queue:
+    with opened(url) as queue:
         yield queue

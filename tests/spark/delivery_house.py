@@ -1,18 +1,20 @@
-"""What the tests of the delivery log stand on: a clock, a store in memory that can fail, and drivers."""
+"""What the tests of the delivery log stand on: a clock, a store that can fail, and drivers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tampu
-from tampu.engines.port import Call, Document
-from tampu.model.errors import TampuError, Unavailable
+from tampu.engines.port import Call, Document, Extend, Settle
+from tampu.model.errors import Unavailable
+from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
 from tampu.spark.deliveries import Deliveries
-from tampu.spark.delivery_log import HEADS, PAGES, entries
+from tampu.spark.delivery_log import HEADS, PAGES, delivered, entries
 from tampu.spark.outcomes import OUTCOMES
+from tests.spark.engines import store_for
 
 LEASE = 60
 
@@ -28,28 +30,36 @@ class FakeClock:
         self.micros += round(seconds * SECOND)
 
 
-class OneFile:
-    """The part of a store that the log uses, in memory, able to fail."""
+class Shaky:
+    """A store with the clock of the test that can fail, once, when it is given a call of some kind."""
 
     def __init__(self, queue: tampu.Queue) -> None:
-        self.engine = queue._core.engine
+        self._store = store_for(queue)
         self.fail: type[Any] | None = None
+        self.away: type[Any] | None = None
+        """As `fail`, but told item by item, as Redis does."""
+        self.before: dict[str, Callable[[], object]] = {}
+        """What happens before a document of some kind is read for the first time."""
 
     def run(self, calls: Sequence[Call]) -> list[Any]:
         if self.fail is not None and any(isinstance(call, self.fail) for call in calls):
             self.fail = None
             raise Unavailable("the store is away")
-        replies = self.engine.run(calls)
-        for reply in replies:
-            if isinstance(reply, TampuError):
-                raise reply
-        return replies
+        if self.away is not None and isinstance(calls[0], self.away):
+            self.away = None
+            (call,) = calls
+            assert isinstance(call, Extend | Settle)
+            error: Any = Unavailable("the store is away")
+            return [[Outcome(None, None, error) if isinstance(call, Settle) else error for _ in call.items]]
+        return self._store.run(calls)
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
-        return self.engine.document(kind, tenant, name)
+        found = self._store.document(kind, tenant, name)
+        self.before.pop(kind, lambda: None)()
+        return found
 
-    def now(self) -> int:
-        return self.engine.now()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 def driver(store: Any, clock: FakeClock, takeover: float = 0, process: str | None = None) -> Deliveries:
@@ -72,7 +82,7 @@ def payloads(q: tampu.Queue, log: Deliveries, start: int, end: int) -> list[Any]
 
 def rows(log: Deliveries, start: int, end: int, **said: Any) -> list[dict[str, Any]]:
     return [
-        {"delivery": piece.low + place, "receipt": receipt, **said}
+        {"delivery": piece.low + place, "receipt": delivered(receipt, piece.epoch), **said}
         for piece in log.pieces(start, end)
         for place, receipt in enumerate(entries(log.store, "default", piece).receipts)
     ]

@@ -1,8 +1,8 @@
 """A driver that drains the queue ``emails`` into a file per batch, and is killed at a chosen point.
 
-python drain_job.py URL HOME POINT, in a process group of its own. The points: ``sink`` (the batch is written, Spark has
-not committed it), ``commit`` (Spark has committed it, nothing is settled), ``lease`` (the next batch is leased, Spark
-has not heard of it).
+python -m tests.spark.drain_job URL HOME POINT, in a process group of its own. The points: ``sink`` (the batch is
+written, Spark has not committed it), ``commit`` (Spark has committed it, nothing is settled), ``lease`` (the next batch
+is leased, Spark has not heard of it). ``raise`` only fails where ``sink`` kills.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tampu.spark
 from tampu.spark.options import Options
 from tampu.spark.queue_stream import QueueStreamReader
 from tampu.spark.source import TampuDataSource
+from tests.spark import quick_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +72,8 @@ def drain(spark: SparkSession, url: str, home: Path, point: str, form: str = "ki
         written.with_suffix(".new").replace(written)
         with (home / "all.jsonl").open("a") as file:
             print(json.dumps([number, rows]), file=file, flush=True)
+        if point == "raise":
+            raise RuntimeError("the sink fails when it has written")
         if point == "sink" and rows:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 
@@ -81,7 +84,7 @@ def drain(spark: SparkSession, url: str, home: Path, point: str, form: str = "ki
 def main() -> None:
     url, home, point = sys.argv[1:]
     config = {
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": quick_java.options(),
         "spark.driver.memory": "1g",
         "spark.sql.warehouse.dir": f"{home}/warehouse",
     }

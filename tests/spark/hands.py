@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tampu.spark import writing
+from tampu.engines.port import PutDocument
+from tampu.spark import staging, writing
 from tampu.spark.options import Options
-from tampu.spark.stores.sqlite import SqliteStore
+from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.port import Store
 from tampu.spark.writing import BatchWriter, Staged, StreamWriter, Task
 
 TEXT = StructType([StructField("payload", StringType())])
@@ -39,6 +44,11 @@ class Hands:
     def __init__(self) -> None:
         self._attempts = 0
         self.task = Task(0, "0", None, -1)
+        self.stores: dict[str, Store] = {}
+
+    def close(self) -> None:
+        for store in self.stores.values():
+            store.__exit__(None, None, None)
 
     def write(
         self,
@@ -48,15 +58,71 @@ class Hands:
         query: str | None = None,
         batch: int = -1,
     ) -> Staged:
+        return self.write_batches(writer, batches(payloads), partition, query, batch)
+
+    def write_batches(
+        self,
+        writer: BatchWriter | StreamWriter,
+        given: Sequence[pa.RecordBatch],
+        partition: int = 0,
+        query: str | None = None,
+        batch: int = -1,
+    ) -> Staged:
         self._attempts += 1
         self.task = Task(partition, str(self._attempts), query, batch)
-        return writer.write(iter(batches(payloads)))
+        return writer.write(iter(given))
 
 
 def hands(monkeypatch: Any) -> Hands:
+    """All parts of a job in this process; they share an open store, for opening one is most of what they would do."""
     made = Hands()
+    stores: dict[str, Store] = {}
+
+    def opened(url: str) -> contextlib.AbstractContextManager[Store]:
+        if url not in stores:
+            stores[url] = open_store(url)
+        return contextlib.nullcontext(stores[url])
+
     monkeypatch.setattr(writing, "current_task", lambda: made.task)
+    monkeypatch.setattr(writing, "open_store", opened)
+    made.stores = stores
     return made
+
+
+def joint(url: str) -> bool:
+    with open_store(url) as store:
+        return store.joint
+
+
+def staged(url: str) -> list[str]:
+    """The folders that hold staged rows of jobs for the queue ``jobs``."""
+    with open_store(url) as opened:
+        store = opened.within("jobs")
+        place = store.staging()
+        if place is None:
+            names = [document.name for document in store.documents(staging.STAGED_NAMES, "default")]
+            assert names or not store.documents(staging.STAGED_ROWS, "default"), "rows that nobody finds"
+            return sorted({name.partition("/")[0] for name in names})
+        return sorted(folder.name for folder in Path(place).iterdir()) if Path(place).exists() else []
+
+
+def make_old(url: str, folder: str) -> None:
+    """As if nobody had written there for a long time."""
+    with open_store(url) as opened:
+        store = opened.within("jobs")
+        place = store.staging()
+        if place is not None:
+            for entry in (*Path(place, folder).iterdir(), Path(place, folder)):
+                os.utime(entry, (1, 1))
+        for document in store.documents(staging.STAGED_NAMES, "default"):
+            if document.name.startswith(folder):
+                old = msgspec.json.decode(document.value) | {"at_us": 1}
+                store.run([PutDocument(staging.STAGED_NAMES, "default", document.name, msgspec.json.encode(old))])
+
+
+def unstage(url: str, folder: str) -> None:
+    with open_store(url) as store:
+        staging.area(store.within("jobs"), "default", None).remove(folder)
 
 
 class Died(Exception):
@@ -66,38 +132,38 @@ class Died(Exception):
 class Reaper:
     """Lets a driver die at its nth step: before or after a transaction, or at a call inside one."""
 
-    def __init__(self, monkeypatch: Any) -> None:
+    def __init__(self, monkeypatch: Any, url: str) -> None:
         self.left = -1
-        run, document = SqliteStore.run, SqliteStore.document
-        real = SqliteStore.transaction
+        with open_store(url) as store:
+            kind: Any = type(store)
+        real = kind.transaction
 
-        def transaction(store: SqliteStore) -> Any:
-            @contextlib.contextmanager
-            def work() -> Any:
-                self.step()
-                with real(store) as inner:
+        @contextlib.contextmanager
+        def transaction(store: Any) -> Any:
+            self.step()
+            with real(store) as inner:
 
-                    def stepping(calls: Any) -> Any:
-                        self.step()
-                        replies = inner(calls)
-                        self.step()
-                        return replies
+                def stepping(calls: Any) -> Any:
+                    self.step()
+                    replies = inner(calls)
+                    self.step()
+                    return replies
 
-                    yield stepping
-                self.step()
-
-            return work()
+                yield stepping
+            self.step()
 
         def counted(verb: Any) -> Any:
             def call(*args: Any) -> Any:
                 self.step()
-                return verb(*args)
+                reply = verb(*args)
+                self.step()
+                return reply
 
             return call
 
-        monkeypatch.setattr(SqliteStore, "transaction", transaction)
-        monkeypatch.setattr(SqliteStore, "run", counted(run))
-        monkeypatch.setattr(SqliteStore, "document", counted(document))
+        monkeypatch.setattr(kind, "transaction", transaction)
+        monkeypatch.setattr(kind, "run", counted(kind.run))
+        monkeypatch.setattr(kind, "document", counted(kind.document))
 
     def step(self) -> None:
         if self.left == 0:

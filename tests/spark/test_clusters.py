@@ -1,4 +1,8 @@
-"""The same program on `local-cluster`, on a standalone master with a worker, and through Spark Connect on top of it."""
+"""The same program on `local-cluster`, on a standalone master with two workers, and through Spark Connect on top of it.
+
+On the standalone cluster executors are also killed, and slow tasks get a copy. The driver of the local cluster meets
+another one on its checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,49 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import tampu
+from tampu.engines.port import PutDocument
+from tampu.lake.storage import Lake
 from tampu.spark import java, python
+from tampu.spark.delivery_log import HEADS, head_name, read_head
+from tampu.spark.stores.opening import open_store
+from tests.servers.ports import free_port
+from tests.spark import meeting, quick_java
+from tests.spark.cluster_faults import ROWS, WRITES, evidence
+from tests.spark.hands import staged
 
-JOB = Path(__file__).with_name("cluster_job.py")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
 EXPECTED = {"rows": 200, "total": sum(range(200)), "journal": 200}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _environment(folder: Path) -> dict[str, str]:
     import pyspark
 
     java.provide()
+    quick = quick_java.options()  # also for the programs that get this environment
     return {
         **os.environ,
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{quick} -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": python.provide(),
     }
 
@@ -61,7 +74,7 @@ class _Server:
         self._said: list[str] = []
         self._listener = threading.Thread(target=self._listen, args=(ready,), daemon=True)
         self._listener.start()
-        self._ready.wait(120)
+        self._ready.wait(240)
         if not self._is_ready:
             self.stop()
             raise AssertionError(f"{command[1]} did not start:\n{''.join(self._said[-30:])}")
@@ -78,27 +91,33 @@ class _Server:
     def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(30)
-        self._listener.join(30)
+        self._process.wait(60)
+        self._listener.join(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A standalone master with one worker; (its address, the environment for programs)."""
+    """A standalone master with two workers; (its address, the environment for programs).
+
+    They have two names of this machine: Spark makes no copy of a task on the host where it runs already.
+    """
     environment = _environment(tmp_path)
     spark_class = str(Path(environment["SPARK_HOME"], "bin", "spark-class"))
-    port = _free_port()
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     started: list[_Server] = []
     try:
         master = [spark_class, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
         started.append(_Server([*master, "--webui-port", "0"], environment, "I have been elected leader"))
-        worker = [spark_class, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
-        started.append(
-            _Server([*worker, "--cores", "2", "--memory", "1g", address], environment, "Successfully registered")
-        )
+        worker = [spark_class, "org.apache.spark.deploy.worker.Worker", "--webui-port", "0", "--cores", "1"]
+        hosts = [[*worker, "--memory", "1g", "--host", host, address] for host in ("127.0.0.1", "127.0.0.2")]
+        with ThreadPoolExecutor(len(hosts)) as pool:
+            begun = [pool.submit(_Server, command, environment, "Successfully registered") for command in hosts]
+            started += [one.result() for one in as_completed(begun) if one.exception() is None]
+        for one in begun:
+            one.result()
         yield address, environment
     finally:
         for server in reversed(started):
@@ -107,7 +126,12 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, Any]:
     done = subprocess.run(  # noqa: PLW1510 - told below, with what it said
-        [sys.executable, str(JOB), url, *arguments], env=environment, capture_output=True, text=True, timeout=180
+        [sys.executable, "-m", "tests.spark.cluster_job", url, f"{url}.lake", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
@@ -118,11 +142,89 @@ def _check(url: str, answer: dict[str, Any]) -> None:
     assert not answer["url_in_plan"]
     with tampu.open(url, keepers=False) as q:
         assert q.stats("numbers").counts[tampu.State.READY] == 200
+        written = {(t.offset, t.id) for t in q.journal(limit=1000).transitions}
+    assert answer["pipeline"]["transitions"] == 200, answer
+    lake = Lake(f"{url}.lake")
+    events = lake.table("bronze.events").open().arrow().to_table().to_pylist()
+    assert sorted((e["offset"], e["id"]) for e in events) == sorted(written)
+    (minute, *_) = lake.table("gold.queue_minutes").open().arrow().to_table().to_pylist()
+    assert (minute["queue"], minute["published"]) == ("numbers", 200)
 
 
-def test_a_local_cluster_with_executors_of_its_own(tmp_path: Path) -> None:
-    url = str(tmp_path / "jobs.db")
-    _check(url, _run(url, _environment(tmp_path), "--master", "local-cluster[1,2,600]"))
+def _check_accidents(url: str, folder: Path, seen: dict[str, Any]) -> None:
+    """Copies of slow tasks, killed executors and killed workers: no row is doubled, none is lost."""
+    noted = evidence(folder)
+    everything = list(range(ROWS))
+    with tampu.open(url, keepers=False) as q:
+        told = Counter((t.queue, t.verb, t.id) for t in q.journal(limit=10_000).transitions)
+        assert set(told.values()) == {1}, "nothing happened twice"
+        for queue, options in WRITES.items():
+            marks = noted[f"write-{queue}"]
+            assert {"happened", "attempt-1-1", "finished"} <= marks, (queue, marks)
+            found = [m for state in tampu.State for m in q.messages(queue, state=state, limit=1000)]
+            assert sorted(int(m.raw) for m in found) == everything, (queue, options)
+        done = q.messages("copied", state="done", limit=1000)
+        assert [m.attempts for m in done] == [1] * ROWS, "drained once, all of them"
+    assert staged(url) == []
+    assert {"happened", "attempt-0-1", "finished"} <= noted["read"]
+    assert seen["read"] == everything
+    assert {"happened", "attempt-1-1", "finished"} <= noted["drain"]
+    assert seen["drained"] == [everything]
+
+
+def test_a_local_cluster_with_executors_of_its_own_whose_driver_meets_another(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    url, home = str(tmp_path / "jobs.db"), tmp_path / "meeting"
+    home.mkdir()
+    arguments = ("--master", "local-cluster[1,2,600]", "--meeting", str(home))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(_run, url, _environment(tmp_path), *arguments)
+        waits = [home / f"{name}.waits" for name in ("drain", "copy", "lake")]
+        meeting.until(lambda: running.done() or all(path.exists() for path in waits), "the first driver")
+        try:
+            if not running.done():
+                _come_second(spark, str(home / "jobs.db"), home)
+        finally:
+            (home / "go").touch()
+        answer = running.result()
+    _check(url, answer)
+    _check_meeting(str(home / "jobs.db"), home, answer["ended"])
+
+
+def _come_second(spark: SparkSession, url: str, home: Path) -> None:
+    """Another driver on the checkpoints and the lake of one that is in the middle of its work."""
+    with pytest.raises(StreamingQueryException, match="in use by another driver"):
+        meeting.start_drain(spark, url, home, takeoverSeconds=0).awaitTermination(meeting.PATIENCE)
+    with open_store(url) as store:  # as if the first had not been heard of for long
+        head, version = read_head(store, "default", "emails", "billing")
+        assert head is not None
+        silent = msgspec.msgpack.encode(msgspec.structs.replace(head, beat_us=0))
+        store.run([PutDocument(HEADS, "default", head_name("emails", "billing"), silent, version)])
+    assert meeting.start_drain(spark, url, home).awaitTermination(meeting.PATIENCE)
+    assert meeting.start_copy(spark, url, home).awaitTermination(meeting.PATIENCE)
+    meeting.keep_lake(spark, url, home)
+
+
+def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
+    """The first driver has ended with an error wherever it was; everything has happened once."""
+    assert "another driver has taken" in ended["drain"], ended
+    assert "CONCURRENT_STREAM_LOG_UPDATE" in ended["copy"], ended
+    assert ended["lake"].startswith("VersionConflict: another run"), ended
+    with tampu.open(url, keepers=False) as q:
+        told = [(t.offset, t.id, t.verb) for t in q.journal(limit=1000).transitions]
+        verbs = Counter((id, verb) for _, id, verb in told)
+        ids = {id for _, id, _ in told}
+        assert verbs == {(id, verb): 1 for id in ids for verb in ("publish", "claim", "ack")}
+        assert (len(ids), q.stats("emails").done) == (meeting.MESSAGES, meeting.MESSAGES)
+    batches = [json.loads(line) for line in (home / "drained.jsonl").read_text().splitlines()]
+    assert [number for number, _ in batches] == [0, 0, 1, 2], "the batch in the middle of which they met came twice"
+    assert batches[0] == batches[1]
+    with tampu.open(home / "copy.db", keepers=False) as copy:
+        copied = [m.payload for m in copy.messages("events", limit=1000)]
+    assert sorted((row["offset"], row["id"], row["verb"]) for row in copied) == told
+    events = Lake(str(home / "lake")).table("bronze.events").open().arrow().to_table().to_pylist()
+    assert sorted((e["offset"], e["id"], e["verb"]) for e in events) == told
 
 
 def test_a_standalone_cluster_and_spark_connect_on_top_of_it(
@@ -130,8 +232,10 @@ def test_a_standalone_cluster_and_spark_connect_on_top_of_it(
 ) -> None:
     address, environment = cluster
     url = str(tmp_path / "classic.db")
-    _check(url, _run(url, environment, "--master", address))
-    port = _free_port()
+    answer = _run(url, environment, "--master", address, "--accidents", str(tmp_path / "accidents"))
+    _check(url, answer)
+    _check_accidents(f"{url}-accidents", tmp_path / "accidents", answer["seen"])
+    port = free_port()
     submit = str(Path(environment["SPARK_HOME"], "bin", "spark-submit"))
     connect = _Server(
         [
@@ -139,6 +243,8 @@ def test_a_standalone_cluster_and_spark_connect_on_top_of_it(
             *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", address),
             *("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.driver.host=127.0.0.1"),
             *("--conf", "spark.connect.grpc.binding.address=127.0.0.1", "--conf", "spark.ui.enabled=false"),
+            *("--conf", f"spark.executor.extraJavaOptions={quick_java.options()}"),
+            *("--driver-java-options", quick_java.options()),
             *("--conf", "spark.executor.memory=600m", "--conf", "spark.driver.memory=600m"),
             "spark-internal",
         ],

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.engines.port import PutDocument
+from tampu.engines.port import Extend, PutDocument, Settle
 from tampu.model.errors import Unavailable
 from tampu.spark.delivery_log import HEADS, Fenced, entries
-from tests.spark.delivery_house import LEASE, FakeClock, OneFile, documents, driver, payloads
+from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, payloads
+from tests.spark.engines import opened
 
 
 @pytest.fixture
@@ -20,14 +21,14 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(clock: FakeClock) -> Iterator[tampu.Queue]:
-    with tampu.open("memory://", keepers=False, clock=clock) as queue:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+    with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
 def store(q: tampu.Queue) -> Any:
-    return OneFile(q)
+    return Shaky(q)
 
 
 def test_batches_are_numbered_without_gaps_and_settled_when_committed(q, store, clock):
@@ -100,6 +101,24 @@ def test_a_write_that_fails_after_the_claim_does_not_lease_twice(q, store, clock
         log.latest(0, 10)
     assert log.latest(0, 10) == 10
     assert q.stats("emails").leased == 10
+
+
+def test_what_the_store_could_not_be_asked_about_is_not_given_up(q, store, clock):
+    """Neither the leases that were to be extended, nor the messages that were to be settled."""
+    q.publish_many("emails", range(3))
+    log = driver(store, clock)
+    log.latest(0, 10)
+    clock.pass_(LEASE / 2)
+    store.away = Extend
+    with pytest.raises(Unavailable):
+        log.latest(0, 10)
+    assert log.latest(0, 10) == 3
+    clock.pass_(LEASE * 0.75)  # longer than the lease was at first
+    store.away = Settle
+    with pytest.raises(Unavailable):
+        log.latest(3, 10)
+    log.latest(3, 10)
+    assert (q.stats("emails").done, log.lost) == (3, 0)
 
 
 def test_a_lost_checkpoint_goes_on_with_the_log(q, store, clock):

@@ -9,9 +9,11 @@ import pytest
 
 import tampu
 from tampu.model.times import SECOND
-from tampu.spark.delivery_log import HEADS
+from tampu.spark.delivery_log import HEADS, Fenced
+from tampu.spark.outcomes import OUTCOMES
 from tampu.spark.settling import Settled, write_down
-from tests.spark.delivery_house import FakeClock, OneFile, documents, driver, rows
+from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, rows
+from tests.spark.engines import opened
 
 
 @pytest.fixture
@@ -20,14 +22,14 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(clock: FakeClock) -> Iterator[tampu.Queue]:
-    with tampu.open("memory://", keepers=False, clock=clock) as queue:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+    with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
 def store(q: tampu.Queue) -> Any:
-    return OneFile(q)
+    return Shaky(q)
 
 
 def test_nothing_is_settled_before_the_batch_is_committed(q, store, clock):
@@ -106,3 +108,42 @@ def test_of_two_rows_about_one_message_the_worse_counts(q, store, clock):
     (row,) = rows(log, 0, 1)
     told = write_down(store, "default", "emails", "billing", [row | {"error": "x"}, row])
     assert told == Settled(acked=0, nacked=1, rejected=0, unknown=0)
+
+
+def taken_over(q, store, clock):
+    """A driver in the middle of a batch, and the one that took the batch over from it."""
+    q.publish_many("emails", range(3))
+    first, second = driver(store, clock), driver(store, clock, takeover=LEASE)
+    first.latest(0, 10)
+    return first, second
+
+
+def test_a_driver_that_was_fenced_inside_its_batch_can_say_nothing(q, store, clock):
+    first, second = taken_over(q, store, clock)
+    old = rows(first, 0, 3, error="of the first")
+    second.latest(0, 10)
+    write_down(store, "default", "emails", "billing", rows(second, 0, 3, result="of the second"))
+    with pytest.raises(Fenced, match="an earlier owner"):
+        write_down(store, "default", "emails", "billing", old)
+    second.latest(3, 10)
+    assert [q.get(m.id).result for m in q.messages("emails", state="done")] == ["of the second"] * 3
+
+
+@pytest.mark.parametrize("kind", [HEADS, OUTCOMES])
+def test_a_driver_that_is_fenced_while_it_says_something_changes_nothing(q, store, clock, kind):
+    """The other one takes over between two steps of the first."""
+    first, second = taken_over(q, store, clock)
+    old = rows(first, 0, 3, error="of the first")
+    store.before[kind] = lambda: second.pieces(0, 3)
+    with pytest.raises(Fenced, match=r"taken the consumer over"):
+        write_down(store, "default", "emails", "billing", old)
+    second.latest(3, 10)
+    assert q.stats("emails").done == 3
+
+
+def test_what_was_said_before_the_takeover_holds_if_the_batch_was_committed(q, store, clock):
+    first, second = taken_over(q, store, clock)
+    write_down(store, "default", "emails", "billing", rows(first, 0, 3, reject="no"))
+    second.latest(3, 10)
+    assert q.stats("emails").dead == 3
+    assert documents(q) == {HEADS: 1}

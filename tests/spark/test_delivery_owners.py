@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,9 @@ from tampu.model.times import SECOND
 from tampu.spark.deliveries import Deliveries
 from tampu.spark.delivery_log import HEADS, PAGES, Fenced, read_head
 from tampu.spark.heartbeat import Heartbeat, surely_ended, this_process
-from tampu.spark.stores.sqlite import SqliteStore
-from tests.spark.delivery_house import LEASE, FakeClock, OneFile, documents, driver, payloads
+from tampu.spark.stores.opening import open_store
+from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, payloads
+from tests.spark.engines import opened
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(clock: FakeClock) -> Iterator[tampu.Queue]:
-    with tampu.open("memory://", keepers=False, clock=clock) as queue:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+    with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
 def store(q: tampu.Queue) -> Any:
-    return OneFile(q)
+    return Shaky(q)
 
 
 def test_beats_keep_leases_and_without_them_the_messages_go_back(q, store, clock):
@@ -158,7 +158,7 @@ def test_the_heartbeat_ends_with_its_driver_and_gives_the_consumer_up(q, store, 
 
     beat = Heartbeat(log.beat, 0.001, orphaned=orphaned, last=Fenced, parent=lambda: next(parents, 7))
     beat.start()
-    assert left.wait(30)
+    assert left.wait(60)
     beat.stop()
     head, _ = read_head(store, "default", "emails", "billing")
     assert head is not None
@@ -178,7 +178,7 @@ def test_the_heartbeat_goes_on_after_an_error_and_ends_when_fenced():
 
     heartbeat = Heartbeat(beat, 0.001, orphaned=lambda: seen.append("orphaned"), last=Fenced)
     heartbeat.start()
-    assert over.wait(30)
+    assert over.wait(60)
     heartbeat.stop()
     assert seen == ["beat"] * 3
 
@@ -188,8 +188,8 @@ import sys
 from tampu.model.times import SECOND
 from tampu.spark.deliveries import Deliveries
 from tampu.spark.delivery_log import Fenced
-from tampu.spark.stores.sqlite import SqliteStore
-log = Deliveries(SqliteStore(sys.argv[1]), "default", "emails", "billing", lease_us=2 * SECOND)
+from tampu.spark.stores.opening import open_store
+log = Deliveries(open_store(sys.argv[1]), "default", "emails", "billing", lease_us=2 * SECOND)
 print(log.latest(0, 10), flush=True)
 for line in sys.stdin:
     try:
@@ -199,9 +199,8 @@ for line in sys.stdin:
 """
 
 
-def test_a_stopped_process_that_goes_on_is_fenced(tmp_path: Path):
-    url = str(tmp_path / "jobs.db")
-    with tampu.open(url, keepers=False) as q:
+def test_a_stopped_process_that_goes_on_is_fenced(url):
+    with opened(url) as q:
         q.publish_many("emails", range(20))
         command = [sys.executable, "-c", STOPPED, url]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
@@ -210,7 +209,7 @@ def test_a_stopped_process_that_goes_on_is_fenced(tmp_path: Path):
             assert first.stdout.readline() == "10\n"
             os.kill(first.pid, signal.SIGSTOP)
             try:
-                store = SqliteStore(url)
+                store = open_store(url)
                 second = Deliveries(
                     store, "default", "emails", "billing", lease_us=600 * SECOND, takeover_us=60 * SECOND
                 )
@@ -223,4 +222,4 @@ def test_a_stopped_process_that_goes_on_is_fenced(tmp_path: Path):
             assert q.stats("emails").counts == before
             assert second.latest(10, 10) == 20
             assert q.stats("emails").done == 10
-            store.engine.close()
+            store.__exit__(None, None, None)

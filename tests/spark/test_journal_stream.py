@@ -16,8 +16,9 @@ import tampu
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
 from tampu.spark import reading
-from tampu.spark.journal_stream import JournalStreamReader
+from tampu.spark.journal_stream import JournalStreamReader, _fairly
 from tampu.spark.options import Options
+from tests.spark.engines import opened, partition
 
 SECONDS = 120
 """A stream of these tests takes a few; a machine under load takes longer."""
@@ -38,8 +39,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False, clock=clock) as queue:
+    with opened(url, clock) as queue:
         yield queue
+
+
+@pytest.fixture
+def part(engine: str) -> str:
+    """Where the journal of the queue a is."""
+    return partition(engine, "a")
 
 
 def stream(url: str, **options: str) -> JournalStreamReader:
@@ -51,102 +58,130 @@ def offsets(reader: JournalStreamReader, start: Any, end: Any) -> list[int]:
     return [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
 
 
-def test_a_stream_begins_where_it_is_told(q, url, clock):
+def test_a_stream_begins_where_it_is_told(q, url, part, clock):
     q.publish_many("a", range(3))
     clock.at += SECOND
     q.publish_many("a", range(2))
-    assert stream(url).initialOffset() == {"0": 0}
-    assert stream(url, startingOffsets='{"0": 2}').initialOffset() == {"0": 2}
-    assert stream(url, startingTime=moment(clock.at).isoformat()).initialOffset() == {"0": 3}
+    assert stream(url).initialOffset() == {part: 0}
+    assert stream(url, startingOffsets=json.dumps({part: 2})).initialOffset() == {part: 2}
+    assert stream(url, startingTime=moment(clock.at).isoformat()).initialOffset() == {part: 3}
     with pytest.raises(tampu.InvalidConfig, match="a stream has no end"):
         stream(url, endingOffsets="latest")
 
 
-def test_a_stream_from_the_end_settles_where_the_end_was_in_its_first_batch(q, url):
+def test_a_stream_from_the_end_settles_where_the_end_was_in_its_first_batch(q, url, part):
     q.publish_many("a", range(3))
     reader = stream(url, startingOffsets="latest")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {"0": 3}
+    assert end == {part: 3}
     q.publish("a", "later")
     again = stream(url, startingOffsets="latest")
     assert offsets(again, again.initialOffset(), end) == []
     assert offsets(again, end, again.latestOffset(end, ReadAllAvailable())) == [4]
 
 
-def test_a_batch_is_no_longer_than_the_limit(q, url):
+def test_a_batch_is_no_longer_than_the_limit(q, url, part):
     q.publish_many("a", range(10))
     assert stream(url).getDefaultReadLimit() == ReadAllAvailable()
     assert stream(url, maxMessagesPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
     reader = stream(url, maxOffsetsPerTrigger="4")
     assert reader.getDefaultReadLimit() == ReadMaxRows(4)
-    assert reader.latestOffset({"0": 0}, ReadMaxRows(4)) == {"0": 4}
-    assert reader.latestOffset({"0": 8}, ReadMaxRows(4)) == {"0": 10}
-    assert reader.latestOffset({"0": 0}, ReadAllAvailable()) == {"0": 10}
-    assert reader.reportLatestOffset() == {"0": 10}
+    assert reader.latestOffset({part: 0}, ReadMaxRows(4)) == {part: 4}
+    assert reader.latestOffset({part: 8}, ReadMaxRows(4)) == {part: 10}
+    assert reader.latestOffset({part: 0}, ReadAllAvailable()) == {part: 10}
+    assert reader.reportLatestOffset() == {part: 10}
 
 
-def test_available_now_leaves_out_what_comes_later(q, url):
+def test_available_now_leaves_out_what_comes_later(q, url, part):
     q.publish_many("a", range(5))
     reader = stream(url)
     reader.prepareForTriggerAvailableNow()
     q.publish_many("a", range(5))
-    assert reader.latestOffset({"0": 0}, ReadMaxRows(3)) == {"0": 3}
-    assert reader.latestOffset({"0": 3}, ReadMaxRows(3)) == {"0": 5}
-    assert reader.latestOffset({"0": 5}, ReadMaxRows(3)) == {"0": 5}
-    assert reader.partitions({"0": 5}, {"0": 5}) == []
-    assert reader.reportLatestOffset() == {"0": 10}
+    assert reader.latestOffset({part: 0}, ReadMaxRows(3)) == {part: 3}
+    assert reader.latestOffset({part: 3}, ReadMaxRows(3)) == {part: 5}
+    assert reader.latestOffset({part: 5}, ReadMaxRows(3)) == {part: 5}
+    assert reader.partitions({part: 5}, {part: 5}) == []
+    assert reader.reportLatestOffset() == {part: 10}
 
 
-def test_a_batch_that_is_read_again_is_the_same(q, url, monkeypatch):
+def test_a_batch_that_is_read_again_is_the_same(q, url, part, monkeypatch):
     monkeypatch.setattr(reading, "LEAST_TRANSITIONS", 3)
     q.publish_many("a", range(10))
-    first = offsets(stream(url), {"0": 2}, {"0": 9})
+    first = offsets(stream(url), {part: 2}, {part: 9})
     q.publish_many("a", range(10))
-    assert offsets(stream(url), {"0": 2}, {"0": 9}) == first == list(range(3, 10))
+    assert offsets(stream(url), {part: 2}, {part: 9}) == first == list(range(3, 10))
+
+
+def places(reader: JournalStreamReader) -> list[tuple[str, str]]:
+    """(tenant, queue) of everything that a stream has from the beginning on."""
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return sorted((row["tenant"], row["queue"]) for row in rows)
 
 
 def test_a_stream_of_a_tenant_has_only_its_transitions(q, url):
-    with tampu.open(url, tenant="other", keepers=False) as other:
+    with opened(url, tenant="other") as other:
         q.publish("a", 1)
         other.publish("a", 2)
         q.publish("b", 3)
-    assert offsets(stream(url), {"0": 0}, {"0": 3}) == [1, 3]
-    assert offsets(stream(url, tenant="other"), {"0": 0}, {"0": 3}) == [2]
-    assert offsets(stream(url, tenant="*", queue="a"), {"0": 0}, {"0": 3}) == [1, 2]
+    assert places(stream(url)) == [("default", "a"), ("default", "b")]
+    assert places(stream(url, tenant="other")) == [("other", "a")]
+    assert places(stream(url, tenant="*", queue="a")) == [("default", "a"), ("other", "a")]
 
 
-def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, clock, caplog):
+def test_a_queue_that_comes_later_is_read_from_its_beginning(q, url):
+    q.publish_many("a", range(3))
+    reader = stream(url)
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    q.publish_many("b", range(4))
+    q.publish("a", 3)
+    second = reader.latestOffset(first, ReadAllAvailable())
+    parts = reader.partitions(first, second)
+    rows = [row["queue"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert sorted(rows) == ["a", "b", "b", "b", "b"]
+    assert reader.latestOffset(second, ReadAllAvailable()) == second
+
+
+def test_partitions_share_a_limited_batch_by_what_they_have():
+    assert _fairly({"a": 100, "b": 10, "c": 0}, 11) == {"a": 10, "b": 1, "c": 0}
+    assert _fairly({"a": 3, "b": 1}, 10) == {"a": 3, "b": 1}
+    assert sum(_fairly({"a": 7, "b": 7, "c": 7}, 10).values()) == 10
+    assert _fairly({}, 10) == {}
+
+
+def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, part, clock, caplog):
     q.publish_many("a", range(10))
     clock.at += 100 * SECOND
     q.publish_many("a", range(5))
     reader = stream(url)
-    parts = reader.partitions({"0": 2}, {"0": 15})
+    parts = reader.partitions({part: 2}, {part: 15})
     q._core.engine.run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
     for lost in (
-        lambda: reader.latestOffset({"0": 2}, ReadAllAvailable()),
-        lambda: reader.partitions({"0": 2}, {"0": 15}),
+        lambda: reader.latestOffset({part: 2}, ReadAllAvailable()),
+        lambda: reader.partitions({part: 2}, {part: 15}),
         lambda: list(reader.read(parts[0])),
     ):
         with pytest.raises(tampu.NotFound, match="transitions 3 to 10 of the journal were trimmed"):
             lost()
     lossy = stream(url, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING, "tampu.spark"):
-        assert lossy.latestOffset({"0": 2}, ReadMaxRows(2)) == {"0": 12}
-        assert offsets(lossy, {"0": 2}, {"0": 12}) == [11, 12]
+        assert lossy.latestOffset({part: 2}, ReadMaxRows(2)) == {part: 12}
+        assert offsets(lossy, {part: 2}, {part: 12}) == [11, 12]
         assert [b["offset"].to_pylist() for b in lossy.read(parts[0])] == [[11, 12, 13, 14, 15]]
     assert "transitions 3 to 10 of the journal were trimmed; going on after them" in caplog.text
-    assert reader.latestOffset({"0": 10}, ReadAllAvailable()) == {"0": 15}
+    assert reader.latestOffset({part: 10}, ReadAllAvailable()) == {part: 15}
 
 
-def test_a_journal_that_ends_before_the_checkpoint_is_an_error(q, url):
+def test_a_journal_that_ends_before_the_checkpoint_is_an_error(q, url, part):
     q.publish("a", 1)
     for given in ("true", "false"):
         with pytest.raises(tampu.NotFound, match="restored or replaced"):
-            stream(url, failOnDataLoss=given).latestOffset({"0": 7}, ReadAllAvailable())
+            stream(url, failOnDataLoss=given).latestOffset({part: 7}, ReadAllAvailable())
 
 
-def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, spark, tmp_path: Path):
+def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, part, spark, tmp_path: Path):
     """The sink fails after it has written a batch, and the batch is repeated from the checkpoint."""
     out = tmp_path / "out"
     out.mkdir()
@@ -189,4 +224,4 @@ def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, spark, 
     told = [(t.offset, t.verb, t.id) for t in q.journal(limit=1000).transitions]
     assert sorted(written) == told
     assert len(told) == 18
-    assert json.loads(progress[-1]["sources"][0]["latestOffset"]) == {"0": 18}
+    assert json.loads(progress[-1]["sources"][0]["latestOffset"]) == {part: 18}

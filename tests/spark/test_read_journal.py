@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,8 +17,8 @@ from tampu.model.times import SECOND, moment
 from tampu.spark import columns, reading
 from tampu.spark.options import Options
 from tampu.spark.reading import JournalReader
-from tampu.spark.stores import sqlite_journal
 from tampu.spark.stores.opening import open_store
+from tests.spark.engines import opened, partition, small_records
 
 OWN = "0199aaaa-0000-4000-8000-00000000000"
 
@@ -37,20 +38,29 @@ def clock() -> Clock:
 
 @pytest.fixture
 def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False, clock=clock) as queue:
+    with opened(url, clock) as queue:
         yield queue
 
 
 def told(q: tampu.Queue, tenant: str | None = None) -> list[dict[str, Any]]:
-    """The journal as the library tells it."""
+    """The journal as the library tells it, partition by partition."""
     names = columns.JOURNAL.names
     page = q._core.engine.journal(None, 100_000, tenant)
-    return [{name: getattr(t, name) for name in names} for t in page.transitions]
+    return sorted(({name: getattr(t, name) for name in names} for t in page.transitions), key=place)
+
+
+def place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["partition"], row["offset"]
 
 
 def rows(reader: JournalReader) -> list[dict[str, Any]]:
     parts = list(reader.partitions()) or [InputPartition(None)]
-    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return sorted((row for part in parts for batch in reader.read(part) for row in batch.to_pylist()), key=place)
+
+
+def everywhere(rows: list[dict[str, Any]], offset: int) -> str:
+    """A position: the same offset in each partition."""
+    return json.dumps(dict.fromkeys((row["partition"] for row in rows), offset))
 
 
 def reader(url: str, *filters: Filter, **options: str) -> JournalReader:
@@ -87,23 +97,26 @@ def test_any_history_in_any_cut_is_what_the_library_tells(q, url, clock, monkeyp
     expected = told(q)
     assert len({row["verb"] for row in expected}) > 7
     assert rows(JournalReader(Options({"url": url}))) == expected
-    monkeypatch.setattr(sqlite_journal, "ROWS", 7)
-    monkeypatch.setattr(sqlite_journal, "RECORDS", 5)
+    small_records(monkeypatch, 7, 5)
     chance = random.Random(seed)
     with open_store(url) as store:
-        for _ in range(10):
-            after, upto = sorted(chance.sample(range(len(expected) + 1), 2))
-            found = [row for batch in store.journal("0", after, upto, None) for row in batch.to_pylist()]
-            assert found == expected[after:upto]
+        for part, latest in store.bounds()[1].items():
+            of_part = [row for row in expected if row["partition"] == part]
+            assert len(of_part) == latest
+            for _ in range(10):
+                after, upto = sorted(chance.sample(range(latest + 1), 2))
+                found = [row for batch in store.journal(part, after, upto, None) for row in batch.to_pylist()]
+                assert found == of_part[after:upto]
 
 
 def test_parts_have_a_least_size_and_together_are_everything(q, url, clock, monkeypatch):
     work(q, clock)
     expected = told(q)
-    assert len(JournalReader(Options({"url": url})).partitions()) == 1
+    journals = len({row["partition"] for row in expected})
+    assert len(JournalReader(Options({"url": url})).partitions()) == journals
     monkeypatch.setattr(reading, "LEAST_TRANSITIONS", 10)
     many = JournalReader(Options({"url": url, "minPartitions": "5"}))
-    assert len(many.partitions()) == 5
+    assert len(many.partitions()) == 5 * journals
     assert rows(many) == expected
 
 
@@ -112,10 +125,15 @@ def test_a_read_begins_and_ends_where_it_is_told(q, url, clock):
     work(q, clock)
     expected = told(q)
     count = len(expected)
-    assert rows(reader(url, startingOffsets='{"0": 10}', endingOffsets='{"0": 12}')) == expected[10:12]
+
+    def from_to(after: int, upto: int) -> list[dict[str, Any]]:
+        start, end = everywhere(expected, after), everywhere(expected, upto)
+        return rows(reader(url, startingOffsets=start, endingOffsets=end))
+
+    assert from_to(10, 12) == [row for row in expected if 10 < row["offset"] <= 12]
     assert rows(reader(url, startingOffsets="latest")) == []
-    assert rows(reader(url, startingOffsets=f'{{"0": {count - 1}}}', endingOffsets='{"0": 99999}')) == expected[-1:]
-    assert rows(reader(url, startingOffsets='{"0": 99999}')) == []
+    assert from_to(5, 99_999) == [row for row in expected if row["offset"] > 5]
+    assert rows(reader(url, startingOffsets=everywhere(expected, 99_999))) == []
     middle = expected[count // 2]["at"]
     assert rows(reader(url, startingTime=middle.isoformat())) == [row for row in expected if row["at"] >= middle]
     planned = reader(url)
@@ -124,15 +142,15 @@ def test_a_read_begins_and_ends_where_it_is_told(q, url, clock):
     assert sum(batch.num_rows for part in parts for batch in planned.read(part)) == count
 
 
-@pytest.mark.parametrize("wrong", ["first", '{"0": -5}', "[]", '{"7": 1}', "{}"])
+@pytest.mark.parametrize("wrong", ["first", '{"0": -5}', "[]", '{"7": 1}', "{}"], ids=str)
 def test_an_offset_that_makes_no_sense_is_refused(q, url, wrong):
     q.publish("a", 1)
-    with pytest.raises(tampu.InvalidConfig, match=r"earliest, latest, or a position|partitions are 0"):
+    with pytest.raises(tampu.InvalidConfig, match=r"earliest, latest, or a position|partitions are (0|default/a)"):
         rows(reader(url, startingOffsets=wrong))
 
 
 def test_tenants_are_kept_apart(q, url):
-    with tampu.open(url, tenant="other", keepers=False) as other:
+    with opened(url, tenant="other") as other:
         q.publish("a", 1)
         other.publish("a", 2)
         other.publish("b", 3)
@@ -148,20 +166,24 @@ def test_filters_leave_less_to_read(q, url, clock):
     work(q, clock)
     expected = told(q)
 
-    def read_with(*filters: Filter) -> list[int]:
-        return [row["offset"] for row in rows(reader(url, *filters))]
+    def read_with(*filters: Filter) -> list[tuple[str, int]]:
+        return [place(row) for row in rows(reader(url, *filters))]
 
-    assert read_with(EqualTo(("queue",), "b")) == [row["offset"] for row in expected if row["queue"] == "b"]
+    def where(true: Callable[[dict[str, Any]], bool]) -> list[tuple[str, int]]:
+        return [place(row) for row in expected if true(row)]
+
+    assert read_with(EqualTo(("queue",), "b")) == where(lambda row: row["queue"] == "b")
     assert read_with(In(("queue",), ("c", None))) == []
-    assert read_with(GreaterThan(("offset",), 20), LessThan(("offset",), 30)) == list(range(21, 30))
-    assert read_with(EqualTo(("offset",), 9)) == [9]
+    assert read_with(GreaterThan(("offset",), 20), LessThan(("offset",), 30)) == where(
+        lambda row: 20 < row["offset"] < 30
+    )
+    assert read_with(EqualTo(("offset",), 9)) == where(lambda row: row["offset"] == 9)
     middle = expected[len(expected) // 2]["at"]
-    after = [row["offset"] for row in expected if row["at"] >= middle]
-    assert read_with(GreaterThanOrEqual(("at",), middle)) == after
-    assert read_with(LessThan(("at",), middle)) == [row["offset"] for row in expected if row["at"] < middle]
+    assert read_with(GreaterThanOrEqual(("at",), middle)) == where(lambda row: row["at"] >= middle)
+    assert read_with(LessThan(("at",), middle)) == where(lambda row: row["at"] < middle)
 
 
-def test_a_clock_that_went_back_hides_nothing(q, url, clock):
+def test_a_clock_that_went_back_hides_nothing(q, url, engine, clock):
     times = []
     for step in (0, 10, 20, 5, 15, 30):
         clock.at = (1_750_000_000 + step) * SECOND
@@ -174,7 +196,8 @@ def test_a_clock_that_went_back_hides_nothing(q, url, clock):
         earlier = {row["offset"] for row in rows(reader(url, LessThan(("at",), at)))}
         assert earlier >= {number + 1 for number, time in enumerate(times) if time < at}
     with open_store(url) as store:
-        assert store.at_time(clock.at + SECOND) == store.until_time(clock.at + SECOND) == {"0": 6}
+        at = clock.at + SECOND
+        assert store.at_time(at) == store.until_time(at) == {partition(engine, "a"): 6}
 
 
 def trim(q: tampu.Queue, clock: Clock) -> None:
@@ -184,8 +207,9 @@ def trim(q: tampu.Queue, clock: Clock) -> None:
     q._core.engine.run([Trim({}, 1000 * SECOND, 50 * SECOND, 100_000)])
 
 
-def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, clock):
-    work(q, clock)
+def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, engine, clock):
+    q.publish_many("a", range(7))
+    q.settle([tampu.Ack(lease) for lease in q.claim("a", limit=3)])
     planned = reader(url)
     parts = planned.partitions()
     count = len(told(q))
@@ -193,9 +217,10 @@ def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, clock
     with pytest.raises(tampu.NotFound, match=rf"transitions 1 to {count} of the journal were trimmed"):
         list(planned.read(parts[0]))
     assert [row["offset"] for row in rows(reader(url))] == [count + 1]
+    five = json.dumps({partition(engine, "a"): 5})
     with pytest.raises(tampu.NotFound, match=rf"transitions 6 to {count} .*failOnDataLoss"):
-        reader(url, startingOffsets='{"0": 5}').partitions()
-    lossy = reader(url, startingOffsets='{"0": 5}', failOnDataLoss="false")
+        reader(url, startingOffsets=five).partitions()
+    lossy = reader(url, startingOffsets=five, failOnDataLoss="false")
     assert [row["offset"] for row in rows(lossy)] == [count + 1]
     late = JournalReader(Options({"url": url, "failOnDataLoss": "false"}))
     assert list(late.read(parts[0])) == []
@@ -211,15 +236,16 @@ def test_a_queue_can_only_be_drained_by_a_stream(url):
 def test_spark_reads_the_journal_and_pushes_filters_down(q, url, clock, spark):
     work(q, clock)
     expected = told(q)
-    frame = spark.read.format("tampu").options(url=url, kind="journal", startingOffsets='{"0": 3}').load()
+    start = everywhere(expected, 3)
+    frame = spark.read.format("tampu").options(url=url, kind="journal", startingOffsets=start).load()
     names = columns.JOURNAL.names
-    found = [row.asDict() for row in frame.orderBy("offset").collect()]
+    found = [row.asDict() for row in frame.orderBy("partition", "offset").collect()]
     zone = datetime.now().astimezone().tzinfo
-    assert [{**row, "at": row["at"].replace(tzinfo=zone).astimezone(UTC)} for row in found] == expected[3:]
+    assert [{**row, "at": row["at"].replace(tzinfo=zone).astimezone(UTC)} for row in found] == [
+        row for row in expected if row["offset"] > 3
+    ]
     assert frame.columns == names
     narrow = frame.where("queue = 'b' and offset between 10 and 60 and verb = 'claim'")
-    assert {row.offset for row in narrow.select("offset").collect()} == {
-        row["offset"]
-        for row in expected
-        if row["queue"] == "b" and 10 <= row["offset"] <= 60 and row["verb"] == "claim"
+    assert {tuple(row) for row in narrow.select("partition", "offset").collect()} == {
+        place(row) for row in expected if row["queue"] == "b" and 10 <= row["offset"] <= 60 and row["verb"] == "claim"
     }

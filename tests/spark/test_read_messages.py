@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ import tampu
 from tampu.model.times import instant
 from tampu.spark.options import Options
 from tampu.spark.reading import MessagesReader
+from tests.spark.engines import opened
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -62,6 +64,21 @@ def test_options_choose_queues_and_states(q, url, ids):
         reader(url, state="finished")
     with pytest.raises(tampu.InvalidConfig, match="the option url is missing"):
         MessagesReader(Options({}))
+
+
+def test_an_option_chooses_columns_and_their_order(q, url, ids):
+    made = rows(reader(url, state="done", columns="state, payload,id"))
+    assert [list(row.items()) for row in made] == [
+        [("state", "done"), ("payload", b"0"), ("id", ids[0])],
+        [("state", "done"), ("payload", b"2"), ("id", ids[2])],
+    ]
+    without_bodies = rows(reader(url, state="dead", columns="id,reason,attempts", includePosition="true"))
+    assert [list(row) for row in without_bodies] == [["id", "reason", "attempts", "position"]]
+    assert without_bodies[0]["id"] == ids[4]
+    with pytest.raises(tampu.InvalidConfig, match="no such column: colour"):
+        reader(url, columns="id,colour")
+    with pytest.raises(tampu.InvalidConfig, match="named twice"):
+        reader(url, columns="id,id")
 
 
 def test_options_choose_times(q, url, ids):
@@ -104,7 +121,7 @@ def test_filters_that_do_not_reach_the_store_are_left_to_spark(q, url, ids):
 
 
 def test_no_filter_reaches_another_tenant(q, url, ids):
-    with tampu.open(url, tenant="other", keepers=False) as other:
+    with opened(url, tenant="other") as other:
         theirs = other.publish("a", 99)
     assert 99 not in payloads(url)
     assert payloads(url, EqualTo(("tenant",), "other")) == []
@@ -163,7 +180,9 @@ def test_spark_reads_every_kind_of_value(q, url, spark):
     assert (found[odd].labels, found[odd].headers, found[odd].key) == ({"city": "Cusco"}, {"a": "b"}, "k")
     assert bytes(found[empty].payload) == b"null"
     assert (found[done].result, found[done].state, found[done].attempts) == ('{"sum":3}', "done", 1)
-    assert {row.position for row in found.values()} == {'{"0":6}'}
+    (position,) = {row.position for row in found.values()}
+    assert json.loads(position) == q.journal(limit=1).latest
+    assert sum(json.loads(position).values()) == 6
     assert {row.us for row in found.values()} == {instant(q.get(id).created_at, "") for id in found}
 
 

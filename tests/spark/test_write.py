@@ -12,6 +12,7 @@ import pytest
 
 import tampu
 from tampu.spark import publishing
+from tests.spark.hands import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ def test_rows_become_messages_in_their_order_with_the_columns_they_have(
     assert (b.payload, b.message.type, b.message.headers, b.message.key) == ("b", "email.send", {"x": "y"}, "k")
     assert (b.message.max_attempts, b.message.group, b.message.priority) == (7, "g", 5)
     assert (d.payload, d.message.expires_at) == ("d", d.message.created_at + timedelta(seconds=60.5))
-    assert not Path(f"{url}-stage").exists()
+    assert staged(url) == []
     assert q._core.engine.documents(publishing.JOBS, "default") == []
 
 
@@ -102,7 +103,7 @@ def test_a_task_that_fails_after_its_rows_are_staged_leaves_no_second_copy(
     assert not fuse.exists()
     assert payloads(q) == [str(n) for n in range(50)]
     assert [t.verb for t in q.journal().transitions] == ["publish"] * 50
-    assert not Path(f"{url}-stage").exists()
+    assert staged(url) == []
 
 
 def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession, url: str, q: tampu.Queue) -> None:
@@ -116,7 +117,7 @@ def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession,
     assert "row 2: 'no type!' is not a type name" in text
     assert "row 3: the payload has 300000 bytes" in text
     assert q.queues.list() == []
-    assert not Path(f"{url}-stage").exists()
+    assert staged(url) == []
 
 
 def test_bad_rows_are_set_aside_when_asked(spark: SparkSession, url: str, q: tampu.Queue, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,19 @@ import pytest
 
 import tampu
 from tampu.spark import publishing, staging
-from tests.spark.hands import Hands, hands, stream_writer
+from tests.spark.engines import store_for
+from tests.spark.hands import Hands, hands, staged, stream_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Hands:
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     monkeypatch.setattr(staging, "MOST_ROWS", 10)
-    return hands(monkeypatch)
+    made = hands(monkeypatch)
+    yield made
+    made.close()
 
 
 def payloads(q: tampu.Queue) -> list[Any]:
@@ -31,8 +35,8 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 def bring(tasks: Hands, url: str, rows: list[str], batch: int, query: str | None = "q1", **options: Any) -> None:
     """One batch, as Spark does it: a writer for the tasks, and another one for the commit."""
-    staged = tasks.write(stream_writer(url, **options), rows, 0, query, batch)
-    stream_writer(url, **options).commit([staged], batch)
+    done = tasks.write(stream_writer(url, **options), rows, 0, query, batch)
+    stream_writer(url, **options).commit([done], batch)
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
@@ -46,8 +50,8 @@ def test_a_batch_that_comes_again_is_published_once(url: str, q: tampu.Queue, ta
     assert payloads(q) == texts(15) * 2
     bring(tasks, url, texts(1), 0, query="another", **options)
     assert payloads(q) == [*texts(15), *texts(15), "0"]
-    assert not Path(f"{url}-stage").exists()
-    kept = [document.name for document in q._core.engine.documents(publishing.STREAMS, "default")]
+    assert staged(url) == []
+    kept = [document.name for document in store_for(q).within("jobs").documents(publishing.STREAMS, "default")]
     assert kept == ["another", "q1"]
 
 
@@ -87,9 +91,9 @@ def test_a_stream_of_one_name_belongs_to_one_query(url: str, q: tampu.Queue, tas
 
 def test_an_aborted_batch_leaves_nothing(url: str, q: tampu.Queue, tasks: Hands) -> None:
     writer = stream_writer(url)
-    staged = tasks.write(writer, texts(3), 0, "q1", 0)
-    writer.abort([staged, None], 0)
-    assert not Path(f"{url}-stage").exists()
+    done = tasks.write(writer, texts(3), 0, "q1", 0)
+    writer.abort([done, None], 0)
+    assert staged(url) == []
     assert payloads(q) == []
 
 
@@ -122,4 +126,4 @@ def test_a_query_restarted_from_its_checkpoint_replays_without_a_second_copy(
     (source / "b").write_text("b1\n")
     assert run()[:2] == [0, 1]
     assert sorted(payloads(q)) == ["a1", "a2", "b1"]
-    assert not Path(f"{url}-stage").exists()
+    assert staged(url) == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from tampu.lake.state import CARRIED, EVENTS, GOLD, MESSAGES, SILVER, STAYS, State
+from tampu.lake.state import CARRIED, EVENTS, GOLD, MESSAGES, SILVER, WAITING, State
 from tampu.model.errors import InvalidState, NotFound
 from tampu.model.journal import Position
 
@@ -25,23 +26,21 @@ def check(here: State) -> Position:
     return have
 
 
-def silver(work: Round, here: State, days: Sequence[date]) -> None:
+def silver(work: Round, days: Sequence[date]) -> None:
     """Silver of these days out of all of bronze: a message's story may have begun long before."""
-    from tampu.lake import silver as making
-
-    target = here.position(EVENTS)
-    spark = work.spark
-    events = here.tables[EVENTS].read(spark)
-    none = here.tables[CARRIED].read(spark).limit(0)
-    with making.step(events, none, none, here.tables[MESSAGES].read(spark)) as step:
-        for name, rows in (
-            ("silver.attempts", step.attempts),
-            ("silver.messages", step.messages),
-            (STAYS, step.stays),
-        ):
-            began = time.monotonic()
-            table = here.tables[name]
-            chosen = rows.where(rows["day"].isin(list(days)))
-            work.done(name, table.replace_days(chosen, days, work.mark(target)), began)
+    began = time.monotonic()
+    target = work.here.position(EVENTS)
+    sources = [*work.sources(EVENTS, "new"), *work.sources(MESSAGES, "bodies")]
+    rows: Counter[str] = Counter()
+    for name in (EVENTS, MESSAGES):
+        for file in work.table(name).files():
+            rows[file.tenant or ""] += file.rows
+    found = work.walked(sources, dict(rows), work.targets(SILVER), days)
+    for name, files in found.items():
+        table, mark = work.table(name), work.mark(target)
+        if name in (CARRIED, WAITING):
+            table.overwrite(files, mark)
+        else:
+            table.replace_days(files, days, mark)
+        work.done(name, files, began)
         began = time.monotonic()
-        work.done(CARRIED, here.tables[CARRIED].overwrite(step.carried.coalesce(4), work.mark(target)), began)

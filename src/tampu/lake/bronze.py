@@ -8,18 +8,14 @@ ratio is in docs/decisions/0004-lake.md.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake.files import Via
 from tampu.lake.tables import BY_NAME
 from tampu.model.journal import Position
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 EVENTS = BY_NAME["bronze.events"]
 MESSAGES = BY_NAME["bronze.messages"]
@@ -50,18 +46,6 @@ def slices(after: Position, upto: Position, most: int) -> list[Slice]:
     ]
 
 
-def events(spark: SparkSession, url: str, after: Position, upto: Position, run: str) -> tuple[DataFrame, Via]:
-    """What to give `storage.write`: a row per slice, and what makes events of it."""
-    parts = slices(after, upto, 4 * parallelism(spark))
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_slice(url, parts[number], run)
-
-    return spark.range(0, len(parts), 1, len(parts)), read
-
-
 def read_slice(url: str, part: Slice, run: str) -> Iterator[pa.RecordBatch]:
     from tampu.spark.stores.opening import open_store
 
@@ -81,25 +65,20 @@ def event_rows(batch: pa.RecordBatch, run: str) -> pa.RecordBatch:
     )
 
 
-def ends(new: DataFrame) -> DataFrame:
+def ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Of events, those in which a message ended."""
-    from pyspark.sql import functions as F
+    for batch in batches:
+        yield batch.filter(pc.is_in(batch.column("state"), pa.array(ENDS)))
 
-    return new.where(F.col("state").isin(*ENDS)).select(*EVENTS.schema.names)
 
-
-def ended_messages(url: str, run: str) -> Via:
+def ended_messages(url: str, ended: Iterable[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
     """Makes rows of bronze.messages out of ends: what the store knows of the message now, as it was at that end."""
+    from tampu.spark.stores.opening import open_store
 
-    def fetch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from tampu.spark.stores.opening import open_store
-
-        with open_store(url) as store:
-            for batch in batches:
-                for part in _of_one_tenant(batch):
-                    yield from _fetched(store, part, run)
-
-    return fetch
+    with open_store(url) as store:
+        for batch in ended:
+            for part in _of_one_tenant(batch):
+                yield from _fetched(store, part, run)
 
 
 def _of_one_tenant(batch: pa.RecordBatch) -> Iterator[pa.Table]:
@@ -154,9 +133,3 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         [column.cast(f.type) if column.type != f.type else column for column, f in zip(made, schema, strict=True)],
         schema=schema,
     )
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Tasks that run at once; a guess where only the cluster knows (Spark Connect)."""
-    context = getattr(spark, "_sc", None)
-    return max(1, context.defaultParallelism) if context is not None else 8

@@ -2,76 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
 
-from tampu.lake.shaping import FAILS, among, counted, micros, percentiles, seconds
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-_USED = ("published", "done", "dead", "cancelled", "expired")
-
-
-def _outcomes(*outcomes: str) -> Column:
-    return F.count(F.when(among(F.col("outcome"), outcomes), True))
+from tampu.lake.gold_read import Attempts, Ended, Events
+from tampu.lake.grouping import counted, extreme, named_percentiles, rows, summed
+from tampu.lake.tables import BY_NAME
+from tampu.lake.verbs import FAILS
 
 
-def _ran() -> Column:
-    """Seconds of work; whole microseconds are added up, so the order does not matter."""
-    return seconds(F.sum(micros(F.col("ended_at")) - micros(F.col("claimed_at"))))
-
-
-def tenant_days(events: DataFrame, attempts: DataFrame, messages: DataFrame) -> DataFrame:
+def tenant_days(own: Mapping[str, object], events: Events, attempts: Attempts, ended: Ended) -> pa.Table:
     """Of tenants that had a transition that day."""
-    moved = events.groupBy("tenant", "day", "queue").agg(*counted(*_USED))
-    worked = attempts.groupBy("tenant", "day").agg(F.count("*").alias("deliveries"), _ran().alias("run_seconds"))
-    held = messages.groupBy("tenant", "day").agg(
-        F.sum("payload_bytes").alias("payload_bytes"), F.sum("result_bytes").alias("result_bytes")
-    )
-    parts = moved.unionByName(worked, allowMissingColumns=True).unionByName(held, allowMissingColumns=True)
-    sums = (*_USED, "deliveries", "run_seconds", "payload_bytes", "result_bytes")
-    return (
-        parts.groupBy("tenant", "day")
-        .agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in sums), F.count("queue").alias("queues"))
-        .where("queues > 0")
-    )
+    columns = {name: [int(events.of(name).sum())] for name in ("published", "done", "dead", "cancelled", "expired")}
+    columns |= {
+        "deliveries": [len(attempts)],
+        "payload_bytes": [ended.payload_bytes],
+        "result_bytes": [ended.result_bytes],
+        "queues": [len(events.queues)],
+    }
+    seconds = [int((attempts.ended - attempts.claimed).sum()) / 1e6]
+    found = rows(BY_NAME["gold.tenant_days"].schema, 1, {**own, **columns, "run_seconds": seconds})
+    return found.slice(0, 1 if len(events.queues) else 0)
 
 
-def workers(attempts: DataFrame) -> DataFrame:
+def workers(own: Mapping[str, object], attempts: Attempts) -> pa.Table:
     """Of workers that gave their name."""
-    return (
-        attempts.where("worker IS NOT NULL")
-        .groupBy("tenant", "day", "worker")
-        .agg(
-            F.count("*").alias("deliveries"),
-            _outcomes("ack").alias("done"),
-            _outcomes(*FAILS).alias("failed"),
-            _outcomes("reap").alias("lost"),
-            _outcomes("release").alias("released"),
-            _ran().alias("run_seconds"),
-            *percentiles("run"),
-            F.min("claimed_at").alias("first_at"),
-            F.max("ended_at").alias("last_at"),
-        )
+    by, size = attempts.worker, len(attempts.workers)
+    found = rows(
+        BY_NAME["gold.workers"].schema,
+        size,
+        {
+            **own,
+            "worker": attempts.workers.all,
+            "deliveries": counted(by, size),
+            "done": counted(by, size, attempts.outcome("ack")),
+            "failed": counted(by, size, attempts.outcome(*FAILS)),
+            "lost": counted(by, size, attempts.outcome("reap")),
+            "released": counted(by, size, attempts.outcome("release")),
+            "run_seconds": summed(by, size, attempts.ended - attempts.claimed) / 1e6,
+            **named_percentiles("run", by, size, attempts.run),
+            "first_at": extreme(by, size, attempts.claimed, greatest=False),
+            "last_at": extreme(by, size, attempts.ended, greatest=True),
+        },
     )
+    return found.filter(found["worker"].is_valid())
 
 
-def tasks(attempts: DataFrame, messages: DataFrame) -> DataFrame:
+def tasks(own: Mapping[str, object], attempts: Attempts, ended: Ended) -> pa.Table:
     """Deliveries by type; ``dead`` are messages that died that day and have not been replayed since."""
-    key = ("tenant", "day", "queue", "type")
-    died = messages.where("state = 'dead'").select(*key, F.lit(1).alias("died"))
-    parts = attempts.select(*key, "outcome", "wait", "run").unionByName(died, allowMissingColumns=True)
-    return (
-        parts.groupBy(*key)
-        .agg(
-            F.count("outcome").alias("deliveries"),
-            _outcomes("ack").alias("done"),
-            _outcomes(*FAILS).alias("failed"),
-            F.count("died").alias("dead"),
-            *percentiles("wait", "run"),
-        )
-        .where("deliveries > 0")
-        .withColumn("failure_ratio", F.col("failed") / F.col("deliveries"))
+    kinds = max(len(attempts.types), 1)
+    keys, by = np.unique(attempts.queue * kinds + attempts.type, return_inverse=True)
+    queues = [attempts.queues.all[key // kinds] for key in keys.tolist()]
+    types = [attempts.types.all[key % kinds] for key in keys.tolist()]
+    size, dead = len(keys), ended.dead()
+    deliveries, failed = counted(by, size), counted(by, size, attempts.outcome(*FAILS))
+    return rows(
+        BY_NAME["gold.tasks"].schema,
+        size,
+        {
+            **own,
+            "queue": queues,
+            "type": types,
+            "deliveries": deliveries,
+            "done": counted(by, size, attempts.outcome("ack")),
+            "failed": failed,
+            "dead": [dead.get(key, 0) for key in zip(queues, types, strict=True)],
+            "failure_ratio": failed / np.maximum(deliveries, 1),
+            **named_percentiles("wait", by, size, attempts.wait),
+            **named_percentiles("run", by, size, attempts.run),
+        },
     )

@@ -1,71 +1,67 @@
-"""gold.failures: attempts that failed alike, by queue and day."""
+"""gold.failures: attempts that failed alike, by queue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from tampu.lake.shaping import FAILS, among
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tampu.lake.gold_read import Attempts, Events
+from tampu.lake.grouping import rows
+from tampu.lake.tables import BY_NAME
 
 SAMPLES = 5
+_ALIKE = ["queue", "look"]
 
 
-def failures(events: DataFrame, attempts: DataFrame) -> DataFrame:
+def failures(own: Mapping[str, object], events: Events, attempts: Attempts) -> pa.Table:
     """One row per look of an error. Failures that gave none are told apart by how they ended: ``nack``, ``reap``.
 
-    The journal says what failed, the deliveries say of which type the message was. Both meet at the message first, so
-    that nothing is held in memory for all messages of a group but the few ids that are shown.
+    The journal says what failed, the deliveries say of which type the message was.
     """
-    no_time, no_text = F.lit(None).cast("timestamp"), F.lit(None).cast("string")
-    lost = F.col("verb") == "reap"
-    failed = events.where(among(F.col("verb"), FAILS)).select(
-        "tenant",
-        "day",
-        "queue",
-        "id",
-        F.when(lost, F.lit("reap")).otherwise(F.coalesce("fingerprint", "verb")).alias("fingerprint"),
-        F.col("at"),
-        F.struct("at", "partition", "offset", F.when(~lost, F.col("detail")).alias("error")).alias("seen"),
-        F.lit(1).alias("one"),
-        F.when(F.col("state") == "dead", 1).otherwise(0).alias("dead"),
-        no_text.alias("type"),
+    failed = events.failures
+    lost = pc.equal(failed["verb"], "reap")
+    nothing = pa.scalar(None, pa.string())
+    look = pc.if_else(lost, "reap", pc.coalesce(failed["fingerprint"], failed["verb"]))
+    failed = failed.append_column("look", look).append_column("error", pc.if_else(lost, nothing, failed["detail"]))
+    failed = failed.append_column("died", pc.fill_null(pc.equal(failed["state"], "dead"), False).cast(pa.int64()))
+    order = [(name, "ascending") for name in (*_ALIKE, "at", "partition", "offset")]
+    groups = (
+        failed.sort_by(order)
+        .group_by(_ALIKE, use_threads=False)
+        .aggregate([("at", "min"), ("at", "last"), ("error", "last"), ("died", "sum"), ([], "count_all")])
     )
-    typed = attempts.where(among(F.col("outcome"), FAILS)).select(
-        "tenant",
-        "day",
-        "queue",
-        "id",
-        F.coalesce("fingerprint", "outcome").alias("fingerprint"),
-        no_time.alias("at"),
-        F.lit(None).cast(failed.schema["seen"].dataType).alias("seen"),
-        F.lit(0).alias("one"),
-        F.lit(0).alias("dead"),
-        "type",
+    samples, messages = _messages(failed)
+    types = attempts.failed_types()
+    alike = list(zip(groups["queue"].to_pylist(), groups["look"].to_pylist(), strict=True))
+    return rows(
+        BY_NAME["gold.failures"].schema,
+        groups.num_rows,
+        {
+            **own,
+            "queue": groups["queue"],
+            "fingerprint": groups["look"],
+            "error": groups["error_last"],
+            "attempts": groups["count_all"],
+            "messages": [messages[key] for key in alike],
+            "dead": groups["died_sum"],
+            "types": [sorted(types.get(key, ())) for key in alike],
+            "first_at": groups["at_min"],
+            "last_at": groups["at_last"],
+            "sample_ids": [samples[key] for key in alike],
+        },
     )
-    alike = ("tenant", "day", "queue", "fingerprint")
-    return (
-        failed.unionByName(typed)
-        .groupBy(*alike, "id")
-        .agg(
-            F.sum("one").alias("attempts"),
-            F.sum("dead").alias("dead"),
-            F.min("at").alias("first_at"),
-            F.max("seen").alias("seen"),
-            F.collect_set("type").alias("types"),
-        )
-        .groupBy(*alike)
-        .agg(
-            F.sum("attempts").alias("attempts"),
-            F.count("*").alias("messages"),
-            F.sum("dead").alias("dead"),
-            F.min("first_at").alias("first_at"),
-            F.max("seen").alias("seen"),
-            F.array_sort(F.array_distinct(F.flatten(F.collect_set("types")))).alias("types"),
-            F.min_by("id", "id", SAMPLES).alias("sample_ids"),
-        )
-        .withColumns({"error": F.col("seen.error"), "last_at": F.col("seen.at")})
-    )
+
+
+def _messages(failed: pa.Table) -> tuple[dict[tuple[str, str], list[str]], dict[tuple[str, str], int]]:
+    """By look: the first few ids in their order, and how many messages there are."""
+    ids = failed.group_by([*_ALIKE, "id"]).aggregate([]).sort_by([(name, "ascending") for name in (*_ALIKE, "id")])
+    counts = ids.group_by(_ALIKE, use_threads=False).aggregate([([], "count_all")])
+    samples, messages, start = {}, {}, 0
+    for row in counts.to_pylist():
+        key = (row["queue"], row["look"])
+        samples[key] = ids["id"].slice(start, min(SAMPLES, row["count_all"])).to_pylist()
+        messages[key] = row["count_all"]
+        start += row["count_all"]
+    return samples, messages

@@ -12,30 +12,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import files
-from tampu.lake.storage import Lake, LakeTable, Mark
-from tampu.lake.tables import TIME, Table
+from tampu.lake import sheets
+from tampu.lake.snapshots import Mark
+from tampu.lake.storage import Lake, LakeTable
+from tampu.lake.tables import LINEAGE
 from tampu.model.journal import Position
-
-LINEAGE = Table(
-    "_lineage",
-    1,
-    "each run of the pipeline",
-    ("run",),
-    pa.schema(
-        [
-            ("run", pa.int64()),
-            ("reader", pa.string()),
-            ("started", TIME),
-            ("finished", TIME),
-            ("from_position", pa.string()),  # as JSON, like the three that follow
-            ("to_position", pa.string()),
-            ("rows", pa.string()),  # written, by table
-            ("seconds", pa.string()),  # by step
-            ("versions", pa.string()),  # of the tables, and of what ran
-        ]
-    ),
-)
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,16 +68,16 @@ def note(lake: Lake, report: RunReport, mark: Mark) -> None:
         "versions": json.dumps({**report.versions, **_software()}),
     }
     batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
-    new = files.write_batches(here.place, LINEAGE.schema, f"r{mark.run}", [batch], parted=False)
+    new = sheets.write_batches(here.target, f"r{mark.run}", [batch])
     found.commit(list(new), mark)
 
 
 def latest(lake: Lake, most: int = 20) -> list[dict[str, Any]]:
     """The last runs, newest first."""
-    here = table(lake)
-    if not here.exists():
+    found = table(lake).find()
+    if found is None:
         return []
-    rows: list[dict[str, Any]] = here.open().arrow().to_table().sort_by([("run", "descending")])[:most].to_pylist()
+    rows: list[dict[str, Any]] = found.arrow().to_table().sort_by([("run", "descending")])[:most].to_pylist()
     for row in rows:
         for name in ("from_position", "to_position", "rows", "seconds", "versions"):
             row[name] = json.loads(row[name])

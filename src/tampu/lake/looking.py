@@ -1,14 +1,13 @@
 """Reading the lake without Spark: its Delta tables as DuckDB views, and nothing else within reach.
 
 Everything that acts on the lake (`tampu sql`, `export`, `insights`, replay) reads it through here. A connection sees
-the tables of the contract in the schemas `bronze`, `silver` and `gold`; it can not open files, load extensions or
-change its own settings, so that a query from elsewhere can do no more than read.
+the tables of the contract in the schemas `bronze`, `silver` and `gold`, and `_lineage` unless it is of one tenant; it
+can not open files, load extensions or change its own settings, so that a query from elsewhere can do no more than read.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tampu.lake.tables import BY_NAME, TABLES, Table
+from tampu.lake.saying import first_line
+from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table
+from tampu.lake.urls import local_path, resolved
 from tampu.model.errors import InvalidMessage, NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _FILE_FAILED = "reading the stream registered as"
 """How DuckDB begins to tell that the Arrow dataset under a view failed."""
 _LAYERS = ("bronze", "silver", "gold")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _MADE_BY = "make it with: tampu pipeline run --once"
 
 
@@ -35,23 +35,23 @@ class Lake:
 
     def __init__(self, path: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None) -> None:
         self.path = os.fspath(path)
-        self._options = storage_options
+        self._options = storage_options or {}
         self._found: dict[str, ds.Dataset | None] = {}
         if self._local is not None and not self._local.is_dir():
             raise NotFound(f"there is no lake in {self.path}", field="lake", hint=f"{_MADE_BY}; or name it with --lake")
 
     @property
     def _local(self) -> Path | None:
-        scheme, separator, rest = self.path.partition("://")
-        if separator and scheme != "file":
-            return None
-        return Path(rest if separator else self.path)
+        return local_path(self.path)
 
     def dataset(self, name: str) -> ds.Dataset | None:
         """The rows of a table; None when the pipeline has not made it yet."""
-        if name not in self._found:
-            self._found[name] = self._open(table_named(name))
-        return self._found[name]
+        return self._dataset(table_named(name))
+
+    def _dataset(self, table: Table) -> ds.Dataset | None:
+        if table.name not in self._found:
+            self._found[table.name] = self._open(table)
+        return self._found[table.name]
 
     def _open(self, table: Table) -> ds.Dataset | None:
         import deltalake
@@ -64,7 +64,7 @@ class Lake:
         if local is not None and not (Path(place) / "_delta_log").is_dir():
             return None
         try:
-            return dataset(deltalake.DeltaTable(place, storage_options=self._options))
+            return dataset(deltalake.DeltaTable(place, storage_options=resolved(self._options) or None))
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -81,10 +81,10 @@ class Lake:
         found = 0
         for layer in _LAYERS:
             connection.execute(f"CREATE SCHEMA {layer}")
-        for table in TABLES:
-            dataset = self.dataset(table.name)
+        for table in TABLES if tenant is not None else (*TABLES, LINEAGE):  # runs are of all tenants
+            dataset = self._dataset(table)
             found += dataset is not None
-            handle = table.name.replace(".", "__")
+            handle = f"{table.name.replace('.', '__')}__files"
             connection.register(handle, _of_tenant(dataset, tenant) if dataset is not None else _empty(table))
             connection.execute(f"CREATE VIEW {table.name} AS FROM {handle} SELECT {_columns(table, dataset)}")
         if not found and self._local is None:
@@ -188,14 +188,8 @@ def as_error(error: Exception, field: str = "sql") -> InvalidMessage | StorageEr
             f"the lake can not be read: {first_line(error)}",
             hint="if it was vacuumed meanwhile, ask again; else see tampu pipeline status",
         )
-    hint = 'the tables are listed by: tampu sql "SHOW ALL TABLES"; the names "at", "group" and "offset" need the quotes'
+    hint = f'the tables are {", ".join(BY_NAME)}; the names "at", "group" and "offset" need the quotes'
     return InvalidMessage(first_line(error), field=field, hint=hint)
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, up to where it begins to draw."""
-    text = str(error).partition("\nLINE ")[0].partition("\n\n")[0]
-    return " ".join(_COLOURS.sub("", text).split())[:500] or type(error).__name__
 
 
 def table_named(name: str) -> Table:

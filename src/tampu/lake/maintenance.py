@@ -7,11 +7,11 @@ from datetime import date
 from itertools import groupby
 
 import msgspec
-import pyarrow as pa
 
-from tampu.lake import files, lineage, state
+from tampu.lake import lineage, sheets, state
 from tampu.lake.files import DataFile
-from tampu.lake.storage import Lake, LakeTable, Snapshot, exactly
+from tampu.lake.snapshots import Snapshot, exactly
+from tampu.lake.storage import Lake, LakeTable
 from tampu.model.errors import InvalidConfig, VersionConflict
 
 TARGET = 128 << 20
@@ -28,6 +28,8 @@ class Care(msgspec.Struct, frozen=True):
     """Joined or removed."""
     into: int = 0
     bytes: int = 0
+    rows: int = 0
+    """Let go."""
 
 
 def tables(lake: Lake) -> Iterator[LakeTable]:
@@ -74,23 +76,8 @@ def bundles(known: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 
 def _joined(found: Snapshot, group: Sequence[DataFile]) -> Iterator[DataFile]:
-    table = found.table
-    schema, parted = table.spec.schema, table.parted
-    known = {
-        "day": pa.scalar(date.fromisoformat(group[0].day), pa.date32()) if group[0].day else None,
-        "tenant": pa.scalar(group[0].tenant, pa.string()),
-    }
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        for batch in files.read_batches(table.place, schema, [file.path for file in group]):
-            # Files that another program rewrote lack the columns of their partition.
-            columns = [
-                pa.repeat(known[name], batch.num_rows) if parted and name in known else batch.column(name)
-                for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    return files.write_batches(table.place, schema, "compact", rows(), parted=parted)
+    target = found.table.target
+    return sheets.write_batches(target, "compact", sheets.read_batches(target.place, target.schema, group))
 
 
 def vacuum(lake: Lake, *, retain_hours: int, dry_run: bool = False) -> list[Care]:
@@ -101,9 +88,10 @@ def vacuum(lake: Lake, *, retain_hours: int, dry_run: bool = False) -> list[Care
         )
     done = []
     for table in tables(lake):
-        if not table.exists():
+        there = table.find()
+        if there is None:
             continue
-        delta = table.open().delta
+        delta = there.delta
         gone = delta.vacuum(retain_hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
         if not dry_run:
             delta.cleanup_metadata()
@@ -112,15 +100,19 @@ def vacuum(lake: Lake, *, retain_hours: int, dry_run: bool = False) -> list[Care
     return done
 
 
-def drop_days(lake: Lake, before: date) -> list[Care]:
-    """Let the rows of days before this one go, from every table that has days. Their files go with the next vacuum."""
+def drop_days(lake: Lake, before: date, *, dry_run: bool = False) -> list[Care]:
+    """Let the rows of days before this one go, from every table that has days. Their files go with a later vacuum."""
     done = []
     for table in tables(lake):
-        if not table.parted or not table.exists():
+        # What waits, waits on whatever day: that table has no days to speak of.
+        found = table.find() if table.parted and table.spec.name != state.WAITING else None
+        if found is None:
             continue
-        found = table.open()
         old = [file for file in found.files() if file.day is not None and file.day < before.isoformat()]
         if old:
-            found.commit([], None, drop=exactly(file.path for file in old))
-            done.append(Care(table.spec.name, len(old), 0, sum(file.size for file in old)))
+            if not dry_run:
+                found.commit([], None, drop=exactly(file.path for file in old))
+            done.append(
+                Care(table.spec.name, len(old), 0, sum(file.size for file in old), sum(file.rows for file in old))
+            )
     return done

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tampu.model.errors import InvalidConfig
+from tampu.model.reading import from_json
 
 ALL = "*"
 MOST = 1000
@@ -43,11 +44,13 @@ DEFAULTS = (
     Objective(objective="latency", target=0.95, within=60.0),
 )
 
+_read = from_json(Objective | list[Objective]).decode
+
 
 def parse(text: bytes | str) -> list[Objective]:
     """One objective or a list of them, as JSON."""
     try:
-        found = msgspec.json.decode(text, type=Objective | list[Objective])
+        found = _read(text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"not an objective: {error}", field="objectives", hint=f"such as {_EXAMPLE}") from None
     return check([found] if isinstance(found, Objective) else found)

@@ -12,8 +12,8 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -21,18 +21,17 @@ import msgspec
 from tampu.broker import incoming
 from tampu.broker.queue import Queue
 from tampu.engines.port import PutDocument
-from tampu.lake.looking import Lake, Questions, as_error, checked_condition, fetched
-from tampu.model.errors import InvalidMessage, InvalidState, TampuError, VersionConflict
+from tampu.lake.looking import Lake, Questions, checked_condition
+from tampu.lake.replay_rows import BATCH, Place, Row, batches, choose, rows
+from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, TampuError, VersionConflict
 from tampu.model.message import Message, NewMessage
+from tampu.model.reading import from_json
 
 KIND = "replay"
 _SPACE = uuid.UUID("5bd0c5f6-6c1f-5f57-9d54-a6c3ab0f2c11")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,99}\Z")
-_BATCH = 500
-_BATCH_BYTES = 8 << 20
 _SAMPLE = 5
 _NAMED = 100
-_ALL = 2**62
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,32 +75,12 @@ class _Progress(msgspec.Struct, frozen=True, kw_only=True):
     to: str | None
     upto: dict[str, int]
     """The last offset of the lake that belongs to it, by partition."""
-    position: tuple[date, str, int, str] | None = None
-    """(day, partition, offset, id) of the last row that is done with."""
+    position: Place | None = None
+    """Of the last row that is done with."""
     seen: int = 0
 
 
-class _Row(msgspec.Struct, frozen=True, gc=False):
-    """A row of bronze.messages, in the order in which `_rows` asks for its columns."""
-
-    day: date
-    partition: str
-    offset: int
-    id: str
-    queue: str
-    type: str | None
-    payload: bytes | None
-    content_type: str | None
-    headers: dict[str, str] | None
-    labels: dict[str, str] | None
-    priority: int | None
-    group: str | None
-    correlation_id: str | None
-    missing: bool | None
-
-    @property
-    def position(self) -> tuple[date, str, int, str]:
-        return self.day, self.partition, self.offset, self.id
+_read = from_json(_Progress).decode
 
 
 class Replay:
@@ -128,6 +107,12 @@ class Replay:
             raise InvalidMessage("limit must be at least 1", field="limit")
         if to is not None:
             incoming.name(to, "queue")
+        if not hasattr(q._core.engine, "document"):
+            raise InvalidConfig(
+                "a replay from the lake keeps its note in the store itself, and this is a server",
+                field="url",
+                hint="name the url that the server serves: tampu --url jobs.db replay …",
+            )
         self._q, self._lake = q, lake if isinstance(lake, Lake) else Lake(lake)
         self._tenant = q.tenant
         self._asked = {
@@ -185,9 +170,9 @@ class Replay:
             earlier = progress.seen
             self._choose(lake, progress)
             pace = _Pace(rate, pause)
-            for batch in _batches(_rows(lake), pace.most):
+            for batch in batches(rows(lake), pace.most):
                 pace.wait(len(batch))
-                left: Sequence[_Row] = batch
+                left: Sequence[Row] = batch
                 while left:
                     try:
                         progress, version = self._publish(left, progress, version, count)
@@ -209,7 +194,7 @@ class Replay:
         if document is None:
             ends = lake.rows("SELECT ended_partition AS p, max(ended_offset) AS o FROM bronze.messages GROUP BY ALL")
             return _Progress(upto={row["p"]: row["o"] for row in ends}, **self._asked), 0  # type: ignore[arg-type]  # as _Progress has them
-        progress = msgspec.json.decode(document.value, type=_Progress)
+        progress = _read(document.value)
         for name, asked in self._asked.items():
             if getattr(progress, name) != asked:
                 raise InvalidState(
@@ -229,46 +214,20 @@ class Replay:
         return PutDocument(KIND, self._tenant, self.replay_id, msgspec.json.encode(progress), version)
 
     def _choose(self, lake: Questions, progress: _Progress) -> None:
-        """The rows that are left, narrow, in a table of the connection: of each message only its last end."""
-        import duckdb
-
-        lake.run("CREATE TEMP TABLE upto (p VARCHAR, o BIGINT)")
-        for end in progress.upto.items():
-            lake.run("INSERT INTO upto VALUES (?, ?)", end)
-        lake.run(
-            "CREATE TEMP TABLE latest AS SELECT id, unnest(max({ended: ended_at, ended_partition: "
-            "ended_partition, ended_offset: ended_offset})) FROM bronze.messages JOIN upto"
-            " ON ended_partition = p AND ended_offset <= o GROUP BY id"
-        )
-        found = lake.connection.sql(
-            "SELECT m.* FROM bronze.messages m SEMI JOIN latest l USING (id, ended_partition, ended_offset)"
-        )
-        try:
-            if progress.where is not None:
-                found = found.filter(progress.where)
-            if progress.queue is not None:
-                found = found.filter(duckdb.ColumnExpression("queue") == duckdb.ConstantExpression(progress.queue))
-            if progress.ids is not None:
-                found = found.filter(
-                    duckdb.ColumnExpression("id").isin(*(duckdb.ConstantExpression(id) for id in progress.ids))
-                )
-            found.project(
-                "day, ended_partition, ended_offset, id, queue, ended_at, coalesce(missing, false) AS gone"
-            ).create("matching")
-        except duckdb.Error as error:
-            raise as_error(error, "where") from None
-        day, partition, offset, id = progress.position or (date.min, "", 0, "")
-        lake.run(
-            "CREATE TEMP TABLE chosen AS FROM matching WHERE (day, ended_partition, ended_offset, id) > (?, ?, ?, ?)"
-            " ORDER BY day, ended_partition, ended_offset, id LIMIT ?",
-            [day, partition, offset, id, _ALL if self._limit is None else max(0, self._limit - progress.seen)],
+        left = None if self._limit is None else max(0, self._limit - progress.seen)
+        choose(
+            lake,
+            progress.upto,
+            where=progress.where,
+            queue=progress.queue,
+            ids=progress.ids,
+            after=progress.position,
+            limit=left,
         )
 
     # -- publishing
 
-    def _publish(
-        self, batch: Sequence[_Row], progress: _Progress, version: int, count: _Count
-    ) -> tuple[_Progress, int]:
+    def _publish(self, batch: Sequence[Row], progress: _Progress, version: int, count: _Count) -> tuple[_Progress, int]:
         """One batch and the note that it is done with, in one commit; without what the queue would refuse."""
         after = msgspec.structs.replace(progress, position=batch[-1].position, seen=progress.seen + len(batch))
         fit = [row for row in batch if not row.missing and row.payload is not None]
@@ -288,18 +247,18 @@ class Replay:
         count.new += len(messages) - found
         return after, version
 
-    def _refusal(self, row: _Row) -> str | None:
+    def _refusal(self, row: Row) -> str | None:
         """Why a queue would not take this message by itself."""
         try:
-            self._q._verbs._publishing(self._target(row), [self._message(row)])
+            self._q._verbs.publishing(self._target(row), [self._message(row)])
         except InvalidMessage as error:
             return error.message
         return None
 
-    def _target(self, row: _Row) -> str:
+    def _target(self, row: Row) -> str:
         return str(self._asked["to"] or row.queue)
 
-    def _commit(self, rows: Sequence[_Row], after: _Progress, version: int) -> tuple[list[Message], int]:
+    def _commit(self, rows: Sequence[Row], after: _Progress, version: int) -> tuple[list[Message], int]:
         put = self._put(after, version)
         by_queue: dict[str, list[NewMessage]] = {}
         for row in rows:
@@ -314,7 +273,7 @@ class Replay:
                 raise reply
             return [m for queue, news in by_queue.items() for m in tx.publish_many(queue, news)], int(reply)
 
-    def _message(self, row: _Row) -> NewMessage:
+    def _message(self, row: Row) -> NewMessage:
         name = f"{self._tenant}\0{self.replay_id}\0{row.id}\0{row.partition}\0{row.offset}"
         return NewMessage(
             row.payload,
@@ -361,38 +320,11 @@ class _Count(msgspec.Struct):
     problems: list[tuple[str, str]] = []
 
 
-def _rows(lake: Questions) -> Iterator[_Row]:
-    """The chosen rows with their payloads; day by day, so that only those of a day are in memory."""
-    for day in [row["day"] for row in lake.rows("SELECT DISTINCT day FROM chosen ORDER BY day")]:
-        answer = lake.run(
-            "SELECT day, ended_partition, ended_offset, id, queue, type, payload, content_type, headers, labels,"
-            ' priority, "group", correlation_id, missing FROM bronze.messages'
-            " SEMI JOIN chosen USING (id, ended_partition, ended_offset)"
-            " WHERE day = ? ORDER BY ended_partition, ended_offset, id",
-            [day],
-        )
-        for values in fetched(answer, _BATCH):
-            yield _Row(*values)
-
-
-def _batches(rows: Iterable[_Row], most: int) -> Iterator[list[_Row]]:
-    batch: list[_Row] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row.payload or b"")
-        if len(batch) >= most or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 class _Pace:
     """So many in a second, in steps of a tenth of a second or of one message."""
 
     def __init__(self, rate: float | None, pause: Callable[[float], Any]) -> None:
-        self.most = _BATCH if rate is None else max(1, min(_BATCH, int(rate / 10)))
+        self.most = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
         self._rate, self._pause = rate, pause
         self._free = time.monotonic()
 

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tampu.broker import readers
 from tampu.broker.readers import Reader
 from tampu.engines.port import PutDocument
-from tampu.lake import lineage, objectives, state
+from tampu.lake import backfilling, gold_round, lineage, objectives, state
+from tampu.lake.hands import FEW, Hands
 from tampu.lake.lineage import RunReport
 from tampu.lake.objectives import Objective
-from tampu.lake.state import EVENTS, SILVER, Registration, State
-from tampu.lake.storage import Lake, Mark
+from tampu.lake.rounds import Round
+from tampu.lake.snapshots import Mark
+from tampu.lake.state import EVENTS, Registration, State
+from tampu.lake.storage import Lake
 from tampu.lake.urls import absolute
 from tampu.model.journal import Position
 from tampu.spark.stores.opening import open_store
@@ -49,6 +53,7 @@ class Pipeline:
         targets: Sequence[Objective] | None = None,
         most: int = MOST,
         skip_lost: bool = False,
+        few: int = FEW,
         on_step: Callable[[str], None] = _quiet,
     ) -> None:
         self.url = absolute(url)
@@ -58,6 +63,7 @@ class Pipeline:
         self._objectives = targets
         self._most = most
         self._skip_lost = skip_lost
+        self._few = few
         self._on_step = on_step
 
     # -- whole runs
@@ -65,15 +71,15 @@ class Pipeline:
     def run(self, spark: Callable[[], SparkSession]) -> list[RunReport]:
         """Bring the lake to where the journal is now. One report per round; a single one of run 0 without news.
 
-        Spark is asked for only when there is something to do.
+        Spark is asked for only when there is much to do (`few` transitions are done without it).
         """
         began = _now()
         with open_store(self.url) as store:
             _, latest = store.bounds()
             registration = Registration(store, self.reader)
+            self._save_objectives(store)
             if self._up_to_date(registration, latest):
                 return [self._nothing(began, latest)]
-            self._save_objectives(store)
             here = State(self.lake, self.reader, state.store_id(store), latest)
             reports = []
             while True:
@@ -83,7 +89,7 @@ class Pipeline:
                     # From here on retention keeps what this run has not read yet.
                     registration.save(after, self._archive, self.lake.uri)
                 target = _capped(after, latest, self._most)
-                reports.append(self._round(spark(), store, here, registration, after, target))
+                reports.append(self._round(Hands(spark, self._few), store, here, registration, after, target))
                 if target == latest:
                     return reports
                 here.refresh(*state.ALL)
@@ -93,31 +99,35 @@ class Pipeline:
         known = registration.reader
         if known is None or known.position != latest or known.archive_after_us != self._archive:
             return False
-        events = state.table(self.lake, EVENTS)
-        return events.exists() and events.open().position(self.reader, latest) == latest
+        events = state.table(self.lake, EVENTS).find()
+        return events is not None and events.position(self.reader, latest) == latest
 
     def _nothing(self, began: datetime, at: Position) -> RunReport:
         return RunReport(run=0, reader=self.reader, started=began, finished=_now(), from_position=at, to_position=at)
 
     def _round(
         self,
-        spark: SparkSession,
+        hands: Hands,
         store: Store,
         here: State,
         registration: Registration,
         after: Position,
         target: Position,
     ) -> RunReport:
-        from tampu.lake.rounds import Round, suited
-
-        spark.conf.set("spark.sql.session.timeZone", "UTC")  # a day is a day of UTC, whoever's session this is
-        work = Round(spark, self.url, here, here.next_run(), self._on_step)
+        work = Round(hands, self.url, here, here.next_run(), self._on_step)
         began = _now()
         work.events(after, target)
         work.messages(target)
-        with suited(spark, here.tables[EVENTS].rows(after=here.least(SILVER))):
-            work.silver(target)
-        work.gold(target, self._known_objectives(store))
+        work.silver(target)
+        gold_round.refresh(work, target, self._known_objectives(store))
+        report = self._noted(work, began, after, target)
+        self._on_step("position")
+        registration.save(target, self._archive, self.lake.uri)
+        self._on_step("done")
+        return report
+
+    def _noted(self, work: Round, began: datetime, after: Position, target: Position) -> RunReport:
+        """What was done, and that it was, in the lineage."""
         report = RunReport(
             run=work.run,
             reader=self.reader,
@@ -127,12 +137,9 @@ class Pipeline:
             to_position=target,
             rows=work.rows,
             seconds=work.seconds,
-            versions={name: found.version for name, found in here.tables.items()},
+            versions={name: found.version for name, found in work.here.tables.items()},
         )
         lineage.note(self.lake, report, Mark(self.reader, work.run, target))
-        self._on_step("position")
-        registration.save(target, self._archive, self.lake.uri)
-        self._on_step("done")
         return report
 
     # -- objectives are kept in the store, so that a backfill measures against the same
@@ -140,34 +147,28 @@ class Pipeline:
     def _save_objectives(self, store: Store) -> None:
         if self._objectives is not None:
             text = msgspec.json.encode(list(self._objectives))
-            store.run([PutDocument("objectives", "*", self.reader, text)])
+            found = store.document(readers.OBJECTIVES, readers.TENANT, self.reader)
+            if found is None or found.value != text:
+                store.run([PutDocument(readers.OBJECTIVES, readers.TENANT, self.reader, text)])
 
     def _known_objectives(self, store: Store) -> list[Objective]:
-        found = store.document("objectives", "*", self.reader)
+        found = store.document(readers.OBJECTIVES, readers.TENANT, self.reader)
         return objectives.parse(found.value) if found is not None else []
 
     # -- days again
 
-    def backfill(self, spark: SparkSession, days: Sequence[date], *, layer: str = "gold") -> RunReport:
+    def backfill(self, spark: Callable[[], SparkSession], days: Sequence[date], *, layer: str = "gold") -> RunReport:
         """Compute days anew from bronze: gold, or silver and gold."""
-        from tampu.lake import backfilling
-        from tampu.lake.rounds import Round
-
         began = _now()
         with open_store(self.url) as store:
             _, latest = store.bounds()
             here = State(self.lake, self.reader, state.store_id(store), latest)
-            spark.conf.set("spark.sql.session.timeZone", "UTC")
-            work = Round(spark, self.url, here, here.next_run(), self._on_step)
+            work = Round(Hands(spark, self._few), self.url, here, here.next_run(), self._on_step)
             target = backfilling.check(here)
             if layer == "silver":
-                backfilling.silver(work, here, days)
-            work.gold_days(days, target, self._known_objectives(store))
-            return RunReport(
-                run=work.run, reader=self.reader, started=began, finished=_now(), from_position=target,
-                to_position=target, rows=work.rows, seconds=work.seconds,
-                versions={name: found.version for name, found in here.tables.items()},
-            )  # fmt: skip
+                backfilling.silver(work, days)
+            gold_round.compute(work, gold_round.of_days(work, days), target, self._known_objectives(store))
+            return self._noted(work, began, target, target)
 
     def registered(self) -> Reader | None:
         with open_store(self.url) as store:
@@ -190,6 +191,9 @@ def _now() -> datetime:
 def run_once(
     spark: SparkSession | Callable[[], SparkSession], url: str, lake: Lake | str, *, name: str = "main"
 ) -> RunReport:
-    """Bring the lake to where the journal is now; the report of the last round."""
-    make = spark if callable(spark) else lambda: spark
-    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name).run(make)[-1]
+    """Bring the lake to where the journal is now; the report of the last round.
+
+    A session that is there already does all the work; one that would have to be made is made when there is much of it.
+    """
+    make, few = (spark, FEW) if callable(spark) else (lambda: spark, 0)
+    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name, few=few).run(make)[-1]

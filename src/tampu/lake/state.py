@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from tampu.broker import readers
 from tampu.broker.readers import Reader
 from tampu.engines.port import PutDocument
 from tampu.lake import lineage
-from tampu.lake.storage import Lake, LakeTable, Snapshot
+from tampu.lake.snapshots import Snapshot
+from tampu.lake.storage import Lake, LakeTable
 from tampu.lake.tables import BY_NAME, Table
 from tampu.model.errors import InvalidConfig, NotFound, StorageError, VersionConflict
 from tampu.model.journal import Position
@@ -20,10 +20,9 @@ READER = "tampu.reader"
 STORE = "tampu.store"
 EVENTS, MESSAGES = "bronze.events", "bronze.messages"
 GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
-STAYS, CARRIED = "_state.stays", "_state.carried"
-SILVER = ("silver.attempts", "silver.messages", STAYS, CARRIED)
+STAYS, WAITING, CARRIED = "_state.stays", "_state.waiting", "_state.carried"
+SILVER = ("silver.attempts", "silver.messages", STAYS, WAITING, CARRIED)
 ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
-_IDENTITY = ("store", "*", "identity")
 
 
 def reader_name(name: str) -> str:
@@ -32,18 +31,21 @@ def reader_name(name: str) -> str:
 
 def internal(name: str) -> Table:
     """The tables that are the pipeline's own business; users do not query them."""
-    from tampu.lake.silver import CARRIED as CARRIED_SCHEMA
-    from tampu.lake.silver import STAYS as STAYS_SCHEMA
+    from tampu.lake.walking import CARRIED as CARRIED_SCHEMA
+    from tampu.lake.walking import STAYS as STAYS_SCHEMA
+    from tampu.lake.walking import WAITING as WAITING_SCHEMA
 
     if name == STAYS:
         return Table(STAYS, 1, "stays in ready that have ended (left_at)", ("id", "ready_at"), STAYS_SCHEMA)
+    if name == WAITING:
+        return Table(WAITING, 1, "stays in ready that go on", (), WAITING_SCHEMA)
     return Table(CARRIED, 1, "all events of messages that have not ended", ("partition", "offset"), CARRIED_SCHEMA)
 
 
 def table(lake: Lake, name: str) -> LakeTable:
     if name in BY_NAME:
         return lake.table(name)
-    return lake.table(internal(name), parted=name == STAYS)
+    return lake.table(internal(name), parted=name != CARRIED)
 
 
 class State:
@@ -72,7 +74,7 @@ class State:
 
     def refresh(self, *names: str) -> None:
         for name in names:
-            self.tables[name] = self.tables[name].table.open()
+            self.tables[name] = self.tables[name].newer()
 
     def position(self, name: str) -> Position:
         return self.tables[name].position(self.reader, self.partitions)
@@ -88,19 +90,19 @@ class State:
 
     def next_run(self) -> int:
         """Greater than that of every commit so far."""
-        here = lineage.table(self.lake)
-        told = here.open().run(self.reader) if here.exists() else 0
+        noted = lineage.table(self.lake).find()
+        told = noted.run(self.reader) if noted is not None else 0
         return 1 + max(told, *(found.run(self.reader) for found in self.tables.values()))
 
 
 def store_id(store: Store) -> str:
     """What tells this store from others, made when it is first asked for."""
     for _ in range(5):
-        found = store.document(*_IDENTITY)
+        found = store.document(*readers.IDENTITY)
         if found is not None:
             return found.value.decode()
         try:
-            store.run([PutDocument(*_IDENTITY, uuid.uuid4().hex.encode(), version=0)])
+            store.run([PutDocument(*readers.IDENTITY, uuid.uuid4().hex.encode(), version=0)])
         except VersionConflict:
             continue
     raise StorageError("the store's identity can not be kept", hint="see tampu doctor")
@@ -145,7 +147,3 @@ def check_reach(state: State, first: Position, latest: Position, *, skip_lost: b
                 hint="go on without them with --skip-lost",
             )
     return {p: max(offset, first[p]) for p, offset in have.items()}
-
-
-Progress = Callable[[str, dict[str, Any]], None]
-"""Told of each step: its name, and what came of it."""

@@ -43,10 +43,9 @@ def status(url: str, lake: Lake, name: str) -> dict[str, Any]:
         messages, seconds = lag(store, known.position if known else {})
     tables = []
     for spec in BY_NAME.values():
-        table = lake.table(spec)
-        if not table.exists():
+        found = lake.table(spec).find()
+        if found is None:
             continue
-        found = table.open()
         position = found.position(reader, latest)
         tables.append(
             {

@@ -261,3 +261,23 @@ TABLES = (
 )
 
 BY_NAME = {table.name: table for table in TABLES}
+
+LINEAGE = Table(
+    "_lineage",
+    1,
+    "each run of the pipeline; of the whole lake, so without days and tenants",
+    ("run",),
+    pa.schema(
+        [
+            ("run", _COUNT),
+            ("reader", _TEXT),
+            ("started", TIME),
+            ("finished", TIME),
+            ("from_position", _TEXT),  # as JSON, like the four that follow
+            ("to_position", _TEXT),
+            ("rows", _TEXT),  # written, by table
+            ("seconds", _TEXT),  # by step
+            ("versions", _TEXT),  # of the tables, and of what ran
+        ]
+    ),
+)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tampu.model.errors import InvalidMessage
-from tampu.spark import staging, values
+from tampu.spark import values
 from tampu.spark.rows import BAD, Bad
+from tampu.spark.staging import Stage
 
 MOST_REASONS = 5
 _REASON_CHARACTERS = 300
@@ -20,19 +21,16 @@ _REASON_CHARACTERS = 300
 class BadRows:
     """The bad rows of one attempt."""
 
-    def __init__(self, folder: Path, name: str, *, keep: bool) -> None:
-        self._stage = staging.Stage(folder, name)
+    def __init__(self, stage: Stage, *, keep: bool) -> None:
+        self._stage = stage
         self._keep = keep
         self.count = 0
         self.reasons: list[str] = []
 
     @property
-    def kept(self) -> bool:
-        return self._stage.rows > 0
-
-    @property
-    def path(self) -> Path:
-        return self._stage.path
+    def where(self) -> str | None:
+        """Where they are staged, if they are kept."""
+        return self._stage.where if self._stage.rows else None
 
     def add(self, batch: pa.RecordBatch, faults: Sequence[Bad], job: str, partition: int) -> None:
         self.count += len(faults)
@@ -62,13 +60,13 @@ def error(count: int, total: int, reasons: Sequence[str], *, published: bool = F
     )
 
 
-def keep(staged: str, folder: Path, job: str, partition: int) -> None:
+def keep(batches: Iterable[pa.RecordBatch], folder: Path, job: str, partition: int) -> None:
     """Put what an attempt set aside into the folder; the same job again writes the same file."""
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.blake2b(job.encode(), digest_size=8).hexdigest()
     target = folder / f"{name}-{partition}.parquet"
     unfinished = folder / f"_{target.name}"  # Spark does not read files that begin so
     with pq.ParquetWriter(str(unfinished), BAD) as sink:
-        for batch in staging.read(staged):
+        for batch in batches:
             sink.write_batch(batch)
     unfinished.replace(target)

@@ -6,7 +6,13 @@ nullable, times with the zone UTC in microseconds.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import pyarrow as pa
+
+from tampu.engines.codes import STATES
+from tampu.model.errors import InvalidConfig
 
 TIME = pa.timestamp("us", tz="UTC")
 PAIRS = pa.map_(pa.string(), pa.string())
@@ -84,6 +90,25 @@ _NAMES = {
     PAIRS: "map<string,string>",
     pa.list_(pa.string()): "array<string>",
 }
+
+
+@functools.cache
+def state_names() -> pa.Array:
+    """The names of states by their codes. The first array that is made of a list imports pandas, which takes longer
+    than a run of the pipeline without news: so not when a module is imported."""
+    return pa.array([state.value for state in STATES], pa.string())
+
+
+def chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Only these columns, in this order; all of them when none is named."""
+    unknown = [name for name in names if name not in schema.names]
+    if unknown or len(set(names)) < len(names):
+        raise InvalidConfig(
+            f"no such column: {', '.join(unknown)}" if unknown else "a column is named twice",
+            field="columns",
+            hint=f"some of {', '.join(schema.names)}",
+        )
+    return pa.schema([schema.field(name) for name in names]) if names else schema
 
 
 def ddl(schema: pa.Schema) -> str:

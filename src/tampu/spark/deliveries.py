@@ -16,13 +16,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
-from tampu.engines.port import Again, Call, Claim, DeleteDocument, Ending, Extend, PutDocument, Settle
-from tampu.model.errors import TampuError, VersionConflict
+from tampu.engines.port import Again, Call, Claim, DeleteDocument, Ending, Extend, Later, PutDocument, Settle
+from tampu.model.errors import StorageError, TampuError, VersionConflict
 from tampu.model.message import Lease
+from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
 from tampu.spark.delivery_log import (
     HEADS,
@@ -40,7 +41,7 @@ from tampu.spark.delivery_log import (
     settings_of,
 )
 from tampu.spark.heartbeat import surely_ended, this_process
-from tampu.spark.outcomes import OUTCOMES, PLAIN, ending, forget_earlier, verdicts
+from tampu.spark.outcomes import OUTCOMES, PLAIN, ending, fence, forget_earlier, verdicts
 from tampu.spark.stores.port import Store
 
 _BYTES = 64 << 20
@@ -146,7 +147,7 @@ class Deliveries:
                 )  # fmt: skip
             size = max(1, min(PAGE, -(-total // least)))
             return [
-                Piece(page, low, min(low + size - 1, page.last))
+                Piece(page, low, min(low + size - 1, page.last), self.head.epoch)
                 for page in pages
                 for low in range(page.first, page.last + 1, size)
             ]
@@ -212,6 +213,8 @@ class Deliveries:
         self._extended_us = 0
         kept = {page.name for page in mine.pages}
         self.store.run([DeleteDocument(PAGES, self.tenant, name) for name in strays if name not in kept])
+        for page in mine.pages:
+            fence(self.store, self.tenant, page.name, mine.epoch)
         self._extend()
 
     def _write(self, head: Head, more: Sequence[Call] = ()) -> None:
@@ -258,7 +261,7 @@ class Deliveries:
             got = self.store.run([Claim(self.tenant, [want], count, f"spark:{self.consumer}")])[0]
             if isinstance(got, Again):
                 continue
-            if not got:
+            if not got or isinstance(got, Later):
                 break
             taken.extend(got)
             new = sum(len(lease.message.raw) for lease in got)
@@ -294,7 +297,6 @@ class Deliveries:
         now = self.store.now()
         if now - self._extended_us < self._lapse_us // 6:
             return
-        self._extended_us = now
         for page in self.head.pages:
             receipts = self._receipts.get(page.name)
             if receipts is None:
@@ -302,7 +304,7 @@ class Deliveries:
                 receipts = [] if found is None else found.receipts
             if receipts:
                 items = [(self.queue, receipt, self._lease_us) for receipt in receipts]
-                replies = self.store.run([Extend(self.tenant, items)])[0]
+                replies = self._answers(Extend(self.tenant, items))
                 kept = [
                     receipt
                     for receipt, reply in zip(receipts, replies, strict=True)
@@ -312,6 +314,16 @@ class Deliveries:
                     log.warning("consumer %s lost %d leases in flight", self.name, len(receipts) - len(kept))
                 receipts = kept
             self._receipts[page.name] = receipts
+        self._extended_us = now
+
+    def _answers(self, call: Extend | Settle) -> list[Any]:
+        """One for each item. Raises when the store could not be asked about all: then nothing of it is lost yet."""
+        found: list[Any] = self.store.run([call])[0]
+        for one in found:
+            error = one.error if isinstance(one, Outcome) else one
+            if isinstance(error, StorageError):
+                raise error
+        return found
 
     # -- settling
 
@@ -343,7 +355,7 @@ class Deliveries:
         lost = 0
         for items in (plain, others):
             if items:
-                lost += sum(not outcome.ok for outcome in self.store.run([Settle(self.tenant, items)])[0])
+                lost += sum(not outcome.ok for outcome in self._answers(Settle(self.tenant, items)))
         if lost:
             self.lost += lost
             log.warning(

@@ -12,8 +12,9 @@ import msgspec
 
 from tampu.broker.settings import DEFAULTS, KIND, Settings, resolve
 from tampu.engines.port import Document
-from tampu.model.config import BUILT_IN, QueueConfig, inherit
+from tampu.model.config import BUILT_IN, QueueConfig, inherit, read_config
 from tampu.model.errors import InvalidState
+from tampu.model.reading import from_msgpack
 from tampu.spark.stores.port import Store
 
 HEADS = "deliveries"
@@ -63,12 +64,29 @@ class Head(msgspec.Struct, frozen=True):
     pages: tuple[Page, ...] = ()
 
 
+_read_head = from_msgpack(Head).decode
+_read_entries = from_msgpack(Entries).decode
+
+
 class Piece(msgspec.Struct, frozen=True):
     """A part of a batch for one task: deliveries low … high of a page."""
 
     page: Page
     low: int
     high: int
+    epoch: int
+    """Of the owner that delivers it."""
+
+
+def delivered(receipt: str, epoch: int) -> str:
+    """The receipt of a delivery: that of the lease, and which owner of the consumer delivered it."""
+    return f"{receipt}~{epoch}"
+
+
+def of_delivery(text: str) -> tuple[str, int | None]:
+    """(receipt of the lease, epoch); None for a receipt that is not of a delivery."""
+    receipt, _, epoch = text.rpartition("~")
+    return (receipt, int(epoch)) if receipt and epoch.isdigit() else (text, None)
 
 
 def head_name(queue: str, consumer: str) -> str:
@@ -78,12 +96,12 @@ def head_name(queue: str, consumer: str) -> str:
 def read_head(store: Store, tenant: str, queue: str, consumer: str) -> tuple[Head | None, int]:
     """(the head, its version)"""
     found = store.document(HEADS, tenant, head_name(queue, consumer))
-    return (None, 0) if found is None else (msgspec.msgpack.decode(found.value, type=Head), found.version)
+    return (None, 0) if found is None else (_read_head(found.value), found.version)
 
 
 def read_page(store: Store, tenant: str, page: Page) -> Entries | None:
     found = store.document(PAGES, tenant, page.name)
-    return None if found is None else msgspec.msgpack.decode(found.value, type=Entries)
+    return None if found is None else _read_entries(found.value)
 
 
 def entries(store: Store, tenant: str, piece: Piece) -> Entries:
@@ -102,7 +120,7 @@ def settings_of(store: Store, tenant: str, queue: str) -> Settings:
     """The queue's settings as they hold now."""
 
     def own(document: Document | None) -> QueueConfig | None:
-        return None if document is None else msgspec.json.decode(document.value, type=QueueConfig)
+        return None if document is None else read_config(document.value)
 
     of_queue, of_tenant = (own(store.document(KIND, tenant, name)) for name in (queue, DEFAULTS))
     return resolve(inherit(of_queue, of_tenant, BUILT_IN))

@@ -1,6 +1,7 @@
 """`readStream` of the journal: offsets that can be read again, so an idempotent sink gets each transition exactly once.
 
-An offset is a position, ``{"0": n}``. A stream that begins at the end has a first offset that says only that: where the
+An offset is a position, ``{"0": n}``. A partition that it does not name came later, and is read from its beginning. A
+stream that begins at the end has a first offset that says only that: where the
 end was is settled by the first, empty batch, and so is the same when that batch is repeated after a crash.
 """
 
@@ -17,7 +18,7 @@ from tampu.model.journal import Position
 from tampu.spark import offsets
 from tampu.spark.options import Options
 from tampu.spark.reading import LEAST_TRANSITIONS, pieces, read_range, scope
-from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.opening import open_existing, open_store
 from tampu.spark.stores.port import Store
 
 _FROM = "from"
@@ -40,7 +41,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         if self._since is None and self._start == offsets.LATEST:
             return {_FROM: offsets.LATEST}
-        with open_store(self._url) as store:
+        with open_existing(self._url) as store:
             return store.at_time(self._since) if self._since is not None else offsets.resolve(store, self._start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -50,23 +51,18 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.reportLatestOffset()
 
     def reportLatestOffset(self) -> Position:
-        with open_store(self._url) as store:
+        with open_existing(self._url) as store:
             return store.bounds()[1]
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        with open_store(self._url) as store:
+        with open_existing(self._url) as store:
             latest = store.bounds()[1] if self._target is None else self._target
             if _FROM in start:
                 return latest
-            begin = self._retained(store, start, {})
-        left = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = {}
-        for partition, offset in begin.items():
-            news = max(0, latest.get(partition, 0) - offset)
-            taken = news if left is None else min(news, left)
-            left = None if left is None else left - taken
-            end[partition] = offset + taken
-        return end
+            begin = self._retained(store, start, latest)
+        news = {partition: max(0, latest.get(partition, 0) - offset) for partition, offset in begin.items()}
+        taken = news if not isinstance(limit, ReadMaxRows) else _fairly(news, limit.max_rows)
+        return {partition: offset + taken[partition] for partition, offset in begin.items()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if _FROM in start:
@@ -77,7 +73,17 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in offsets.split(begin, upto, self._pieces, LEAST_TRANSITIONS)]
 
     def _retained(self, store: Store, start: Offset, end: Position) -> Position:
-        return offsets.retained(store, {name: int(offset) for name, offset in start.items()}, end, self._fail)
+        begun = {name: int(offset) for name, offset in start.items()}
+        return offsets.retained(store, dict.fromkeys(end, 0) | begun, end, self._fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._url, partition.value, self._scope, self._fail)
+
+
+def _fairly(news: Position, most: int) -> Position:
+    """At most so many of the news, from each partition by its share: none waits for another to be read to its end."""
+    total, taken = sum(news.values()), {}
+    for partition, count in sorted(news.items(), key=lambda one: one[1]):
+        taken[partition] = min(count, -(-most * count // total) if total else 0)
+        total, most = total - count, most - taken[partition]
+    return taken

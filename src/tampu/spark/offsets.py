@@ -11,6 +11,7 @@ import msgspec
 
 from tampu.model.errors import InvalidConfig, NotFound
 from tampu.model.journal import Position
+from tampu.model.reading import from_json
 from tampu.spark.options import Options
 from tampu.spark.stores.port import Store
 
@@ -18,7 +19,7 @@ log = logging.getLogger("tampu.spark")
 
 EARLIEST, LATEST = "earliest", "latest"
 _EXAMPLE = 'earliest, latest, or a position: {"0": 1200}'
-_to_position = msgspec.json.Decoder(dict[str, int]).decode
+_to_position = from_json(dict[str, int]).decode
 
 
 def given(options: Options, name: str, default: str) -> str | Position:

@@ -8,6 +8,13 @@ from datetime import datetime
 from tampu.model.errors import InvalidConfig
 
 
+def has_password(url: str) -> bool:
+    """May the url hold a secret? Then it is kept out of everything that is written down."""
+    address, _, query = url.partition("://")[2].partition("?")
+    user, at, _ = address.rpartition("@")
+    return bool(at and ":" in user) or "pass" in query.lower()
+
+
 class Options:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {key.lower(): value for key, value in given.items()}

@@ -1,7 +1,9 @@
 """What a batch said about its messages, kept beside the delivery log until Spark has committed the batch.
 
 A document per page of the log holds only what is not a plain ack. It belongs to one epoch of the consumer: what an
-earlier driver said about a batch that is run again does not count.
+earlier driver said about a batch that is run again does not count. Who takes the consumer over writes its epoch into
+the documents of what is in flight, before it does anything else: a driver of an earlier one can say nothing from then
+on, wherever it was stopped.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from collections.abc import Mapping
 import msgspec
 
 from tampu.broker.settings import Settings
-from tampu.engines.port import DeleteDocument, Ending, PutDocument
+from tampu.engines.port import Ending, PutDocument
 from tampu.model.errors import VersionConflict
+from tampu.model.reading import from_msgpack
+from tampu.spark.delivery_log import Fenced
 from tampu.spark.stores.port import Store
 
 OUTCOMES = "deliveries.outcome"
@@ -34,7 +38,13 @@ PLAIN = Verdict()
 
 class Said(msgspec.Struct, frozen=True):
     epoch: int
+    """Of the driver that said it."""
     verdicts: dict[int, Verdict]
+    fence: int = 0
+    """The least epoch that may still say something."""
+
+
+_to_said = from_msgpack(Said).decode
 
 
 def verdicts(store: Store, tenant: str, page: str) -> dict[int, Verdict]:
@@ -46,25 +56,51 @@ def record(store: Store, tenant: str, page: str, epoch: int, new: Mapping[int, V
     """Keep what is said now. In one epoch it is added to what was said before; the last word about a row counts."""
     for _ in range(_TRIES):
         said, version = _read(store, tenant, page)
+        if said.fence > epoch:
+            raise Fenced(
+                "another driver has taken the consumer over and runs this batch again",
+                hint="this driver must end; what it says about the batch does not count",
+            )
         kept = dict(said.verdicts) if said.epoch == epoch else {}
         kept.update(new)
         kept = {number: verdict for number, verdict in kept.items() if verdict != PLAIN}
         if not kept and not version:
             return
-        value = msgspec.msgpack.encode(Said(epoch, kept))
-        try:
-            store.run([PutDocument(OUTCOMES, tenant, page, value, version)])
-        except VersionConflict:
-            continue
-        return
-    raise VersionConflict(f"the outcomes of {page} change all the time", hint="call settle from one place")
+        if _put(store, tenant, page, Said(epoch, kept, epoch), version):
+            return
+    raise _restless(page)
+
+
+def fence(store: Store, tenant: str, page: str, epoch: int) -> None:
+    """From now on, only drivers of this epoch can say something. What was said before stays, for Spark may have
+    committed the batch."""
+    for _ in range(_TRIES):
+        said, version = _read(store, tenant, page)
+        if said.fence >= epoch or _put(store, tenant, page, Said(said.epoch, said.verdicts, epoch), version):
+            return
+    raise _restless(page)
 
 
 def forget_earlier(store: Store, tenant: str, page: str, epoch: int) -> None:
     """The batch is run again in another epoch: what was said about it does not count."""
-    said, version = _read(store, tenant, page)
-    if version and said.epoch != epoch:
-        store.run([DeleteDocument(OUTCOMES, tenant, page)])
+    for _ in range(_TRIES):
+        said, version = _read(store, tenant, page)
+        if not version or said.epoch == epoch or _put(store, tenant, page, Said(epoch, {}, epoch), version):
+            return
+    raise _restless(page)
+
+
+def _put(store: Store, tenant: str, page: str, said: Said, version: int) -> bool:
+    """False: somebody else has written meanwhile."""
+    try:
+        store.run([PutDocument(OUTCOMES, tenant, page, msgspec.msgpack.encode(said), version)])
+    except VersionConflict:
+        return False
+    return True
+
+
+def _restless(page: str) -> VersionConflict:
+    return VersionConflict(f"the outcomes of {page} change all the time", hint="call settle from one place")
 
 
 def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settings) -> Ending:
@@ -83,4 +119,4 @@ def _read(store: Store, tenant: str, page: str) -> tuple[Said, int]:
     found = store.document(OUTCOMES, tenant, page)
     if found is None:
         return Said(0, {}), 0
-    return msgspec.msgpack.decode(found.value, type=Said), found.version
+    return _to_said(found.value), found.version

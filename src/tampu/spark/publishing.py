@@ -2,13 +2,19 @@
 
 Whoever runs the job again, after a crash between any two commits, goes on where the ledger says. The ledger is a
 document; its version lets only one driver at a time go on with a job.
+
+A store without joint commits gets the messages first and the entry then. What is stored a second time, after a crash in
+between, is known there by its number: the store remembers how far it came with each partition, in the very step that
+stores the messages, also when they are worked and gone by then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -17,15 +23,18 @@ import pyarrow.compute as pc
 from tampu.broker import incoming, settings
 from tampu.broker.settings import Settings
 from tampu.engines.port import Call, DeleteDocument, Load, Publish, PutDocument
-from tampu.model.errors import InvalidState, QueueFull, TampuError, VersionConflict
+from tampu.model.errors import InvalidConfig, InvalidState, QueueFull, TampuError, VersionConflict
 from tampu.model.message import State
+from tampu.model.reading import from_json
 from tampu.model.times import SECOND
 from tampu.spark import rows, staging
-from tampu.spark.stores.port import Run, Store
+from tampu.spark.staging import Area
+from tampu.spark.stores.port import Step, Store
+from tampu.spark.stores.steps import one_by_one
 
 JOBS = "spark-job"
 STREAMS = "spark-stream"
-_KEPT_US = 30 * 86_400 * SECOND
+KEPT_US = 30 * 86_400 * SECOND
 """How long the entry of a job that was given an id is kept."""
 
 
@@ -33,7 +42,7 @@ class Part(msgspec.Struct, frozen=True):
     """What the winning attempt of one partition staged."""
 
     partition: int
-    path: str | None
+    where: str | None
     rows: int
 
 
@@ -51,6 +60,9 @@ class Entry(msgspec.Struct, frozen=True):
     batch: int = -1
     query: str | None = None
     """Of a stream: the query that writes it."""
+
+
+_read = from_json(Entry).decode
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -82,16 +94,17 @@ def stem(tenant: str, job: str, partition: int) -> bytes:
 
 class Publisher:
     def __init__(self, store: Store, job: Job) -> None:
-        self._store = store
+        self._store = store.within(job.queue)
         self._job = job
         self._settings: dict[str, Settings] = {}
+        self._remember_us = 0 if store.joint else KEPT_US
 
     # -- the ledger
 
     def entry(self) -> tuple[Entry | None, int]:
         """How far the job has come, and the version of the document that says so."""
         document = self._store.document(self._job.kind, self._job.tenant, self._job.name)
-        return (None, 0) if document is None else (msgspec.json.decode(document.value, type=Entry), document.version)
+        return (None, 0) if document is None else (_read(document.value), document.version)
 
     def finished(self) -> bool:
         """Has all of it been published before?"""
@@ -120,11 +133,20 @@ class Publisher:
         if self._job.remembered and not self.finished():
             self._store.run([self._put(done, version)])
 
-    def _put(self, entry: Entry, version: int) -> Call:
+    def _put(self, entry: Entry, version: int) -> PutDocument:
         job = self._job
         return PutDocument(job.kind, job.tenant, job.name, msgspec.json.encode(entry), version)
 
     # -- publishing
+
+    def check_able(self) -> None:
+        """Refuse what the store can not promise."""
+        if self._job.atomic and not self._store.joint:
+            raise InvalidConfig(
+                "this store can not publish a whole job in one commit",
+                field="atomic",
+                hint="leave it out: rows become visible chunk by chunk, none twice; or use a file or a SQL server",
+            )
 
     def check_open(self, names: Iterable[str]) -> None:
         """Refuse queues that take no messages."""
@@ -146,7 +168,7 @@ class Publisher:
                         hint="write when workers have caught up, or raise max_depth",
                     )
 
-    def publish(self, parts: Sequence[Part]) -> int:
+    def publish(self, parts: Sequence[Part], area: Area) -> int:
         """Publish what was staged; how many rows this run published. Nothing, if the job has been finished before."""
         job = self._job
         parts = sorted(parts, key=lambda part: part.partition)
@@ -166,52 +188,61 @@ class Publisher:
         begun = entry is not None
         fresh = Entry(shape, total, self._store.now(), batch=job.batch, query=job.query)
         published = 0
-        with contextlib.ExitStack() as whole:
-            run = whole.enter_context(self._store.transaction()) if job.atomic else None
-            for chunk, (partition, row) in self._chunks(parts, start):
-                try:
-                    with self._store.transaction() if run is None else contextlib.nullcontext(run) as step:
-                        published += self._store_chunk(step, chunk)
-                        now = msgspec.structs.replace(
-                            fresh, partition=partition, row=row, done=partition > parts[-1].partition
-                        )
-                        (version,) = step([self._put(now, version)])
-                        begun = True
-                except VersionConflict:
-                    raise InvalidState(
-                        f"another driver has gone on with {job.kind} {job.name} meanwhile",
-                        hint="let one of them finish; nothing was published twice",
-                    ) from None
-                except TampuError as error:
-                    if published and job.kind == JOBS and not job.atomic:
-                        error.hint = f"{published} of {total} rows are published; jobId={job.name} goes on from there"
-                    raise
+        steps = self._steps(parts, area, start, fresh)
+        try:
+            with contextlib.ExitStack() as whole:
+                if job.atomic:
+                    run = whole.enter_context(self._store.transaction())
+                    # One call at a time: calls of one run may be carried out in any order.
+                    done = one_by_one(lambda calls: [run([call])[0] for call in calls], steps, version)
+                else:
+                    done = whole.enter_context(contextlib.closing(self._store.in_turn(steps, version)))
+                for *replies, _ in done:
+                    published += sum(stored(reply) for reply in replies)
+                    begun = True
+        except VersionConflict:
+            raise InvalidState(
+                f"another driver has gone on with {job.kind} {job.name} meanwhile",
+                hint="let one of them finish; nothing was published twice",
+            ) from None
+        except TampuError as error:
+            if published and job.kind == JOBS and not job.atomic:
+                error.hint = f"{published} of {total} rows are published; jobId={job.name} goes on from there"
+            raise
         self._forget(begun)
         return published
 
     def _forget(self, begun: bool) -> None:
         """Entries nobody will ask for: of a job with an id nobody knows, and of jobs long past."""
-        job, limit = self._job, self._store.now() - _KEPT_US
+        job, limit = self._job, self._store.now() - KEPT_US
         if job.kind == JOBS:
             old = [
                 document.name
                 for document in self._store.documents(JOBS, job.tenant)
-                if msgspec.json.decode(document.value, type=Entry).at_us < limit
+                if _read(document.value).at_us < limit
             ]
             names = [job.name, *old] if begun and not job.remembered else old
             if names:
                 self._store.run([DeleteDocument(JOBS, job.tenant, name) for name in names])
 
+    def _steps(self, parts: Sequence[Part], area: Area, start: tuple[int, int], fresh: Entry) -> Iterator[Step]:
+        for chunk, (partition, row) in self._chunks(parts, area, start):
+            now = msgspec.structs.replace(fresh, partition=partition, row=row, done=partition > parts[-1].partition)
+            # Nobody can run it again but who has its ledger's name from an error, and then the ledger is there.
+            once = not self._job.remembered
+            calls = [call for number, batch in chunk for call in self.calls(number, batch, once=once)]
+            yield Step(calls, functools.partial(self._put, now))
+
     def _chunks(
-        self, parts: Sequence[Part], start: tuple[int, int]
+        self, parts: Sequence[Part], area: Area, start: tuple[int, int]
     ) -> Iterator[tuple[list[tuple[int, pa.RecordBatch]], tuple[int, int]]]:
         """What one commit takes, and where the next one begins: after the last partition, when it is the last."""
         chunk: list[tuple[int, pa.RecordBatch]] = []
         size = count = 0
         for part in parts:
-            if part.path is None or part.partition < start[0]:
+            if part.where is None or part.partition < start[0]:
                 continue
-            for batch in staging.read(part.path):
+            for batch in area.read(part.where):
                 if part.partition == start[0] and start[1]:
                     batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - what is left of it
                 if not len(batch):
@@ -224,38 +255,35 @@ class Publisher:
         if chunk:
             yield chunk, (parts[-1].partition + 1, 0)
 
-    def _store_chunk(self, run: Run, chunk: Sequence[tuple[int, pa.RecordBatch]]) -> int:
-        # One call at a time: calls of one run may be carried out in any order.
-        stored = 0
-        for partition, batch in chunk:
-            for call in self.calls(partition, batch):
-                (reply,) = run([call])
-                stored += reply if isinstance(reply, int) else sum(not message.duplicate for message in reply)
-        return stored
-
-    def calls(self, partition: int, batch: pa.RecordBatch) -> Iterator[Call]:
-        """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays."""
+    def calls(self, partition: int, batch: pa.RecordBatch, *, once: bool = False) -> Iterator[Call]:
+        """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays. ``once``:
+        the ledger alone sees to it that they are not made twice."""
         start = stem(self._job.tenant, self._job.id, partition)
         column = batch.column("queue")
         if column.null_count == len(batch):
-            yield self._call(self._job.queue or "", start, batch)
+            yield self._call(self._job.queue or "", start, batch, once)
             return
         for name in pc.unique(column).to_pylist():
             chosen = pc.is_null(column) if name is None else pc.fill_null(pc.equal(column, name), False)
-            yield self._call(self._job.queue or "" if name is None else name, start, batch.filter(chosen))
+            yield self._call(self._job.queue or "" if name is None else name, start, batch.filter(chosen), once)
 
-    def _call(self, queue: str, start: bytes, batch: pa.RecordBatch) -> Call:
+    def _call(self, queue: str, start: bytes, batch: pa.RecordBatch, once: bool) -> Call:
         tenant, current = self._job.tenant, self._of(queue)
         numbers = batch.column("row").to_pylist()
         bodies, more = batch.column("body"), batch.column("more")
         if more.null_count == len(batch):
-            types = pc.fill_null(batch.column("type"), rows.NO_TYPE).to_pylist()
-            return Load(tenant, queue, start, numbers, *_buffer(bodies), types, current.max_attempts, current.max_depth)
+            kinds = batch.column("type")
+            plain = kinds.null_count == len(batch)
+            types = [rows.NO_TYPE] * len(batch) if plain else pc.fill_null(kinds, rows.NO_TYPE).to_pylist()
+            return Load(
+                tenant, queue, start, numbers, *_buffer(bodies), types, current.max_attempts, current.max_depth,
+                self._remember_us, once,
+            )  # fmt: skip
         items = [
-            rows.item(packed, rest, current.max_attempts, _id(start, number))
+            rows.item(packed, rest, current.max_attempts, message_id(start, number))
             for packed, rest, number in zip(bodies.to_pylist(), more.to_pylist(), numbers, strict=True)
         ]
-        return Publish(tenant, queue, items, current.max_depth)
+        return Publish(tenant, queue, items, current.max_depth, remember_us=self._remember_us, places=current.places)
 
     def _of(self, queue: str) -> Settings:
         if queue not in self._settings:
@@ -263,7 +291,13 @@ class Publisher:
         return self._settings[queue]
 
 
-def _id(start: bytes, number: int) -> str:
+def stored(reply: Any) -> int:
+    """How many messages are new."""
+    return reply if isinstance(reply, int) else sum(not message.duplicate for message in reply)
+
+
+def message_id(start: bytes, number: int) -> str:
+    """The id of a row of a partition."""
     text = (start + number.to_bytes(5, "big")).hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

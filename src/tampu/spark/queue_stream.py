@@ -31,9 +31,9 @@ from tampu.model.message import State
 from tampu.model.times import SECOND
 from tampu.spark import columns
 from tampu.spark.deliveries import Deliveries
-from tampu.spark.delivery_log import MOST, Fenced, Piece, entries
+from tampu.spark.delivery_log import MOST, Fenced, Piece, delivered, entries
 from tampu.spark.heartbeat import Heartbeat
-from tampu.spark.options import Options
+from tampu.spark.options import Options, has_password
 from tampu.spark.settling import PLACE
 from tampu.spark.stores.opening import open_store
 from tampu.spark.stores.port import Store
@@ -60,7 +60,7 @@ def schema(options: Options) -> StructType:
         "tenant": options.text("tenant", "default"),
     }
     url = options.required("url", "jobs.db")
-    if "@" not in url:  # a schema is written into Parquet files, where no password belongs
+    if not has_password(url):  # a schema is written into Parquet files, where none belongs
         place["url"] = url
     fields = [
         StructField(field.name, field.dataType, True, {PLACE: place} if field.name == "receipt" else None)
@@ -259,7 +259,7 @@ def rows(store: Store, tenant: str, piece: Piece) -> Iterator[pa.RecordBatch]:
             "state": pa.array([State.LEASED.value] * len(places), pa.string()),
             "attempts": pa.array([found.attempts[place] for place in places], pa.int32()),
             "delivery": pa.array([piece.low + place for place in places], pa.int64()),
-            "receipt": pa.array([found.receipts[place] for place in places], pa.string()),
+            "receipt": pa.array([delivered(found.receipts[place], piece.epoch) for place in places], pa.string()),
         } | {name: pa.nulls(len(places), columns.MESSAGES.field(name).type) for name in _UNSAID}
         whole = pa.table(
             [told[name] if name in told else table.column(name) for name in columns.DELIVERIES.names],

@@ -20,7 +20,7 @@ from tampu.model.message import ENDED, State
 from tampu.spark import columns, offsets, pushdown
 from tampu.spark.options import Options
 from tampu.spark.pushdown import PushFilters, Scope, Span
-from tampu.spark.stores.opening import open_store
+from tampu.spark.stores.opening import open_existing, open_store
 from tampu.spark.stores.port import MessageQuery, Store
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ def reader(kind: str, options: Options) -> DataSourceReader:
     )
 
 
+def message_columns(options: Options) -> pa.Schema:
+    """The columns of messages that are read: all, or those that were asked for."""
+    found = columns.chosen(columns.MESSAGES, options.names("columns"))
+    return found.append(columns.POSITION) if options.flag("includePosition", False) else found
+
+
 def pieces(options: Options) -> int:
     """Into how many parts a read is cut when it is long enough."""
     return options.whole("minPartitions", 2 * (os.cpu_count() or 1)) or 1
@@ -58,7 +64,7 @@ class MessagesReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._url = options.required("url", "jobs.db")
         self._pieces = pieces(options)
-        self._with_position = options.flag("includePosition", False)
+        self._columns = message_columns(options).names
         self._scope = scope(options)
         self._states = set(State) if not options.names("state") else {_state(name) for name in options.names("state")}
         self._ids: set[str] | None = None
@@ -97,8 +103,9 @@ class MessagesReader(DataSourceReader):
             ended_from=self._ended.low,
             ended_to=self._ended.high,
             ids=None if self._ids is None else tuple(sorted(self._ids)),
+            columns=tuple(name for name in self._columns if name != columns.POSITION.name),
         )
-        with open_store(self._url) as store:
+        with open_existing(self._url) as store:
             plan = store.plan(query, self._pieces)
         return [InputPartition((piece, dict(plan.position))) for piece in plan.pieces]
 
@@ -108,11 +115,12 @@ class MessagesReader(DataSourceReader):
         piece, position = partition.value
         with open_store(self._url) as store:
             for batch in store.messages(piece):
-                yield self._placed(batch, position) if self._with_position else batch
+                yield _placed(batch, position) if columns.POSITION.name in self._columns else batch
 
-    def _placed(self, batch: pa.RecordBatch, position: Position) -> pa.RecordBatch:
-        value = pa.scalar(msgspec.json.encode(position).decode(), pa.string())
-        return batch.append_column(columns.POSITION, pa.repeat(value, batch.num_rows))
+
+def _placed(batch: pa.RecordBatch, position: Position) -> pa.RecordBatch:
+    value = pa.scalar(msgspec.json.encode(position).decode(), pa.string())
+    return batch.append_column(columns.POSITION, pa.repeat(value, batch.num_rows))
 
 
 def _state(name: str) -> State:
@@ -151,7 +159,7 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         if self._scope.nothing:
             return []
-        with open_store(self._url) as store:
+        with open_existing(self._url) as store:
             start, end = self._stretch(store)
         return [InputPartition(part) for part in offsets.split(start, end, self._pieces, LEAST_TRANSITIONS)]
 
@@ -174,11 +182,12 @@ class JournalReader(DataSourceReader):
 
 
 def _later(one: Position, other: Position) -> Position:
-    return {partition: max(offset, other[partition]) for partition, offset in one.items()}
+    return {partition: max(offset, other.get(partition, 0)) for partition, offset in one.items()}
 
 
 def _earlier(one: Position, other: Position) -> Position:
-    return {partition: min(offset, other[partition]) for partition, offset in one.items()}
+    """A partition that came in between is not in the earlier one."""
+    return {partition: min(offset, other[partition]) for partition, offset in one.items() if partition in other}
 
 
 def read_range(url: str, part: offsets.Range, scope: Scope, fail: bool) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,7 +95,7 @@ class Packer:
         tail = _encode(BYTES if kind == pa.binary() else TEXT)
         bodies = pc.binary_join_element_wise(heads, _length_heads(lengths), payload.cast(pa.binary()), tail, b"")
         self.queues[queue] += len(batch)
-        rows = pa.array(range(first, first + len(batch)), pa.int64())
+        rows = pa.array(np.arange(first, first + len(batch), dtype=np.int64))
         empty = pa.nulls(len(batch), pa.string())
         more = pa.nulls(len(batch), pa.binary())
         return pa.record_batch([rows, empty, empty if types is None else types, more, bodies], schema=STAGED)
@@ -123,7 +124,7 @@ class Packer:
                     first + place,
                     None if queue == self._queue else queue,
                     None if kind == NO_TYPE else kind,
-                    None if self._is_plain(queue, item) else _encode([getattr(item, name) for name in _MORE]),
+                    None if is_plain(item, self._settings(queue)) else _encode([getattr(item, name) for name in _MORE]),
                     item.packed,
                 )
             )
@@ -164,19 +165,22 @@ class Packer:
         new = NewMessage(payload, content_type=content_type, **given)
         return incoming.item(queue, self._settings(queue), new)
 
-    def _is_plain(self, queue: str, item: Item) -> bool:
-        body = item.body
-        return not (
-            item.run_us is not None
-            or item.delay_us
-            or item.ttl_us
-            or item.lane is not None
-            or body.key
-            or body.idempotency_key
-            or item.max_attempts != self._settings(queue).max_attempts
-            or (item.ordering == "priority" and item.ageing_us)
-            or rank(item.ordering, 0, body.priority, body.deadline, 0)
-        )
+
+def is_plain(item: Item, settings: Settings) -> bool:
+    """Can it be one of a `Load`?"""
+    body = item.body
+    return not (
+        item.run_us is not None
+        or item.delay_us
+        or item.ttl_us
+        or item.lane is not None
+        or body.key
+        or body.idempotency_key
+        or body.hold
+        or item.max_attempts != settings.max_attempts
+        or (item.ordering == "priority" and item.ageing_us)
+        or rank(item.ordering, 0, body.priority, body.deadline, 0)
+    )
 
 
 def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
@@ -189,7 +193,8 @@ def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
 
 def _plain_settings(settings: Settings) -> bool:
     """May a message without options be plain in this queue?"""
-    return settings.ordering in ("fifo", "priority") and not settings.ageing_us and not settings.ttl_us
+    plain = settings.ordering in ("fifo", "priority") and settings.group_by == "group"
+    return plain and not settings.ageing_us and not settings.ttl_us
 
 
 def _type_heads(types: pa.Array | None) -> pa.Array | pa.Scalar | None:

@@ -15,7 +15,7 @@ from tampu.broker import incoming
 from tampu.broker.settings import Settings
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.times import duration
-from tampu.spark.delivery_log import MOST, in_flight, read_head, settings_of
+from tampu.spark.delivery_log import MOST, Fenced, in_flight, of_delivery, read_head, settings_of
 from tampu.spark.outcomes import PLAIN, Verdict, record
 from tampu.spark.stores.opening import open_store
 from tampu.spark.stores.port import Store
@@ -78,6 +78,7 @@ def write_down(store: Store, tenant: str, queue: str, consumer: str, rows: Itera
     """What `settle` does, with rows as dictionaries."""
     settings = settings_of(store, tenant, queue)
     said: dict[tuple[int, str], Verdict] = {}
+    epochs: set[int] = set()
     size = 0
     for row in rows:
         verdict = _verdict(row, settings)
@@ -88,11 +89,19 @@ def write_down(store: Store, tenant: str, queue: str, consumer: str, rows: Itera
                 field="result",
                 hint="store results elsewhere, or lower maxOffsetsPerTrigger",
             )
-        key = (row["delivery"], row["receipt"])
+        receipt, epoch = of_delivery(row["receipt"])
+        if epoch is not None:
+            epochs.add(epoch)
+        key = (row["delivery"], receipt)
         if _WORSE[verdict.verb] >= _WORSE[said.get(key, PLAIN).verb]:
             said[key] = verdict
     counts = dict.fromkeys(_WORSE, 0)
     head, _ = read_head(store, tenant, queue, consumer)
+    if head is not None and epochs - {head.epoch}:
+        raise Fenced(
+            f"the batch was delivered to an earlier owner of consumer {consumer}: another driver has taken it over",
+            hint="this driver must end; what it says about the batch does not count",
+        )
     for page, found in in_flight(store, tenant, head) if head is not None else ():
         new = {}
         for key in enumerate(found.receipts, start=page.first):

@@ -41,9 +41,11 @@ class TampuDataSource(DataSource):
             from tampu.spark.queue_stream import schema
 
             return schema(Options(self.options))
-        if kind == "messages" and Options(self.options).flag("includePosition", False):
-            return columns.ddl(columns.MESSAGES.append(columns.POSITION))
-        return columns.ddl(columns.JOURNAL if kind == "journal" else columns.MESSAGES)
+        if kind == "messages":
+            from tampu.spark.reading import message_columns
+
+            return columns.ddl(message_columns(Options(self.options)))
+        return columns.ddl(columns.JOURNAL)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
         from tampu.spark.reading import reader

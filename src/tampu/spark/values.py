@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from tampu.broker import incoming
 from tampu.model.errors import InvalidMessage
+from tampu.model.reading import from_json
 
 # As Spark's own to_json: decimals are numbers; bytes are base64, times ISO.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+_check = from_json(msgspec.Raw).decode
 Convert = Callable[[Any], Any]
 
 

@@ -26,6 +26,7 @@ from tampu.spark import bad_rows, staging
 from tampu.spark.options import Options
 from tampu.spark.publishing import JOBS, STREAMS, Job, Part, Publisher
 from tampu.spark.rows import Packer
+from tampu.spark.staging import Area
 from tampu.spark.stores.opening import open_store
 from tampu.spark.stores.port import Store
 from tampu.spark.write_columns import choose
@@ -55,7 +56,7 @@ class Staged(WriterCommitMessage):
     bad: int
     reasons: list[str]
     """Of the first bad rows."""
-    bad_path: str | None
+    bad_where: str | None
     query: str | None
     batch: int
     queues: Counter[str] = field(default_factory=Counter)
@@ -83,15 +84,16 @@ class _Writer:
 
     # -- in a task
 
-    def write_rows(self, iterator: Iterator[pa.RecordBatch], task: Task, job: Job | None) -> Staged:
-        """Stage the rows of a task; with a job, publish them instead."""
+    def write_rows(self, iterator: Iterator[pa.RecordBatch], task: Task) -> Staged:
+        """Stage the rows of a task; with ``onCommit=false``, publish them instead."""
         with open_store(self.url) as store:
+            publisher = Publisher(store, self._job_of(task))
+            publisher.check_able()
             packer = Packer(self.queue, self.payload_format, self._settings(store))
-            folder = self._root(store) / self._folder(task)
-            good = staging.Stage(folder, f"{task.partition}-{task.attempt}.arrow")
-            bad = bad_rows.BadRows(folder, f"{task.partition}-{task.attempt}-bad.arrow", keep=self.bad_rows != "fail")
-            publisher = None if job is None else Publisher(store, job)
-            skip = publisher is not None and publisher.finished()
+            area, folder, name = self._area(store), self._folder(task), f"{task.partition}-{task.attempt}"
+            good = area.stage(folder, name)
+            bad = bad_rows.BadRows(area.stage(folder, f"{name}-bad"), keep=self.bad_rows != "fail")
+            skip = not self.on_commit and publisher.finished()
             total = 0
             try:
                 for given in iterator:
@@ -101,7 +103,7 @@ class _Writer:
                     packed, faults = packer.pack(batch, total)
                     total += len(batch)
                     bad.add(batch, faults, self._name(task), task.partition)
-                    if publisher is not None:
+                    if not self.on_commit:
                         if bad.count and self.bad_rows == "fail":
                             raise bad_rows.error(bad.count, total, bad.reasons, published=True)
                         publisher.check_open(packer.queues)
@@ -115,20 +117,17 @@ class _Writer:
                 raise
             good.close()
             bad.close()
-        part = Part(task.partition, str(good.path) if good.rows else None, good.rows)
-        path = str(bad.path) if bad.kept else None
-        return Staged(part, total, str(folder), bad.count, bad.reasons, path, task.query, task.batch, packer.queues)
+        part = Part(task.partition, good.where if good.rows else None, good.rows)
+        return Staged(part, total, folder, bad.count, bad.reasons, bad.where, task.query, task.batch, packer.queues)
 
     def _settings(self, store: Store) -> _Known:
         return _Known(store, self.tenant)
 
-    def _root(self, store: Store) -> Path:
-        place = self.staging or store.staging()
-        if place is None:
-            raise InvalidConfig(
-                "this store has no place to stage rows", field="staging", hint="name a folder that all executors share"
-            )
-        return Path(place)
+    def _area(self, store: Store) -> Area:
+        return staging.area(store.within(self.queue), self.tenant, self.staging)
+
+    def _job_of(self, task: Task) -> Job:
+        raise NotImplementedError
 
     def _folder(self, task: Task) -> str:
         raise NotImplementedError
@@ -141,9 +140,10 @@ class _Writer:
     def publish_staged(self, messages: Sequence[Staged], job: Job) -> None:
         """Publish, once, what the winning attempts staged."""
         with open_store(self.url) as store:
+            area = self._area(store)
             publisher = Publisher(store, job)
             if not publisher.finished():
-                self._set_aside(messages, job)
+                self._set_aside(area, messages, job)
                 coming: Counter[str] = Counter()
                 for message in messages:
                     coming.update(message.queues)
@@ -151,19 +151,24 @@ class _Writer:
                     publisher.check_open(coming)
                     publisher.check_room(coming)
             if self.on_commit:
-                publisher.publish([message.part for message in messages])
+                publisher.publish([message.part for message in messages], area)
             else:
                 publisher.mark_done(sum(message.total - message.bad for message in messages))
-            staging.clean(self._root(store))
+            area.clean()
+            self._take_away(area, messages)
 
-    def _set_aside(self, messages: Sequence[Staged], job: Job) -> None:
+    def _take_away(self, area: Area, messages: Sequence[Staged]) -> None:
+        for folder in {message.folder for message in messages}:
+            area.remove(folder)
+
+    def _set_aside(self, area: Area, messages: Sequence[Staged], job: Job) -> None:
         count = sum(message.bad for message in messages)
         if count and self.bad_rows == "fail":
             reasons = [reason for message in messages for reason in message.reasons]
             raise bad_rows.error(count, sum(message.total for message in messages), reasons)
         for message in messages:
-            if message.bad_path is not None:
-                bad_rows.keep(message.bad_path, Path(self.bad_rows), job.id, message.part.partition)
+            if message.bad_where is not None:
+                bad_rows.keep(area.read(message.bad_where), Path(self.bad_rows), job.id, message.part.partition)
 
 
 class _Known:
@@ -190,6 +195,9 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             self.tenant, self.queue, JOBS, given or str(uuid.uuid4()), remembered=given is not None, atomic=self.atomic
         )
 
+    def _job_of(self, task: Task) -> Job:  # noqa: ARG002 - a stream's depends on it
+        return self.job
+
     def _folder(self, task: Task) -> str:  # noqa: ARG002 - a stream's depends on it
         return staging.folder_name(self.job.name, self.unique)
 
@@ -197,17 +205,14 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self.job.name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return self.write_rows(iterator, current_task(), None if self.on_commit else self.job)
+        return self.write_rows(iterator, current_task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        staged = _staged(messages)
-        self.publish_staged(staged, self.job)
-        _remove(staged)
+        self.publish_staged(_staged(messages), self.job)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _remove(_staged(messages))
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the folder is all of it
         with open_store(self.url) as store:
-            staging.remove(self._root(store) / staging.folder_name(self.job.name, self.unique))
+            self._area(store).remove(staging.folder_name(self.job.name, self.unique))
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -233,6 +238,9 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             self.tenant, self.queue, STREAMS, name, remembered=True, atomic=self.atomic, batch=batch, query=query
         )
 
+    def _job_of(self, task: Task) -> Job:
+        return self._job(task.query, task.batch)
+
     def _folder(self, task: Task) -> str:
         return staging.folder_name(self._stream(task.query), str(task.batch))
 
@@ -240,19 +248,20 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return f"{self._stream(task.query)}/{task.batch}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        task = current_task()
-        return self.write_rows(iterator, task, None if self.on_commit else self._job(task.query, task.batch))
+        return self.write_rows(iterator, current_task())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         staged = _staged(messages)
         if staged:
-            job = self._job(staged[0].query, batchId)
-            self.publish_staged(staged, job)
-            with open_store(self.url) as store:
-                staging.clean_owner(self._root(store), job.name)
+            self.publish_staged(staged, self._job(staged[0].query, batchId))
+
+    def _take_away(self, area: Area, messages: Sequence[Staged]) -> None:
+        """Batches come one after the other: whatever is there of this stream is of no use any more."""
+        area.clean_owner(self._stream(messages[0].query))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002 - Spark's
-        _remove(_staged(messages))
+        with open_store(self.url) as store:
+            _Writer._take_away(self, self._area(store), _staged(messages))
 
 
 def current_task() -> Task:
@@ -268,8 +277,3 @@ def current_task() -> Task:
 
 def _staged(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
     return [message for message in messages if isinstance(message, Staged)]
-
-
-def _remove(staged: Sequence[Staged]) -> None:
-    for folder in {message.folder for message in staged}:
-        staging.remove(Path(folder))

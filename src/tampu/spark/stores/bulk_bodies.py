@@ -32,12 +32,15 @@ class Plain(msgspec.Struct, frozen=True):
 
 def unpack(bodies: Sequence[bytes]) -> Plain | None:
     """None: they are not all plain."""
-    joined = b"".join(bodies)
-    count = len(bodies)
+    return unpack_joined(b"".join(bodies), np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies))))
+
+
+def unpack_joined(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
+    """As `unpack`, of bodies that lie one after the other; where each ends."""
+    count = len(ends)
     if len(joined) > _MOST:
         return None
     data = np.frombuffer(joined, np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, count))
     starts = np.concatenate(([0], ends[:-1]))
     fields = data[starts]
     if not ((fields == _TWO) | (fields == _THREE)).all():

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tampu.engines.sqlite.ids import Ids
+from tampu.spark.stores import uuid_texts
 
 Numbers = npt.NDArray[np.int64]
 
@@ -46,11 +47,7 @@ def own_column(ids: Sequence[bytes | None]) -> tuple[npt.NDArray[np.bool_], pa.S
     count = len(ids)
     there = np.fromiter((id is not None for id in ids), np.bool_, count)
     raw = np.frombuffer(b"".join(id or _NO_ID for id in ids), np.uint8)
-    digits = _PAIRS[raw].view(np.uint8).reshape(count, 32)
-    text = np.full((count, _LENGTH), ord("-"), np.uint8)
-    for start, stop, at in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
-        text[:, at : at + stop - start] = digits[:, start:stop]
-    return there, _texts(text)
+    return there, uuid_texts.of_bytes(raw.reshape(count, 16))
 
 
 def _texts(text: npt.NDArray[np.uint8]) -> pa.StringArray:

@@ -6,16 +6,17 @@ threads, and what travels between processes is a plain pickled value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
-from tampu.engines.port import Call, Document
+from tampu.engines.port import Call, Document, PutDocument
 from tampu.model.journal import Position
 from tampu.model.message import State
+from tampu.spark import columns
 
 Run = Callable[[Sequence[Call]], list[Any]]
 """Carries out calls; the first error is raised."""
@@ -34,6 +35,8 @@ class MessageQuery(msgspec.Struct, frozen=True):
     ended_from: int | None = None
     ended_to: int | None = None
     ids: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = tuple(columns.MESSAGES.names)
+    """What the rows must have, in this order."""
 
 
 class SnapshotPlan(msgspec.Struct, frozen=True):
@@ -43,7 +46,20 @@ class SnapshotPlan(msgspec.Struct, frozen=True):
     """Each is enough for another process to read its part."""
 
 
+class Step(msgspec.Struct, frozen=True):
+    """What one commit takes of a job that takes many: calls, and a note of how far the job has come then."""
+
+    calls: Sequence[Call]
+    """Carried out in their order."""
+    note: Callable[[int], PutDocument]
+    """Made when its turn has come, of the version that the note before it has."""
+
+
 class Store(Protocol):
+    joint: bool
+    """Can `transaction` be had? Where not, calls that store messages remember it themselves (`Load.remember_us`), and
+    only changes of documents are all or none."""
+
     def __enter__(self) -> Store: ...
 
     def __exit__(self, *exc: object) -> None: ...
@@ -54,6 +70,21 @@ class Store(Protocol):
         """All calls in one commit; the first error is raised. A store takes `Load` whether its engine does or not."""
         ...
 
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        """Calls one after the other, in one commit where the store can; else those that store messages remember it."""
+        ...
+
+    def aside(self, calls: Sequence[Call]) -> list[Any]:
+        """As `together`, for what may be lost when the store crashes."""
+        ...
+
+    def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
+        """Commit after commit, in this order; the replies of each when it has committed, that of its note last.
+
+        Each is as `together`. ``version`` is that of the note that is there. Steps may be fetched ahead of their turn.
+        """
+        ...
+
     def transaction(self) -> AbstractContextManager[Run]:
         """Several runs that take effect together when the block ends, or not at all when an error leaves it."""
         ...
@@ -61,6 +92,11 @@ class Store(Protocol):
     def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
 
     def documents(self, kind: str, tenant: str) -> list[Document]: ...
+
+    def within(self, queue: str | None) -> Store:
+        """The store for a job that publishes to one queue only (None: to any). A server keeps what belongs to the job
+        apart by it, for those who may publish there."""
+        ...
 
     def staging(self) -> str | None:
         """A folder that the driver and all executors can reach and write; None if the store knows none."""
@@ -96,7 +132,7 @@ class Store(Protocol):
     def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan: ...
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
-        """In the columns of `columns.MESSAGES`. Raises `NotFound` when a message was removed since the plan."""
+        """In the columns of the query. Raises `NotFound` when a message was removed since the plan."""
         ...
 
     def counts(self, tenant: str, queue: str) -> Mapping[State, int]:

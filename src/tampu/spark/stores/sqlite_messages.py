@@ -18,11 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from tampu.engines.codes import CODE, DEAD, DELAYED, HELD, LEASED, READY, as_json, unpack_seqs
+from tampu.engines.journals import PARTITION
 from tampu.engines.sqlite import SqliteEngine, ids, ready
-from tampu.engines.sqlite.codes import CODE, DEAD, DELAYED, HELD, LEASED, READY, as_json, unpack_seqs
-from tampu.engines.sqlite.journal import PARTITION
 from tampu.model.errors import Unavailable
 from tampu.model.message import ENDED
+from tampu.model.reading import from_msgpack
 from tampu.spark import columns
 from tampu.spark.stores.bulk_ids import Numbers
 from tampu.spark.stores.port import MessageQuery, SnapshotPlan
@@ -71,7 +72,7 @@ class _Piece(msgspec.Struct, array_like=True):
 Unit = tuple[int, _Range | Run | bytes]
 """How many messages, and where they are."""
 
-_to_piece = msgspec.msgpack.Decoder(_Piece).decode
+_to_piece = from_msgpack(_Piece).decode
 _pack = msgspec.msgpack.encode
 
 
@@ -302,7 +303,7 @@ def read(engine: SqliteEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
         )
     query = piece.query
     for places in _places(engine, piece):
-        yield from batches(engine, places, piece.now, query.created_from, query.created_to)
+        yield from batches(engine, places, piece.now, query)
 
 
 def _places(engine: SqliteEngine, piece: _Piece) -> Iterator[Places]:
@@ -364,6 +365,6 @@ def by_ids(engine: SqliteEngine, tenant: str, wanted: Sequence[str]) -> pa.Table
         places = _live(db, rows) if rows else None
     if places is None:
         return columns.MESSAGES.empty_table()
-    found = pa.Table.from_batches(batches(engine, places, now), columns.MESSAGES)
+    found = pa.Table.from_batches(batches(engine, places, now, MessageQuery()), columns.MESSAGES)
     order = {id: i for i, id in enumerate(found.column("id").to_pylist())}
     return found.take([order[id] for id in wanted if id in order])

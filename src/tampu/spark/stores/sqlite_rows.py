@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import operator
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tampu.engines.codes import DONE, as_json
 from tampu.engines.sqlite import SqliteEngine
-from tampu.engines.sqlite.codes import DONE, STATES, as_json
 from tampu.model.errors import NotFound
 from tampu.model.message import Body
+from tampu.model.reading import from_msgpack
 from tampu.spark import columns
 from tampu.spark.stores import bulk_bodies
 from tampu.spark.stores.bulk_ids import BulkIds, Numbers, own_column
+from tampu.spark.stores.port import MessageQuery
 
 ROWS = 1 << 13
 """Messages in a batch."""
@@ -35,10 +38,15 @@ _BODY = operator.itemgetter(-1)
 NONE = -1
 """No time, in a column of numbers."""
 
-_MESSAGE = "t.seq, t.created, t.max_attempts, t.expires, t.id, t.body"
-_decode = msgspec.msgpack.Decoder(list[Body]).decode
+_MESSAGE = "t.seq, t.created, t.max_attempts, t.expires, t.id, "
+_IN_BODY = {
+    name: kind
+    for name, kind in zip(columns.MESSAGES.names, columns.MESSAGES.types, strict=True)
+    if name in Body.__struct_fields__
+}
+"""Columns that only the body tells."""
+_decode = from_msgpack(list[Body]).decode
 _to_json = msgspec.json.Encoder(enc_hook=str).encode
-_STATE_NAMES = pa.array([state.value for state in STATES], pa.string())
 
 
 class Places(msgspec.Struct):
@@ -65,11 +73,10 @@ class Places(msgspec.Struct):
         return Places(*columns_)
 
 
-def batches(
-    engine: SqliteEngine, places: Places, now: int, created_from: int | None = None, created_to: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The rows of these places, each batch read in a transaction of its own."""
-    maker = _Maker(engine, now)
+def batches(engine: SqliteEngine, places: Places, now: int, query: MessageQuery) -> Iterator[pa.RecordBatch]:
+    """The rows of these places that the query has, each batch read in a transaction of its own."""
+    maker = _Maker(engine, now, query.columns)
+    created_from, created_to = query.created_from, query.created_to
     start = 0
     while start < len(places):
         with _no_collection():
@@ -163,7 +170,9 @@ class _Found(msgspec.Struct):
 
 
 class _Maker:
-    def __init__(self, engine: SqliteEngine, now: int) -> None:
+    def __init__(self, engine: SqliteEngine, now: int, wanted: Sequence[str]) -> None:
+        self._schema = columns.chosen(columns.MESSAGES, wanted)
+        self._message = _MESSAGE + ("x''" if _IN_BODY.keys().isdisjoint(wanted) else "t.body")
         self._house = engine.house
         self._ids = BulkIds(engine.house.id)
         self._now = now
@@ -191,12 +200,12 @@ class _Maker:
 
     def _bodies(self, numbered: Numbered) -> list[Any]:
         """What never changes of these messages, of as many as make up a batch."""
-        rows, whole = _bounded(numbered.rows("tampu_message", _MESSAGE))
+        rows, whole = _bounded(numbered.rows("tampu_message", self._message))
         if len(rows) != len(numbered.seqs) or rows[-1][0] != numbered.seqs[-1]:
             if not whole and numbered.walks:
                 # Large messages of others may lie in between, and nothing else.
                 numbered.walks = False
-                rows, whole = _bounded(numbered.rows("tampu_message", _MESSAGE))
+                rows, whole = _bounded(numbered.rows("tampu_message", self._message))
             wanted = frozenset(numbered.seqs)
             rows = [row for row in rows if row[0] in wanted]
         count = len(numbered.seqs) if whole else len(rows)
@@ -229,68 +238,70 @@ class _Maker:
         return {seq: body for seq, until, body in found if until > self._now and seq in wanted}
 
     def batch(self, found: _Found) -> pa.RecordBatch:
-        places, names, text = found.places, found.names, pa.string()
+        makers = self._place_makers(found) | self._body_makers(found.bodies)
+        return pa.RecordBatch.from_arrays([makers[name]() for name in self._schema.names], schema=self._schema)
+
+    def _place_makers(self, found: _Found) -> dict[str, Callable[[], pa.Array]]:
+        """How to make each column that needs no body."""
+        places, text = found.places, pa.string()
         count = len(places)
-        plain = bulk_bodies.unpack(found.bodies)
-        bodies = [] if plain else _decode(b"\xdd" + count.to_bytes(4, "big") + b"".join(found.bodies))
-        if plain is None:
-            plain = bulk_bodies.Plain(
-                pa.array([body.type for body in bodies], text),
-                pa.array([body.payload for body in bodies], pa.binary()),
-                pa.array([body.content_type for body in bodies], text),
-            )
         seqs = places.seq.tolist() if found.errors or found.results else []
         queues, place = np.unique(places.q, return_inverse=True)
 
+        def name(part: int) -> pa.Array:
+            return pa.array([found.names[q][part] for q in queues.tolist()], text).take(pa.array(place))
+
+        def results() -> list[str | None]:
+            given = map(found.results.get, seqs)
+            return [None if raw is None else _to_json(msgspec.msgpack.decode(raw)).decode() for raw in given]
+
+        return {
+            "id": lambda: self._id(found),
+            "tenant": lambda: name(0),
+            "queue": lambda: name(1),
+            "state": lambda: columns.state_names().take(pa.array(places.state)),
+            "attempts": lambda: pa.array(places.attempts, pa.int32()),
+            "max_attempts": lambda: pa.array(found.max_attempts, pa.int32()),
+            "created_at": lambda: pa.array(found.created, pa.int64()).cast(columns.TIME),
+            "run_at": lambda: _times(places.run_at, count),
+            "expires_at": lambda: self._expires(found),
+            "ended_at": lambda: _times(places.ended_at, count),
+            "reason": lambda: pa.nulls(count, text) if places.reason is None else pa.array(places.reason, text),
+            "last_error": lambda: (
+                pa.array(list(map(found.errors.get, seqs)), text) if found.errors else pa.nulls(count, text)
+            ),
+            "result": lambda: pa.array(results(), text) if found.results else pa.nulls(count, text),
+        }
+
+    def _body_makers(self, packed: Sequence[bytes]) -> dict[str, Callable[[], pa.Array]]:
+        """How to make each column that is in the bodies; plain ones are taken apart all at once."""
+        if _IN_BODY.keys().isdisjoint(self._schema.names):
+            return {}
+        count = len(packed)
+        plain = bulk_bodies.unpack(packed)
+        if plain is not None:
+            return {name: functools.partial(pa.nulls, count, kind) for name, kind in _IN_BODY.items()} | {
+                "type": lambda: plain.type,
+                "payload": lambda: plain.payload,
+                "content_type": lambda: plain.content_type,
+                "priority": lambda: pa.array(np.zeros(count, np.int64)),
+            }
+        bodies = _decode(b"\xdd" + count.to_bytes(4, "big") + b"".join(packed))
+
         def field(name: str, kind: pa.DataType) -> pa.Array:
-            """One of the fields that few messages have."""
             values = list(map(operator.attrgetter(name), bodies))
-            return pa.array(values, kind) if any(value is not None for value in values) else pa.nulls(count, kind)
+            if kind == columns.PAIRS:
+                values = [list(value.items()) if value else None for value in values]
+            return pa.array(values, pa.int64()).cast(kind) if kind == columns.TIME else pa.array(values, kind)
 
-        def pairs(name: str) -> pa.Array:
-            values = [list(value.items()) if value else None for value in map(operator.attrgetter(name), bodies)]
-            return pa.array(values, columns.PAIRS) if any(values) else pa.nulls(count, columns.PAIRS)
+        return {name: functools.partial(field, name, kind) for name, kind in _IN_BODY.items()}
 
-        id_column = self._ids.column(places.seq)
-        if any(found.own):
-            there, own = own_column(found.own)
-            id_column = own if there.all() else pc.if_else(pa.array(there), own, id_column)
-        results = [
-            None if raw is None else _to_json(msgspec.msgpack.decode(raw)).decode()
-            for raw in map(found.results.get, seqs)
-        ] if found.results else None  # fmt: skip
-        return pa.RecordBatch.from_arrays(
-            [
-                id_column,
-                pa.array([names[q][0] for q in queues.tolist()], text).take(pa.array(place)),
-                pa.array([names[q][1] for q in queues.tolist()], text).take(pa.array(place)),
-                _STATE_NAMES.take(pa.array(places.state)),
-                plain.type,
-                plain.payload,
-                plain.content_type,
-                pairs("headers"),
-                pairs("labels"),
-                pa.array([body.priority for body in bodies] if bodies else np.zeros(count, np.int64), pa.int64()),
-                pa.array(places.attempts, pa.int32()),
-                pa.array(found.max_attempts, pa.int32()),
-                pa.array(found.created, pa.int64()).cast(columns.TIME),
-                _times(places.run_at, count),
-                field("deadline", pa.int64()).cast(columns.TIME),
-                self._expires(found),
-                _times(places.ended_at, count),
-                field("key", text),
-                field("idempotency_key", text),
-                field("correlation_id", text),
-                field("causation_id", text),
-                field("parent_id", text),
-                field("group", text),
-                field("source", text),
-                pa.nulls(count, text) if places.reason is None else pa.array(places.reason, text),
-                pa.array(list(map(found.errors.get, seqs)), text) if found.errors else pa.nulls(count, text),
-                pa.nulls(count, text) if results is None else pa.array(results, text),
-            ],
-            schema=columns.MESSAGES,
-        )  # fmt: skip
+    def _id(self, found: _Found) -> pa.Array:
+        made = self._ids.column(found.places.seq)
+        if not any(found.own):
+            return made
+        there, own = own_column(found.own)
+        return own if there.all() else pc.if_else(pa.array(there), own, made)
 
     def _expires(self, found: _Found) -> pa.Array:
         now = pa.array(found.expires, pa.int64()).cast(columns.TIME)

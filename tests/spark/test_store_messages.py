@@ -1,8 +1,10 @@
-"""Snapshots of messages out of the embedded file, beside what the library says of each message. No Spark."""
+"""Snapshots of messages out of a store, beside what the library says of each message. No Spark."""
 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +16,11 @@ import pytest
 
 import tampu
 from tampu.engines.port import Trim
-from tampu.engines.sqlite import SqliteEngine
 from tampu.model.times import SECOND, instant
 from tampu.spark import columns
-from tampu.spark.stores import sqlite_messages, sqlite_rows
 from tampu.spark.stores.opening import open_store
-from tampu.spark.stores.port import MessageQuery, SnapshotPlan
+from tampu.spark.stores.port import MessageQuery, SnapshotPlan, Store
+from tests.spark.engines import URLS, opened, small_batches, small_pieces, store_for
 
 OWN = "0199aaaa-0000-4000-8000-00000000000"
 
@@ -39,27 +40,21 @@ def clock() -> Clock:
 
 @pytest.fixture
 def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False, clock=clock) as queue:
+    with opened(url, clock) as queue:
         yield queue
 
 
-def engine_of(q: tampu.Queue) -> SqliteEngine:
-    engine = q._core.engine
-    assert isinstance(engine, SqliteEngine)
-    return engine
+def store(q: tampu.Queue) -> Store:
+    """With the clock of the test."""
+    return store_for(q)
 
 
 def plan(q: tampu.Queue, pieces: int = 4, **query: Any) -> SnapshotPlan:
-    return sqlite_messages.plan(engine_of(q), MessageQuery(**query), pieces)
+    return store(q).plan(MessageQuery(**query), pieces)
 
 
 def read(q: tampu.Queue, planned: SnapshotPlan) -> dict[str, dict[str, Any]]:
-    rows = [
-        row
-        for piece in planned.pieces
-        for batch in sqlite_messages.read(engine_of(q), piece)
-        for row in batch.to_pylist()
-    ]
+    rows = [row for piece in planned.pieces for batch in store(q).messages(piece) for row in batch.to_pylist()]
     found = {row["id"]: row for row in rows}
     assert len(found) == len(rows), "a message came twice"
     return found
@@ -118,8 +113,7 @@ def test_every_message_is_read_as_the_library_tells_of_it(q, clock, monkeypatch)
     planned = plan(q)
     assert planned.position == q.journal(limit=1).latest
     assert read(q, planned) == expected
-    monkeypatch.setattr(sqlite_messages, "LEAST", 1)
-    monkeypatch.setattr(sqlite_rows, "ROWS", 2)
+    small_pieces(monkeypatch, 1, 2)
     planned = plan(q, pieces=7)
     assert len(planned.pieces) > 4
     assert read(q, planned) == expected
@@ -189,14 +183,14 @@ def test_retention_that_takes_some_of_the_ended_ones_is_an_error(q, clock):
         q.ack(q.claim("work")[0])
         clock.at += SECOND
     planned = plan(q)
-    engine_of(q).run([Trim({}, 2 * SECOND, 1000 * SECOND, 100)])
+    q._core.engine.run([Trim({}, 2 * SECOND, 1000 * SECOND, 100)])
     assert q.stats("work").counts["done"] == 1
     with pytest.raises(tampu.NotFound):
         read(q, planned)
 
 
 def test_tenants_are_kept_apart(q, url):
-    with tampu.open(url, tenant="other", keepers=False) as other:
+    with opened(url, tenant="other") as other:
         mine, theirs = q.publish("work", 1, id=OWN + "1"), other.publish("work", 2, id=OWN + "1")
         plain = other.publish("work", 3)
     assert read(q, plan(q))[mine.id]["payload"] == b"1"
@@ -205,9 +199,8 @@ def test_tenants_are_kept_apart(q, url):
     assert read(q, plan(q, ids=(plain.id,))) == {}
     assert [row["payload"] for row in read(q, plan(q, ids=(OWN + "1",))).values()] == [b"1"]
     everything = plan(q, tenant=None)
-    assert sum(b.num_rows for piece in everything.pieces for b in sqlite_messages.read(engine_of(q), piece)) == 3
-    engine = engine_of(q)
-    assert sqlite_messages.by_ids(engine, "default", [plain.id, mine.id])["payload"].to_pylist() == [b"1"]
+    assert sum(b.num_rows for piece in everything.pieces for b in store(q).messages(piece)) == 3
+    assert store(q).by_ids("default", [plain.id, mine.id])["payload"].to_pylist() == [b"1"]
 
 
 def test_a_query_leaves_only_what_it_names(q, clock):
@@ -239,36 +232,37 @@ def test_messages_by_id_come_in_the_order_asked_for(q, clock):
     ids = every_state(q, clock)
     expected = all_told(q, ids)
     order = [*reversed(ids), OWN + "9", ids[0]]
-    found = sqlite_messages.by_ids(engine_of(q), "default", order)
+    found = store(q).by_ids("default", order)
     assert found.to_pylist() == [expected[id] for id in order if id in expected]
-    assert sqlite_messages.by_ids(engine_of(q), "default", []).num_rows == 0
+    assert store(q).by_ids("default", []).num_rows == 0
 
 
 def test_batches_are_bounded_by_bytes_and_large_messages_of_others_do_not_stop_them(q, monkeypatch):
-    monkeypatch.setattr(sqlite_rows, "BYTES", 10_000)
+    small_batches(monkeypatch, 10_000)
     for size in (9_000, 9_000, 30_000, 10, 10):
         q.publish("mine", b"x" * size)
         q.publish("other", b"y" * 50_000)
     planned = plan(q, queues=("mine",))
-    batches = [b for piece in planned.pieces for b in sqlite_messages.read(engine_of(q), piece)]
+    batches = [b for piece in planned.pieces for b in store(q).messages(piece)]
     assert len(batches) > 2
     sizes = [len(value) for batch in batches for value in batch["payload"].to_pylist()]
     assert sorted(sizes) == [10, 10, 9_000, 9_000, 30_000]
 
 
-def test_another_file_is_refused(q, tmp_path: Path):
+def test_another_store_is_refused(q, engine, tmp_path: Path):
     q.publish("work", 1)
     (piece,) = plan(q).pieces
-    with open_store(str(tmp_path / "another.db")) as store, pytest.raises(tampu.Unavailable, match="not the file"):
-        list(store.messages(piece))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with open_store(URLS[engine](elsewhere)) as other, pytest.raises(tampu.TampuError, match="planned on"):
+        list(other.messages(piece))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_history_is_read_as_the_library_tells_of_it(q, clock, monkeypatch, seed):
     print("seed", seed)
     chance = random.Random(seed)
-    monkeypatch.setattr(sqlite_messages, "LEAST", 5)
-    monkeypatch.setattr(sqlite_rows, "ROWS", 4)
+    small_pieces(monkeypatch, 5, 4)
     ids: list[str] = []
     for step in range(60):
         clock.at += chance.choice([0, 1, 500, SECOND])
@@ -290,6 +284,40 @@ def test_any_history_is_read_as_the_library_tells_of_it(q, clock, monkeypatch, s
 
 def test_the_columns_are_those_of_the_source(q):
     q.publish("work", 1)
-    (batch,) = [b for piece in plan(q).pieces for b in sqlite_messages.read(engine_of(q), piece)]
+    (batch,) = [b for piece in plan(q).pieces for b in store(q).messages(piece)]
     assert isinstance(batch, pa.RecordBatch)
     assert batch.schema.equals(columns.MESSAGES)
+
+
+def test_a_snapshot_is_what_its_position_says_while_others_work(q, url):
+    """Beside a process that never rests, each message is in the state that the journal told last up to the position."""
+    q.publish_many("b", range(300))
+    with subprocess.Popen([sys.executable, "-c", RESTLESS, url], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        planned: dict[str, SnapshotPlan] = {}
+        while len(planned) < 6:
+            other.stdout.readline()
+            one = plan(q, pieces=3)
+            planned[str(one.position)] = one
+        other.kill()
+    transitions = q._core.engine.journal(None, 1_000_000, None).transitions
+    for one in planned.values():
+        expected: dict[str, str] = {}
+        for t in transitions:
+            if t.offset <= one.position.get(t.partition, 0):
+                expected[t.id] = str(t.state)
+        assert {id: row["state"] for id, row in read(q, one).items()} == expected
+
+
+RESTLESS = """
+import random, sys, tampu
+chance = random.Random(1)
+with tampu.open(sys.argv[1], keepers=False) as q:
+    while True:
+        print(flush=True)
+        queue = chance.choice("ab")
+        q.publish_many(queue, range(chance.randint(1, 30)))
+        q.publish(queue, 1, delay=chance.choice([0, 1000]))
+        for lease in q.claim(queue, limit=chance.randint(1, 40)):
+            getattr(q, chance.choice(["ack", "ack", "nack", "reject", "release"]))(lease)
+"""

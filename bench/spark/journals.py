@@ -1,0 +1,95 @@
+"""Journals to measure the lake with: a working day of two tenants, of any size, and what processes cost meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import tampu
+from bench.measure import PAYLOAD
+
+BATCH = 1000
+_START = 1_767_225_600_000_000  # 2026-01-01
+HOUR = 3_600_000_000
+_DAY = 24 * HOUR
+NEXT_DAY = _START + _DAY
+_QUEUES = ("emails", "reports", "orders", "thumbnails")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Clock:
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def now(self) -> int:
+        return self.at
+
+
+def fill(path: Path, transitions: int, *, start: int = _START, span: int = _DAY, seed: int = 1) -> int:
+    """Messages that are published, claimed by several workers and settled, in batches, spread over a day; one in fifty
+    fails and is tried again. How many transitions there are now."""
+    chance, clock = random.Random(seed), Clock(start)
+    step = max(1, span * 3 * BATCH // max(transitions, 1) // 4)
+    url = f"sqlite:///{path}?durability=process"
+    queues = [tampu.open(url, tenant=tenant, keepers=False, clock=clock) for tenant in ("default", "acme")]
+    end = before = queues[0].journal(limit=1).latest["0"]
+    while end - before < transitions:
+        q, name = chance.choices(queues, (3, 1))[0], chance.choice(_QUEUES)
+        q.publish_many(name, [tampu.NewMessage(PAYLOAD, type=f"{name}.run")] * BATCH)
+        leases = []
+        for worker in range(4):
+            clock.at += chance.randrange(2 * step // 5) + 1
+            leases.append(q.claim(name, limit=BATCH // 4, worker=f"w{worker}"))
+        for some in leases:
+            clock.at += chance.randrange(2 * step // 5) + 1
+            cut = len(some) // 50
+            failed = [tampu.Nack(lease, f"SMTP {chance.randrange(500)}", delay=0) for lease in some[:cut]]
+            q.settle([*failed, *(tampu.Ack(lease) for lease in some[cut:])])
+        end = q.journal(limit=1).latest["0"]
+    for q in queues:
+        q.close()
+    return end
+
+
+def _family() -> Iterator[Path]:
+    """/proc of this process and of all that it started, and they."""
+    known = {os.getpid()}
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    while new := {pid for pid, parent in parents.items() if parent in known} - known:
+        known |= new
+    for pid in known:
+        yield Path("/proc", str(pid))
+
+
+def processor_seconds() -> float:
+    """Of this process and all below it, those that have ended too."""
+    total = 0
+    for entry in _family():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / _TICKS
+
+
+def peak_mib() -> dict[str, float]:
+    """The most memory that Java and the largest Python worker have had."""
+    most: dict[str, float] = {"java": 0.0, "python": 0.0}
+    for entry in _family():
+        try:
+            text = (entry / "status").read_text()
+        except OSError:
+            continue
+        told = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        kind = "java" if told["Name"].strip().startswith("java") else "python"
+        if entry.name != str(os.getpid()) and "VmHWM" in told:
+            most[kind] = max(most[kind], int(told["VmHWM"].split()[0]) / 1024)
+    return most

@@ -1,0 +1,112 @@
+"""A lake in an object store: S3 as moto serves it on this machine. The same runs, the same refusals, no secret told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tampu
+from tampu import InvalidConfig, VersionConflict
+from tampu.lake import frames, maintenance
+from tampu.lake.looking import Lake as Looking
+from tampu.lake.snapshots import Mark
+from tampu.lake.status import status
+from tampu.lake.storage import Lake
+from tampu.lake.urls import resolved, storage_options
+from tests.lake.running_house import Died, Rig, journal, work
+from tests.servers.s3 import KEYS, S3
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECRET = KEYS["AWS_SECRET_ACCESS_KEY"]
+os.environ.update(KEYS)  # now: executors have the environment in which Spark was started, by whichever test
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of an S3; its keys are in the environment, as they should be."""
+    with S3() as server:
+        yield server.address
+
+
+@pytest.fixture
+def rig(s3: str, url: str, request: pytest.FixtureRequest) -> Rig:
+    options = {"AWS_ENDPOINT_URL": s3, "AWS_ALLOW_HTTP": "true", "AWS_SECRET_ACCESS_KEY": "env:AWS_SECRET_ACCESS_KEY"}
+    return Rig(url, f"s3://lakes/{request.node.name}", options=options)
+
+
+def test_runs_that_die_are_repeated_exactly_in_s3_too(rig: Rig, q: tampu.Queue, tmp_path: Path) -> None:
+    for turn, step in enumerate(("written", "silver.messages")):
+        work(q, turn)
+        with pytest.raises(Died):
+            rig.run(die=step)
+    work(q, 2)
+    rig.run()
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    local = Rig(rig.url, str(tmp_path / "local"))
+    local.run(name="local")
+    for table in ("bronze.messages", "silver.messages", "silver.attempts", "gold.queue_minutes", "gold.failures"):
+        assert rig.rows(table) == local.rows(table), table
+    assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
+
+    with Looking(rig.lake.uri, storage_options=rig.lake.options).ask() as ask:
+        ((count,),) = ask.run("SELECT count(*) FROM bronze.events").fetchall()
+    assert count == len(journal(q))
+    assert [care.into for care in maintenance.compact(rig.lake) if care.table == "bronze.events"] == [1]
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+
+
+def test_of_two_commits_on_the_same_version_in_s3_the_second_is_refused(rig: Rig) -> None:
+    table = rig.lake.table("bronze.events")
+    one, two = table.create(), table.open()
+    one.commit([], Mark("lake:main", 1, {"0": 2}))
+    with pytest.raises(VersionConflict, match="another run"):
+        two.commit([], Mark("lake:main", 1, {"0": 2}))
+
+
+def test_executors_write_and_read_s3_without_jars(rig: Rig, q: tampu.Queue, spark: SparkSession) -> None:
+    work(q)
+    rig.spark = spark
+    rig.run()
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    read = frames.read(spark, rig.lake.table("silver.attempts").open())
+    assert {row.outcome for row in read.collect()} == {"ack", "nack", "reject"}
+    told = read._jdf.queryExecution().toString()
+    assert SECRET not in told
+
+
+def test_secrets_do_not_travel(rig: Rig) -> None:
+    target = rig.lake.table("bronze.events").target
+    assert SECRET not in pickle.dumps(target).decode(errors="replace")
+    assert resolved(target.place.options)["AWS_SECRET_ACCESS_KEY"] == SECRET
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_SECRET_ACCESS_KEY", "aws_session_token", "azure_storage_account_key", "google_service_account_key"]
+)
+def test_a_secret_given_as_an_option_is_refused_with_the_cure(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="plans") as told:
+        Lake("s3://lakes/x", {name: "abc"})
+    assert "abc" not in str(told.value)
+    assert f"{name}=env:" in str(told.value.hint)
+    assert storage_options({name: "env:X", "AWS_REGION": "eu-west-1"})
+
+
+def test_a_variable_that_is_not_there_is_named() -> None:
+    assert "TAMPU_NO_SUCH" not in os.environ
+    with pytest.raises(InvalidConfig, match="TAMPU_NO_SUCH"):
+        resolved({"AWS_SECRET_ACCESS_KEY": "env:TAMPU_NO_SUCH"})
+
+
+def test_a_file_url_is_a_folder(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+    q.publish("jobs", 1)
+    rig = Rig(url, f"file://{tmp_path}/a lake")
+    rig.run()
+    assert rig.lake.local == tmp_path / "a lake"
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)

@@ -1,0 +1,147 @@
+"""What a lake makes of hard messages, late events, days that were let go, and payloads whose shape changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.keepers.trimmer import Trimmer
+from tampu.lake import maintenance, state
+from tampu.lake.looking import Lake as Looking
+from tampu.model.times import SECOND
+from tests.conformance.house import FakeClock
+from tests.lake.running_house import Died, Rig, journal, work
+
+DAY = 86_400
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """It stands at midnight."""
+    return FakeClock()
+
+
+@pytest.fixture
+def q(url: str, clock: FakeClock) -> Any:
+    with tampu.open(url, keepers=False, clock=clock) as queue:
+        yield queue
+
+
+@pytest.fixture
+def rig(url: str, tmp_path: Path) -> Rig:
+    return Rig(url, str(tmp_path / "jobs.lake"))
+
+
+def by_queue_and_day(rig: Rig) -> dict[tuple[str, int], int]:
+    counts: dict[tuple[str, int], int] = {}
+    for queue, day, published in rig.rows("gold.queue_minutes", "queue", "day", "published"):
+        counts[queue, day.day] = counts.get((queue, day.day), 0) + published
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type"),
+    [
+        (b"", "application/octet-stream"),
+        (b"\xff\xfe\x00 not utf-8", "application/octet-stream"),
+        (b"\x00" * 10_000_000, "application/octet-stream"),
+        (None, None),
+        ("é\u2028", None),
+    ],
+    ids=["empty", "not utf-8", "10 MB", "null", "text"],
+)
+def test_any_payload_reaches_the_lake_as_it_is(
+    rig: Rig, q: tampu.Queue, payload: Any, content_type: str | None
+) -> None:
+    q.queues.put("jobs", max_payload=20_000_000)
+    sent = q.publish("jobs", payload, content_type=content_type) if content_type else q.publish("jobs", payload)
+    q.ack(q.claim("jobs")[0], result=payload if isinstance(payload, str) else None)
+    rig.run()
+    ((id, found, missing),) = rig.rows("bronze.messages", "id", "payload", "missing")
+    assert (id, bytes(found), missing) == (sent.id, bytes(sent.raw), False)
+    assert rig.rows("silver.messages", "payload_bytes") == [(len(sent.raw),)]
+
+
+def test_nothing_at_all_makes_no_rows(rig: Rig, q: tampu.Queue) -> None:
+    (report,) = rig.run()
+    assert report.transitions == 0
+    assert status_rows(rig) == 0
+    q.publish("jobs", 1)
+    (report,) = rig.run()
+    assert report.transitions == 1
+    assert by_queue_and_day(rig) == {("jobs", 1): 1}
+
+
+def status_rows(rig: Rig) -> int:
+    return sum(len(rig.rows(name)) for name in rig.lake.present())
+
+
+def test_events_that_come_late_change_the_day_they_belong_to(rig: Rig, q: tampu.Queue, clock: FakeClock) -> None:
+    q.publish("jobs", 1)
+    clock.advance(2 * DAY)
+    q.publish("jobs", 2)
+    rig.run()
+    assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1}
+    clock.advance(-2 * DAY + 3600)  # the clock of the machine was set back
+    q.publish("late", 3)
+    rig.run()
+    late = {("late", 1): 1, ("late", 2): 0, ("late", 3): 0}  # it waits since then
+    assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1, **late}
+
+
+def test_days_that_were_let_go_do_not_come_back(rig: Rig, q: tampu.Queue, clock: FakeClock) -> None:
+    q.publish("jobs", 1)
+    q.ack(q.claim("jobs")[0])
+    rig.run()
+    clock.advance(DAY)
+    q.publish("jobs", 2)
+    rig.run()
+    maintenance.drop_days(rig.lake, datetime(2026, 1, 2, tzinfo=UTC).date())
+    assert state.table(rig.lake, state.WAITING).open().rows() == 1, "what waits is not old"
+    q.ack(q.claim("jobs")[0])
+    rig.run()
+    assert {day.day for name in ("bronze.events", "gold.tenant_days") for (day,) in rig.rows(name, "day")} == {2}
+    assert rig.rows("silver.messages", "state", "deliveries") == [("done", 1)]
+
+
+def test_payloads_whose_shape_changes_are_asked_together(rig: Rig, q: tampu.Queue) -> None:
+    for payload in ({"name": "Ada"}, {"name": {"first": "Ada", "last": "L"}, "age": 36}, ["Ada"], "Ada"):
+        q.publish("people", payload, type="person.seen")
+        q.ack(q.claim("people")[0])
+    rig.run()
+    with Looking(rig.lake.uri).ask() as ask:
+        found = ask.run(
+            "SELECT json_extract_string(decode(payload), '$.name.first'), json_extract(decode(payload), '$.age')::INT"
+            " FROM bronze.messages ORDER BY ended_offset"
+        ).fetchall()
+    assert found == [(None, None), ("Ada", 36), (None, None), (None, None)]
+
+
+def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(
+    rig: Rig, q: tampu.Queue, clock: FakeClock
+) -> None:
+    """The contract of archiving: nothing past the reader's position leaves the store, whatever its age."""
+    keeper = Trimmer(q._core, journal_us=SECOND)
+    work(q)
+    before = journal(q)
+    with pytest.raises(Died):
+        rig.run(die="gold.slo", archive_after_us=SECOND)
+    clock.advance(DAY)
+    while keeper.step():
+        pass
+    assert journal(q) == before, "the lake has all rows, but the run did not come to its end"
+    assert len(list(q.messages("jobs", state="done"))) == 1
+    rig.run(archive_after_us=SECOND)
+    clock.advance(DAY)
+    while keeper.step():
+        pass
+    assert journal(q) == []
+    assert list(q.messages("jobs", state="done")) == []
+    assert rig.rows("bronze.events", "offset", "id", "verb") == before
+    work(q, 1)
+    rig.run(archive_after_us=SECOND)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == before + journal(q)
