@@ -114,7 +114,7 @@ BAD_OTHERS = {
     "ack with a broken result": (["ack", "q/123.456", "--result", "{"], 2, "invalid_message"),
     "nack with a bad delay": (["nack", "q/123.456", "--delay", "x"], 2, "invalid_message"),
     "purge without a state": (["purge", "q"], 2, "usage"),
-    "journal of the future": (["journal", "--after", "-1"], 2, "usage"),
+    "journal of the future": (["journal", "--after", "-1"], 2, "invalid_message"),
     "a command that is none": (["publsh", "q"], 2, "usage"),
     "no command": (["--tenant", "x"], 2, "usage"),
 }

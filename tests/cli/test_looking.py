@@ -144,10 +144,15 @@ def test_journal_shows_the_last_or_all_after_a_position(command: Command) -> Non
     last = command.ok("journal", "--limit", "2")
     assert [t["offset"] for t in last["transitions"]] == [4, 5]
     page = command.ok("journal", "--after", "0", "--limit", "3")
-    assert ([t["offset"] for t in page["transitions"]], page["position"], page["latest"]) == ([1, 2, 3], 3, 5)
+    assert ([t["offset"] for t in page["transitions"]], page["position"], page["latest"]) == (
+        [1, 2, 3],
+        "0:3",
+        "0:5",
+    )
     human = command("journal", "--after", "0", "--limit", "3")
     assert human.out.count("publish") == 3
-    assert "--after 3" in human.err
+    assert "--after 0:3" in human.err
+    assert command.ok("journal", "--after", "3") == command.ok("journal", "--after", page["position"])
     assert {t["queue"] for t in command.ok("journal", "--queue", "a")["transitions"]} == {"a"}
 
 

@@ -15,7 +15,7 @@ from tests.cli.running import Command
 
 COMMANDS = (
     "publish", "claim", "ack", "nack", "reject", "release", "extend", "peek", "show", "list", "stats", "queues",
-    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "doctor",
+    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "copy", "doctor",
     "bench", "demo",
 )  # fmt: skip
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
@@ -23,7 +23,7 @@ TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
 
 def run(*args: str, input: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*TAMPU, *args], input=input, capture_output=True, text=True, env=os.environ | env, timeout=60, check=False
+        [*TAMPU, *args], input=input, capture_output=True, text=True, env=os.environ | env, timeout=120, check=False
     )
 
 
@@ -41,7 +41,7 @@ def test_a_life_of_a_message_by_shell(command: Command) -> None:
 
 def test_installed_script_names_its_entry_point() -> None:
     script = Path(sys.executable).with_name("tampu")
-    answer = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=120, check=False)
     assert answer.stdout.startswith(f"tampu {tampu.__version__} ")
 
 

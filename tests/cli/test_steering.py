@@ -2,6 +2,7 @@
 
 import pytest
 
+import tampu
 from tests.cli.running import Command
 
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -117,7 +118,7 @@ def test_purge_of_waiting_messages_needs_yes(command: Command) -> None:
 @pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
 def test_purge_asks_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
     command.ok("publish", "q", "1")
-    monkeypatch.setattr("tampu.cli.moving._is_terminal", lambda: True)
+    monkeypatch.setattr("tampu.cli.asking.somebody", lambda: True)
     said = command("purge", "q", "--state", "ready", input=answer)
     assert "remove 1 messages of q that still wait" in said.err
     assert said.code == (130 if left else 0)
@@ -129,3 +130,17 @@ def test_leased_messages_can_not_be_purged(command: Command) -> None:
     command.ok("claim", "q")
     answer = command("--json", "purge", "q", "--state", "leased", "--yes")
     assert (answer.code, answer.error["code"]) == (1, "invalid_state")
+
+
+def test_purge_tells_of_any_end_of_its_worker(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no error of ours must not be told as a missing answer."""
+    command.dead("q")
+
+    def broken(self: object, queue: str, **options: object) -> int:
+        if options.get("dry_run"):
+            return 1
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(tampu.Queue, "purge", broken)
+    with pytest.raises(MemoryError, match="no more"):
+        command("purge", "q", "--state", "dead")

@@ -110,7 +110,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
 ) -> None:
-    """tampu: a durable work queue in one file.
+    """tampu: a durable work queue, in one file or on a server you have.
 
     The global options may stand before or after the name of a command.
     """

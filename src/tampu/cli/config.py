@@ -18,6 +18,8 @@ _OFF_AT_ZERO = {
     "ageing": "off",
     "ttl": "never",
     "max_depth": "no limit",
+    "group_concurrency": "no limit",
+    "group_rate": "no limit",
     "max_in_flight": "no limit",
     "rate": "no limit",
 }

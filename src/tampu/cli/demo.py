@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import demo_lake
+from tampu.cli import demo_lake, demo_serving
 from tampu.cli.app import command
 from tampu.cli.demo_view import View
 from tampu.cli.session import Session
@@ -129,47 +130,84 @@ def demo(
         bool | None,
         typer.Option("--lake/--no-lake", help="Have Spark bring it to tables in the end (if tampu[spark] is there)"),
     ] = None,
+    serve: Annotated[
+        bool | None,
+        typer.Option("--serve/--no-serve", help="Serve it, with a page to watch it on (if tampu[server] is there)"),
+    ] = None,
 ) -> None:
     """A queue at work for some seconds, in ./tampu-demo.db (or --url), which stays for you to look into.
 
-    Then the pipeline runs over what happened, and gold is shown.
+    A server shows it on a page meanwhile; on a terminal, until you press Ctrl-C. Then the pipeline runs over what
+    happened, and gold is shown.
     """
     session = replace(session, url=session.url or DEMO_URL)
-    pace, seconds = (0.1, 0.8) if fast else (1.0, 8.0)
-    with session.make(keepers=True) as q:
-        work, workers = Workload(q, pace), Workers(q, pace)
+    wanted = demo_serving.possible() and not fast and not session.json if serve is None else serve
+    with contextlib.ExitStack() as held:
+        served = held.enter_context(demo_serving.server(session)) if wanted else None
+        q = held.enter_context(session.make(keepers=True) if served is None else served.open(session))
+        show = Show(session, q, *((0.1, 0.8) if fast else (1.0, 8.0)))
+        told = show.run(served)
+        if demo_lake.possible() and not fast if lake is None else lake:
+            told |= demo_lake.run(session)
+        if session.json:
+            session.out.document(told)
+            return
+        _farewell(session, told)
+        if served is not None and demo_serving.watched(session):
+            show.go_on(served)
+
+
+class Show:
+    """The example at work, with a view of it."""
+
+    def __init__(self, session: Session, q: tampu.Queue, pace: float, seconds: float) -> None:
+        self._session = session
+        self._q = q
+        self._pace = pace
+        self._seconds = seconds
+        self._work = Workload(q, pace)
+
+    def run(self, served: demo_serving.Served | None) -> dict[str, Any]:
+        """Some seconds of it; what came of them."""
+        session, work, q = self._session, self._work, self._q
+        workers = Workers(q, self._pace)
         work.prepare()
         began = time.monotonic()
         broken = work.begin()
-        view = View(session.out, q)
         if not session.json:
             session.out.say(f"tampu {tampu.__version__}: {session.url} is open, {WORKERS} workers start", "bold")
-        with view:
+            if served is not None:
+                session.out.say(f"See it in your browser (the link works once): {served.link() or served.url}", "bold")
+        with View(session.out, q) as view:
             workers.start()
             try:
-                while not _over(q, time.monotonic() - began, seconds, broken):
-                    if time.monotonic() - began < 0.7 * seconds:
+                while not _over(q, time.monotonic() - began, self._seconds, broken):
+                    if time.monotonic() - began < 0.7 * self._seconds:
                         work.more()
                     view.refresh(work.published, workers.done, workers.failed)
-                    time.sleep(0.15 * pace)
+                    time.sleep(0.15 * self._pace)
             finally:
                 workers.stop()
             view.refresh(work.published, workers.done, workers.failed)
-        took = time.monotonic() - began
-        dead = q.get(broken)
-        rows = q.stats()
-    told = demo_lake.run(session) if (demo_lake.possible() and not fast if lake is None else lake) else {}
-    summary = {
-        "published": work.published,
-        "done": workers.done,
-        "failed_attempts": workers.failed,
-        "seconds": round(took, 2),
-    }
-    if session.json:
-        left = {s.queue: {"ready": s.ready, "delayed": s.delayed, "dead": s.dead} for s in rows}
-        session.out.document({"url": session.url, **summary, "dead_id": dead.id, "left": left, **told})
-    else:
-        _farewell(session, summary, dead, with_lake=bool(told))
+        return {
+            "url": session.url,
+            "published": work.published,
+            "done": workers.done,
+            "failed_attempts": workers.failed,
+            "seconds": round(time.monotonic() - began, 2),
+            "dead_id": broken,
+            "left": {s.queue: {"ready": s.ready, "delayed": s.delayed, "dead": s.dead} for s in q.stats()},
+            **({} if served is None else {"server": served.url}),
+        }
+
+    def go_on(self, served: demo_serving.Served) -> None:
+        """More of it, for a person who looks on."""
+        workers = Workers(self._q, self._pace)
+        workers.start()
+        try:
+            demo_serving.stay(self._session, served, self._work.more)
+        finally:
+            workers.stop()
 
 
 def _over(q: tampu.Queue, elapsed: float, seconds: float, broken: str) -> bool:
@@ -184,7 +222,7 @@ def _served(q: tampu.Queue) -> list[tampu.Stats]:
     return [s for s in q.stats() if s.queue in SERVED]
 
 
-def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message, *, with_lake: bool) -> None:
+def _farewell(session: Session, summary: dict[str, Any]) -> None:
     say = session.out.say
     lake = (
         (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "ask the lake"),
@@ -199,12 +237,12 @@ def _farewell(session: Session, summary: dict[str, Any], dead: tampu.Message, *,
     for words, why in (
         (("stats",), "the queues in numbers"),
         (("list", "emails", "--state", "dead"), "what has failed for good"),
-        (("show", dead.id), "why, with traceback and history"),
+        (("show", summary["dead_id"]), "why, with traceback and history"),
         (("replay", "emails", "--all", "--dry-run"), "let it run again (without --dry-run)"),
         (("claim", "for-you"), "take the ready one, then ack its receipt"),
         (("list", "reports", "--state", "delayed"), "what is due later"),
         (("journal",), "everything that happened"),
         (("doctor",), "is the file sound?"),
-        *(lake if with_lake else ()),
+        *(lake if "lake" in summary else ()),
     ):
         say(f"  {session.call(*words):<52}  # {why}")

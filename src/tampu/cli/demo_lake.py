@@ -15,7 +15,7 @@ def possible() -> bool:
 def run(session: Session) -> dict[str, Any]:
     """Run the pipeline over the demo's file and show what gold says; what a script wants to know of it."""
     from tampu.cli.lake_view import show
-    from tampu.cli.pipeline_running import spark_session, translated
+    from tampu.cli.pipeline_running import translated, working_session
     from tampu.lake.insights import gather
     from tampu.lake.looking import Lake as Looking
     from tampu.lake.running import Pipeline
@@ -25,9 +25,9 @@ def run(session: Session) -> dict[str, Any]:
     path = default_lake(session.store)
     if not session.json:
         session.out.say("\nSpark starts, to bring every transition into tables (some seconds) …", "bold")
-    work = Pipeline(session.store, Lake(path))
+    work = Pipeline(session.store, Lake(path), few=0)  # it is Spark that we want to show
     with translated():
-        reports = work.run(lambda: spark_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
+        reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
     transitions = sum(report.transitions for report in reports)
     if not session.json:
         session.out.say(f"{transitions:,} transitions are in {path}; this is what gold says:\n")

@@ -13,9 +13,7 @@ from tampu.cli import exits, output
 from tampu.cli.app import command
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
-from tampu.model.times import SECOND
 
-_STANDS_STILL = 86_400
 Finding = tuple[str, str, str]
 
 
@@ -29,7 +27,8 @@ def examine(session: Session) -> list[Finding]:
         with session.open() as q:
             found += q.check()
             found += _states(q)
-            found += _readers(q)
+            if not session.remote:  # a server tells of them itself
+                found += readers.findings(q._core.engine)
     except (tampu.InvalidConfig, tampu.InvalidMessage):
         raise
     except tampu.TampuError as error:
@@ -56,27 +55,6 @@ def _states(q: tampu.Queue) -> list[Finding]:
         found.append(("queues", "warn", f"not open: {', '.join(shut[:10])}; open with tampu resume"))
     if dead:
         found.append(("dead", "warn", f"dead letters in {', '.join(dead[:10])}; see tampu list QUEUE --state dead"))
-    return found
-
-
-def _readers(q: tampu.Queue) -> list[Finding]:
-    """Whoever reads the journal for good holds retention back: one that stands still fills the disk."""
-    found: list[Finding] = []
-    engine = q._core.engine
-    known = readers.registered(engine)
-    latest = engine.journal(None, 1, None).latest if known else {}
-    for reader in known:
-        behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
-        idle = (engine.now() - reader.moved_us) / SECOND
-        name = reader.name.removeprefix("lake:")
-        if behind and idle > _STANDS_STILL:
-            told = (
-                f"{reader.name} has not moved for {output.span(idle)} and is {behind:,} transitions behind; all that is"
-                f" kept for it. Start it again (tampu pipeline run), or let go: tampu pipeline forget {name}"
-            )
-            found.append(("reader", "warn", told))
-        else:
-            found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
     return found
 
 

@@ -11,12 +11,12 @@ import tampu
 from tampu.cli.exits import describe_error
 
 
-def payload(message: tampu.Message) -> dict[str, Any]:
+def payload(message: tampu.Message | tampu.Schedule) -> dict[str, Any]:
     """The payload as a value, or in base64 when it is bytes or not what its content type says."""
     try:
         value = message.payload
     except (ValueError, msgspec.MsgspecError):
-        value = message.raw
+        value = message.message.payload if isinstance(message, tampu.Schedule) else message.raw
     if isinstance(value, bytes):
         return {"payload": None, "payload_base64": base64.b64encode(value).decode()}
     return {"payload": value}
@@ -67,6 +67,7 @@ def lease(value: tampu.Lease) -> dict[str, Any]:
 
 def transition(t: tampu.Transition) -> dict[str, Any]:
     return {
+        "partition": t.partition,
         "offset": t.offset,
         "at": t.at,
         "tenant": t.tenant,
@@ -107,3 +108,38 @@ def config(value: tampu.QueueConfig) -> dict[str, Any]:
     if value.backoff is not None:
         found["backoff"] = {name: getattr(value.backoff, name) for name in tampu.Backoff.__struct_fields__}
     return found
+
+
+def schedule(s: tampu.Schedule) -> dict[str, Any]:
+    """Durations in seconds."""
+    new = s.message
+    return {
+        "name": s.name,
+        "tenant": s.tenant,
+        "queue": s.queue,
+        "status": s.status,
+        "cron": s.cron,
+        "tz": s.tz,
+        "every": None if s.every is None else s.every.total_seconds(),
+        "start": s.start,
+        "end": s.end,
+        "limit": s.limit,
+        "jitter": s.jitter.total_seconds(),
+        "missed": s.missed,
+        "paused": s.paused,
+        "created_at": s.created_at,
+        "fired": s.fired,
+        "last": s.last,
+        "last_id": s.last_id,
+        "next": s.next,
+        "error": s.error,
+        "type": new.type,
+        **payload(s),
+        "content_type": new.content_type,
+        "priority": new.priority,
+        "max_attempts": new.max_attempts,
+        "key": new.key,
+        "group": new.group,
+        "labels": new.labels or {},
+        "headers": new.headers or {},
+    }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import tampu
-from tampu.cli import documents, output
+from tampu.cli import documents, output, positions
 from tampu.cli.app import command, queue_names
+from tampu.cli.bell import Bell
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
 
@@ -26,7 +26,12 @@ _COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "
 def journal(
     session: Session,
     after: Annotated[
-        int | None, typer.Option("--after", min=0, help="Start after this offset; 0 is the beginning (the last ones)")
+        str | None,
+        typer.Option(
+            "--after",
+            metavar="POSITION",
+            help="Start after this position, as shown; 0 is the beginning",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens, until Ctrl-C")] = False,
@@ -36,7 +41,7 @@ def journal(
 ) -> None:
     """Every transition, in order. With --json --follow, one JSON document per entry and line."""
     with session.open() as q:
-        page = _last(q, limit) if after is None else q.journal(after=after, limit=limit)
+        page = positions.last(q, limit) if after is None else q.journal(after=positions.read(after), limit=limit)
         if follow:
             _follow(session, q, page, limit, queue)
             return
@@ -45,8 +50,8 @@ def journal(
         session.out.document(
             {
                 "transitions": [documents.transition(t) for t in chosen],
-                "position": page.position.get("0", 0),
-                "latest": page.latest.get("0", 0),
+                "position": positions.write(page.position),
+                "latest": positions.write(page.latest),
             }
         )
         return
@@ -54,22 +59,13 @@ def journal(
         session.out.show(_table(chosen))
     else:
         session.out.note("nothing in the journal there")
-    if after is not None and page.position.get("0", 0) < page.latest.get("0", 0):
-        session.out.note(f"more: {session.call('journal', '--after', str(page.position['0']), '--limit', str(limit))}")
-
-
-def _last(q: tampu.Queue, limit: int) -> tampu.JournalPage:
-    """The last entries. Other tenants' are passed over, so it may have to start further back."""
-    latest = q.journal(limit=1).latest.get("0", 0)
-    back = limit
-    while True:
-        page = q.journal(after=max(0, latest - back), limit=100_000)
-        if len(page.transitions) >= limit or back >= latest:
-            return tampu.JournalPage(page.transitions[-limit:], page.position, page.latest)
-        back *= 4
+    if after is not None and positions.behind(page):
+        further = session.call("journal", "--after", positions.write(page.position), "--limit", str(limit))
+        session.out.note(f"more: {further}")
 
 
 def _follow(session: Session, q: tampu.Queue, page: tampu.JournalPage, limit: int, queue: str | None) -> None:
+    bell = Bell(q)
     while True:
         for t in page.transitions:
             if queue in (None, t.queue):
@@ -78,7 +74,7 @@ def _follow(session: Session, q: tampu.Queue, page: tampu.JournalPage, limit: in
                 else:
                     session.out.show(line(t))
         if not page.transitions:
-            time.sleep(_LOOK_SECONDS)
+            bell.wait(_LOOK_SECONDS)
         page = q.journal(after=page.position, limit=limit)
 
 

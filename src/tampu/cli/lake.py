@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 import tampu
-from tampu.cli import exits, output, parsing
+from tampu.cli import asking, exits, output, parsing
 from tampu.cli.app import command
 from tampu.cli.output import text
 from tampu.cli.session import Session
@@ -71,14 +71,10 @@ def sql(
     if as_csv and session.json:
         raise tampu.InvalidMessage("choose --csv or --json", field="csv")
     with open_lake(session, lake, option).ask(tenant=session.tenant) as ask:
-        if query is None and _is_terminal():
+        if query is None and asking.somebody():
             _prompt(session, ask, limit)
         else:
             _answer(session, ask, sys.stdin.read() if query is None else query, limit, as_csv=as_csv)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _answer(session: Session, ask: Questions, query: str, limit: int, *, as_csv: bool = False) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any, NamedTuple
 
 import typer
 
 import tampu
-from tampu.cli import exits, output
+from tampu.cli import asking, exits, output
 from tampu.cli.lake import open_lake
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
@@ -55,7 +54,7 @@ def run(session: Session, lake: str | None, asked: Asked, *, dry_run: bool, yes:
                 session.out.document({"dry_run": True, **_document(seen)})
             return
         if seen.messages and not yes:
-            _confirm(f"publish {seen.messages:,} messages again?")
+            asking.confirm(f"publish {seen.messages:,} messages again?", "this publishes messages again")
         session.out.note(f"replay id {seen.replay_id}: if this is stopped, run it again with --replay-id to go on")
         with output.progress("replaying", seen.messages + seen.missing) as advance:
             done = replay.run(rate=rate, advance=advance)
@@ -73,15 +72,6 @@ def _rate(given: str | None) -> float | None:
     if not 0 < rate <= 1e9:
         raise tampu.InvalidMessage(f"{given!r:.40} is not a rate", field="rate", hint="messages a second: 50 or 50/s")
     return rate
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise tampu.InvalidMessage(
-            "this publishes messages again", field="yes", hint="add --yes, or see first with --dry-run"
-        )
-    if not typer.confirm(question, err=True):
-        raise typer.Abort
 
 
 def _show(session: Session, seen: Any, to: str | None, rate: float | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ import typer
 import tampu
 from tampu.cli import documents, exits, output, parsing
 from tampu.cli.app import QueueName, command, queue_names
+from tampu.cli.bell import Bell
 from tampu.cli.output import count, text, word
 from tampu.cli.session import Session
 
@@ -28,7 +29,10 @@ Where = Annotated[
 ]
 
 
+_LIMITS = ("max_depth", "max_in_flight", "group_concurrency", "group_rate", "rate")
 _WIDE = 100
+_SOONEST = 0.05
+"""Between two looks, however often the bell rings."""
 _RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
 
 
@@ -137,7 +141,7 @@ def stats(
         str | None, typer.Argument(metavar="[QUEUE]", help="One queue (all)", autocompletion=queue_names)
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C")] = False,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two looks")] = "1s",
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Look at least this often")] = "1s",
     times: Annotated[int | None, typer.Option("--times", min=1, help="Stop after so many looks")] = None,
 ) -> None:
     """Counts by state, and the age of the oldest ready message."""
@@ -163,7 +167,7 @@ def _stats(q: tampu.Queue, queue: str | None) -> list[tampu.Stats]:
 def _watch(session: Session, q: tampu.Queue, queue: str | None, seconds: float, times: int | None) -> None:
     from rich.live import Live
 
-    looks = 0
+    looks, bell, pause = 0, Bell(q), threading.Event()
     live = None if session.json else Live(console=session.out.console, auto_refresh=False)
     with live or q:
         while True:
@@ -175,7 +179,8 @@ def _watch(session: Session, q: tampu.Queue, queue: str | None, seconds: float, 
             looks += 1
             if looks == times:
                 return
-            time.sleep(seconds)
+            bell.wait(seconds)
+            pause.wait(_SOONEST)
 
 
 @command("queues", "Look")
@@ -196,7 +201,7 @@ def queues(session: Session) -> None:
     columns = ("queue", "status", "waiting", "dead", "ordering", "attempts", "lease", "limits")
     lines = []
     for s, config in rows:
-        limits = [f"{n} {getattr(config, n):g}" for n in ("max_depth", "max_in_flight", "rate") if getattr(config, n)]
+        limits = [f"{n} {getattr(config, n):g}" for n in _LIMITS if getattr(config, n)]
         lines.append([
             text(s.queue, "bold"), word(s.status), count(s.depth), count(s.dead, "red"), text(config.ordering),
             text(config.max_attempts), text(output.span(config.lease or 0)), text(", ".join(limits) or "-"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -19,9 +20,14 @@ def migrate(session: Session, sql: Sql = False) -> None:
     if session.store.startswith(("postgresql://", "postgres://")):
         _postgres(session, sql=sql)
         return
+    if session.store.startswith("mariadb://"):
+        _mariadb(session, sql=sql)
+        return
     if sql:
         raise tampu.InvalidConfig(
-            "only a database server's schema is changed by SQL", field="url", hint="name a postgresql:// url"
+            "only a database server's schema is changed by SQL",
+            field="url",
+            hint="name a postgresql:// or mariadb:// url",
         )
     with session.make() as q:
         (version,) = [detail for what, _, detail in q.check() if what == "schema"]
@@ -38,16 +44,47 @@ def _postgres(session: Session, *, sql: bool) -> None:
         with psycopg.connect(place.conninfo, autocommit=True) as connection:
             has = migrating.version_of(connection, place.schema)
             if not sql:
-                version = migrating.migrate(connection, place.schema)
-                _tell(session, f"{place.schema}: version {version}" + (f", was {has}" if has != version else ""))
+                _tell_migrated(session, place.schema, has, migrating.migrate(connection, place.schema))
                 return
             missing = migrating.script(place.schema, has)
     except psycopg.Error as error:
         raise connecting.translate(error, place) from error
+    _print(session, place.schema, has, missing, begin=["BEGIN;"], end=["COMMIT;"])
+
+
+def _mariadb(session: Session, *, sql: bool) -> None:
+    import pymysql
+
+    from tampu.engines.mariadb import connecting, migrating
+
+    place = connecting.target(session.store, None)
+    driver = connecting.MariaDriver(place)
+    try:
+        db = driver.connect()
+        try:
+            has = migrating.version_of(db.connection, place.database)
+            if not sql:
+                _tell_migrated(session, place.database, has, migrating.migrate(db.connection, place.database))
+                return
+            missing = migrating.script(place.database, has)
+        finally:
+            db.close()
+    except pymysql.Error as error:
+        raise driver.translate(error) from error
+    _print(session, place.database, has, missing)  # nothing here could be taken back by a rollback
+
+
+def _tell_migrated(session: Session, schema: str, was: int, version: int) -> None:
+    _tell(session, f"{schema}: version {version}" + (f", was {was}" if was != version else ""))
+
+
+def _print(
+    session: Session, schema: str, version: int, missing: list[str], begin: Sequence[str] = (), end: Sequence[str] = ()
+) -> None:
     if session.json:
-        session.out.document({"schema": place.schema, "version": has, "statements": missing})
+        session.out.document({"schema": schema, "version": version, "statements": missing})
     elif missing:
-        typer.echo("\n".join(["BEGIN;", *(f"{statement};" for statement in missing), "COMMIT;"]))
+        typer.echo("\n".join([*begin, *(f"{statement};" for statement in missing), *end]))
 
 
 def _tell(session: Session, version: str) -> None:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Annotated, Any
 
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parsing
+from tampu.cli import asking, documents, exits, output, parsing
 from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
 from tampu.cli.looking import message_table
 from tampu.cli.session import Session
@@ -193,26 +192,16 @@ def purge(
         waiting = sum(q.stats(queue).counts.get(s, 0) for s in states if s in _LIVE)
         if not dry_run:
             if waiting and not yes:
-                _confirm(f"remove {waiting:,} messages of {queue} that still wait, for good?")
+                asking.confirm(
+                    f"remove {waiting:,} messages of {queue} that still wait, for good?",
+                    "this removes messages that still wait",
+                )
             total = _purge(q, queue, states, total)
     if session.json:
         session.out.document({"queue": queue, "states": states, "dry_run": dry_run, "removed": 0 if dry_run else total,
                               "would_remove": total if dry_run else 0})  # fmt: skip
     else:
         session.out.say(f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
-def _confirm(question: str) -> None:
-    if not _is_terminal():
-        raise tampu.InvalidMessage(
-            "this removes messages that still wait", field="yes", hint="add --yes, or see first with --dry-run"
-        )
-    if not typer.confirm(question, err=True):
-        raise typer.Abort
 
 
 def _purge(q: tampu.Queue, queue: str, states: list[tampu.State], total: int) -> int:
@@ -222,7 +211,7 @@ def _purge(q: tampu.Queue, queue: str, states: list[tampu.State], total: int) ->
     def run() -> None:
         try:
             answer.append(q.purge(queue, state=states))
-        except tampu.TampuError as error:
+        except BaseException as error:  # whatever it is, who waits here must hear of it
             answer.append(error)
 
     worker = threading.Thread(target=run, name="tampu-purge", daemon=True)
@@ -234,6 +223,6 @@ def _purge(q: tampu.Queue, queue: str, states: list[tampu.State], total: int) ->
             now = sum(q.stats(queue).counts.get(s, 0) for s in states)
             advance(max(0, left - now))
             left = min(left, now)
-    if isinstance(answer[0], tampu.TampuError):
+    if isinstance(answer[0], BaseException):
         raise answer[0]
     return int(answer[0])

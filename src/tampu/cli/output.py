@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STYLES = {
     "ready": "green", "delayed": "yellow", "leased": "cyan", "held": "magenta",
     "done": "dim", "dead": "red", "cancelled": "dim", "expired": "dim",
-    "open": "green", "paused": "yellow", "draining": "yellow", "closed": "red",
+    "active": "green", "ended": "dim", "open": "green", "paused": "yellow", "draining": "yellow", "closed": "red",
     "ok": "green", "warn": "yellow", "bad": "bold red",
 }  # fmt: skip
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(0x20), *range(0x7F, 0xA0)) if chr(n) not in "\n\t"}

@@ -113,7 +113,7 @@ def _setting(name: str, value: str) -> Any:
         if value.lower() not in ("true", "false"):
             raise tampu.InvalidConfig(f"{name} can not be {value!r:.60}", field=name, hint="true, false or null")
         return value.lower() == "true"
-    return value if name in ("status", "ordering") else _number(value)
+    return value if name in ("status", "ordering", "group_by") else _number(value)
 
 
 def _number(value: str) -> int | float | str:

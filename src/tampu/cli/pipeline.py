@@ -73,7 +73,6 @@ def run(
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
-    format: Format = None,
     option: Options = None,
     archive_after: Annotated[
         str | None,
@@ -91,13 +90,13 @@ def run(
 ) -> None:
     """Bring the lake up to date with the journal, again and again until SIGTERM or Ctrl-C, or --once.
 
-    A run that was killed is repeated exactly by the next one. Spark is started when there is news.
+    A run that was killed is repeated exactly by the next one. Spark is started when there is much to do, or named.
     """
     from tampu.model.times import duration
 
     seconds = parsing.duration(every, "every")
     archive = parsing.optional_duration(archive_after, "archive_after")
-    place = open_lake(session, lake, option, format)
+    place = open_lake(session, lake, option)
     _must_exist(session)
     from tampu.cli.pipeline_running import Runner
     from tampu.lake.running import Pipeline
@@ -111,14 +110,22 @@ def run(
         targets=None if objectives is None else _objectives(objectives),
         skip_lost=skip_lost,
         on_step=steps,
+        few=_few(master, remote),
     )
     settings = parsing.pairs(conf, "conf") or {}
-    runner = Runner(work, master, remote, settings, lambda report: _tell(session, report))
+    runner = Runner(work, master, remote, settings, _Telling(session))
     if metrics_port is not None:
         port = runner.serve(metrics_port)
         session.out.note(f"metrics on port {port}")
     with steps:
         runner.once() if once else runner.forever(seconds)
+
+
+def _few(master: str | None, remote: str | None) -> int:
+    """A Spark that was named does all the work; else one is started here when there is much of it."""
+    from tampu.lake.hands import FEW
+
+    return FEW if master is None and remote is None else 0
 
 
 def _objectives(path: Path) -> list[Any]:
@@ -153,6 +160,19 @@ class _Steps:
     def __exit__(self, *exc: object) -> None:
         if self._status is not None:
             self._status.stop()
+
+
+class _Telling:
+    """A line for each run; that there is nothing new is said once, however often it is found."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last_had_news = True
+
+    def __call__(self, report: RunReport) -> None:
+        if report.news or self._last_had_news or self._session.json:
+            _tell(self._session, report)
+        self._last_had_news = report.news
 
 
 def _tell(session: Session, report: RunReport) -> None:
@@ -217,14 +237,14 @@ def backfill(
         raise tampu.InvalidConfig("--to is before --from", field="to")
     place = open_lake(session, lake, option)
     _must_exist(session)
-    from tampu.cli.pipeline_running import spark_session, translated
+    from tampu.cli.pipeline_running import translated, working_session
     from tampu.lake.running import Pipeline
 
     days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
-    work = Pipeline(session.store, place, name=name)
+    work = Pipeline(session.store, place, name=name, few=_few(master, remote))
+    settings = parsing.pairs(conf, "conf") or {}
     with translated():
-        spark = spark_session(master, remote, parsing.pairs(conf, "conf") or {})
-        report = work.backfill(spark, days, layer=table)
+        report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)
     _tell(session, report)
 
 
@@ -262,11 +282,22 @@ def vacuum(
 
     hours = parsing.duration(retain, "retain") / 3600
     place = _there(open_lake(session, lake, option))
-    if drop_before is not None:
-        before = _day(drop_before, "drop_before")
-        if not dry_run:
-            maintenance.drop_days(place, before)
-    _cared(session, maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run), "nothing to remove")
+    before = None if drop_before is None else _day(drop_before, "drop_before")
+    dropped = None if before is None else maintenance.drop_days(place, before, dry_run=dry_run)
+    gone = maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run)
+    if session.json:
+        told = {} if dropped is None else {"dropped": msgspec.to_builtins(dropped)}
+        session.out.document({"tables": msgspec.to_builtins(gone), **told})
+        return
+    verb = "would go" if dry_run else "let go"
+    for care in dropped or []:
+        if not care.table.startswith("_"):
+            session.out.say(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
+    if dropped and not dry_run:
+        session.out.note(f"their files go with a vacuum when they are older than {retain}")
+    _list(session, gone)
+    if not gone and not dropped:
+        session.out.say("nothing to remove")
 
 
 def _there(place: Lake) -> Lake:
@@ -279,19 +310,24 @@ def _cared(session: Session, done: list[Any], nothing: str) -> None:
     if session.json:
         session.out.document({"tables": [msgspec.to_builtins(care) for care in done]})
         return
-    for care in done:
-        session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
+    _list(session, done)
     if not done:
         session.out.say(nothing)
+
+
+def _list(session: Session, done: list[Any]) -> None:
+    for care in done:
+        session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
 
 
 @command("forget", PANEL, of=pipeline)
 def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The reader's --name")]) -> None:
     """The store keeps nothing for this reader any more. Its lake stays, and can go on only from what is left."""
     from tampu.lake.state import reader_name
+    from tampu.spark.stores.opening import open_existing
 
-    with session.open() as q:
-        (gone,) = q._core.engine.run([readers.forgetting(reader_name(name))])
+    with open_existing(session.store) as store:
+        (gone,) = store.run([readers.forgetting(reader_name(name))])
     if not gone:
         raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor names them")
     if session.json:
@@ -308,16 +344,19 @@ def shell(
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
+    format: Format = None,
     option: Options = None,
 ) -> None:
     """A Python prompt with `spark`, and the tables as views: bronze_events, silver_messages, gold_queue_minutes …"""
-    place = _there(open_lake(session, lake, option))
+    place = _there(open_lake(session, lake, option, format))
     from tampu.cli.pipeline_running import prompt, spark_session, translated
+    from tampu.lake.frames import read
 
     with translated():
         spark = spark_session(master, remote, parsing.pairs(conf, "conf") or {})
         names = []
         for table in place.present():
             names.append(table.replace(".", "_"))
-            place.table(table).open().read(spark).createOrReplaceTempView(names[-1])
+            read(spark, place.table(table).open()).createOrReplaceTempView(names[-1])
+    with translated(hint=None):
         prompt(spark, names, code)

@@ -33,13 +33,35 @@ def spark_session(master: str | None, remote: str | None, settings: Mapping[str,
     return tampu.spark.session(master, remote=remote, name="tampu pipeline", config=settings)
 
 
+def working_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
+    """A session for a command that Ctrl-C ends. Spark's own way to be interrupted is for prompts: it asks to cancel the
+    job on a connection that is in use, and logs two tracebacks about it."""
+    spark = spark_session(master, remote, settings)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addFilter(_worth_logging)
+    return spark
+
+
+def _worth_logging(record: logging.LogRecord) -> bool:
+    """All but that somebody pressed Ctrl-C, which py4j tells at length."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def translated(hint: str | None = "nothing is lost: the next run repeats it") -> Iterator[None]:
     """What Spark says at length is told in a line, and with our own words where the fault is ours to tell."""
     try:
         yield
     except tampu.TampuError:
         raise
+    except OSError as error:
+        from tampu.lake.saying import storage_error
+
+        told_so = storage_error(error, hint)
+        if told_so is None:
+            raise
+        raise told_so from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal")):
             raise
@@ -50,7 +72,7 @@ def translated() -> Iterator[None]:
             if told
             else next((line.strip() for line in str(error).splitlines() if line.strip()), "Spark failed")
         )
-        raise kind(first[:500], hint="nothing is lost: the next run repeats it") from error
+        raise kind(first[:500], hint=hint) from error
 
 
 class Runner:
@@ -78,7 +100,7 @@ class Runner:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            self._spark = spark_session(*self._where)
+            self._spark = working_session(*self._where)
             if self._until_told:
                 self._catch()  # Spark has put its own in place
         return self._spark
@@ -98,6 +120,13 @@ class Runner:
             with open_store(self._work.url) as store:
                 self._metrics.lag(*lag(store, known.position if known else {}))
 
+    def _count_failure(self) -> None:
+        """Also how far behind the lake is by now: it is while runs fail that somebody looks."""
+        if self._metrics is not None:
+            self._metrics.failed()
+            with contextlib.suppress(tampu.StorageError):  # it may be the store that is away
+                self._measure()
+
     def forever(self, seconds: float) -> None:
         """Run, rest, run again; a signal ends it between two runs."""
         before = self._catch()
@@ -112,8 +141,7 @@ class Runner:
                     raise
                 except tampu.StorageError as error:
                     failures += 1
-                    if self._metrics is not None:
-                        self._metrics.failed()
+                    self._count_failure()
                     if failures >= _MOST_FAILURES:
                         raise
                     log.warning("run failed, trying again: %s", error)

@@ -32,7 +32,9 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _payload(given: str | None, file: str | None, *, text: bool, content_type: str | None) -> tuple[Any, str | None]:
+def read_payload(
+    given: str | None, file: str | None, *, text: bool, content_type: str | None
+) -> tuple[Any, str | None]:
     """(payload, content type)"""
     if (given is None) == (file is None):
         raise tampu.InvalidMessage(
@@ -139,7 +141,7 @@ def publish(
         return
     if fields:
         raise tampu.InvalidMessage("--fields needs --lines", field="fields")
-    value, kind = _payload(payload, file, text=text, content_type=content_type)
+    value, kind = read_payload(payload, file, text=text, content_type=content_type)
 
     def act(q: tampu.Queue) -> tampu.Message:
         return q.publish(queue, value, content_type=kind, **options)

@@ -29,6 +29,12 @@ def _command() -> str:
     return str(path.absolute().relative_to(here)) if path.absolute().is_relative_to(here) else str(path)
 
 
+def hidden(url: str) -> str:
+    """A url without its password."""
+    bare = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", url)
+    return re.sub(r"([?&][^=&]*pass[^=&]*=)[^&]*", r"\1***", bare)
+
+
 @dataclass(frozen=True)
 class Session:
     url: str | None
@@ -50,9 +56,14 @@ class Session:
         return self.url or os.environ.get("TAMPU_URL") or DEFAULT_URL
 
     @property
+    def remote(self) -> bool:
+        """Is it a server's?"""
+        return self.store.startswith(("http://", "https://"))
+
+    @property
     def shown(self) -> str:
         """The url for people to see: without a password."""
-        return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", self.store)
+        return hidden(self.store)
 
     @property
     def path(self) -> Path | None:
@@ -77,13 +88,17 @@ class Session:
 
     def open(self, *, keepers: bool = False) -> tampu.Queue:
         """Open the store, which must be there."""
+        self.check_there()
+        return self._open(self.store, keepers=keepers)
+
+    def check_there(self) -> None:
+        """Refuse a file that is not there yet."""
         if self.is_new():
             raise tampu.Unavailable(
                 f"there is no queue in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
                 field="url",
                 hint=f"make it with: {self.call('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url",
             )
-        return self._open(self.store, keepers=keepers)
 
     def _exists(self) -> bool:
         return self.path is not None and self.path.exists()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, output
+from tampu.cli import documents, output, positions
 from tampu.cli.app import command
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
+from tampu.model.journal import Position
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,34 +24,40 @@ _SLACK = timedelta(minutes=1)
 
 def timeline(q: tampu.Queue, message: tampu.Message) -> list[tampu.Transition]:
     """What the journal still has of a message. Reading starts where it was made and stops where it ended."""
-    latest = q.journal(limit=1).latest.get("0", 0)
-    after = _before(q, message, latest)
+    latest = q.journal(limit=1).latest
+    position = _before(q, message, latest)
     found: list[tampu.Transition] = []
-    with output.progress("reading the journal", latest - after) as advance:
-        while True:
-            page = q.journal(after=after, limit=_PAGE)
+    left = positions.behind(tampu.JournalPage([], position, latest))
+    with output.progress("reading the journal", left) as advance:
+        for page in positions.pages(q, position, _PAGE):
             found.extend(t for t in page.transitions if t.id == message.id)
-            position = page.position.get("0", 0)
-            advance(position - after)
+            advance(len(page.transitions))
             ended = message.ended_at is not None and page.transitions[-1:] and (
                 page.transitions[-1].at > message.ended_at + _SLACK
             )  # fmt: skip
-            if len(page.transitions) < _PAGE or ended:
-                return found
-            after = position
+            if ended:
+                break
+    return found
 
 
-def _before(q: tampu.Queue, message: tampu.Message, latest: int) -> int:
-    """A position before the message was made: the journal is in order of time, so halving finds it."""
-    low, high = 0, latest
-    while high - low > _PAGE:
-        middle = (low + high) // 2
-        page = q.journal(after=middle, limit=1)
-        if page.transitions and page.transitions[0].at < message.created_at - _SLACK:
-            low = middle
-        else:
-            high = middle
-    return low
+def _before(q: tampu.Queue, message: tampu.Message, latest: Position) -> Position:
+    """A position before the message was made: a partition is in order of time, so halving finds it.
+
+    Where each queue has a partition of its own, only that one is read.
+    """
+    own = f"{message.tenant}/{message.queue}"
+    start = dict(latest)
+    for partition in [own] if own in latest else latest:
+        low, high = 0, latest[partition]
+        while high - low > _PAGE:
+            middle = (low + high) // 2
+            page = q.journal(after=latest | {partition: middle}, limit=1)
+            if page.transitions and page.transitions[0].at < message.created_at - _SLACK:
+                low = middle
+            else:
+                high = middle
+        start[partition] = low
+    return start
 
 
 @command("show", "Look")

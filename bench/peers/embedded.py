@@ -10,7 +10,7 @@ from bench.end_to_end import ours
 from bench.measure import Row, in_turns, rate, rates, ratio_row
 
 
-def _huey(place: Path, count: int) -> float:
+def huey(place: Path, count: int) -> float:
     """Enqueue through the task, then take and execute as huey's worker does, in this process."""
     app = SqliteHuey("bench", filename=str(place / "huey.db"), fsync=True, results=False)
 
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Row]:
         {
             "tampu, batch 100": lambda p: ours(p, count * 10, 100),
             "tampu, batch 1": lambda p: ours(p, count, 1),
-            "huey SQLite, fsync": lambda p: _huey(p, count),
+            "huey SQLite, fsync": lambda p: huey(p, count),
         },
         3,
     )

@@ -1,0 +1,25 @@
+"""tampu with nothing but single messages: 100 callers publish one each, 100 tasks claim one each and ack it."""
+
+import asyncio
+
+from counting import PAYLOAD, URL, Timer, chunks, jobs, tell
+
+import tampu
+
+
+async def work(q: tampu.AsyncQueue) -> None:
+    while leases := await q.claim("bench"):
+        jobs.one()
+        await q.ack(leases[0])
+
+
+async def main() -> None:
+    async with tampu.open_async(URL) as q:
+        with Timer() as fill:
+            for size in chunks(100):
+                await asyncio.gather(*(q.publish("bench", PAYLOAD) for _ in range(size)))
+        await asyncio.gather(*(work(q) for _ in range(100)))
+    tell(fill)
+
+
+asyncio.run(main())
