@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ import pytest
 
 import tampu
 from tampu.client import failing
+from tests.servers import postgres
 from tests.servers.http import Stall
 from tests.servers.ports import free_port
 
@@ -28,6 +29,8 @@ class Breaker:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         self.swallow = 0
         """So many answers are lost."""
+        self.lost: Callable[[], object] = lambda: None
+        """What happens when one is."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -44,6 +47,7 @@ class Breaker:
             while answer := server.recv(1 << 20):
                 if self.swallow:
                     self.swallow -= 1
+                    self.lost()
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(answer)
@@ -77,6 +81,27 @@ def test_a_publish_whose_answer_was_lost_is_stored_once(breaker: tuple[Breaker, 
         many = q.publish_many("jobs", [1, 2, 3])
         assert [m.payload for m in many] == [1, 2, 3]
         assert [m.id for m in q.messages("jobs")] == [message.id, *(m.id for m in many)]
+
+
+@pytest.mark.parametrize("of", ["file", "postgres"])
+def test_a_batch_whose_answer_was_lost_is_stored_once_also_when_it_was_worked_meanwhile(
+    tmp_path: Path, of: str
+) -> None:
+    """By its name where the store has names, by ids made of the name elsewhere."""
+    stall = Stall(url=str(tmp_path / "jobs.db") if of == "file" else postgres.houses.url(), key_file=tmp_path / "k")
+    between = Breaker(stall.url)
+    try:
+        with tampu.open(between.url, token=stall.token) as q, tampu.open(stall.url, token=stall.token) as worker:
+            between.lost = lambda: [worker.ack(lease) for lease in worker.claim("jobs", limit=2)]
+            between.swallow = 1
+            many = q.publish_many("jobs", [1, 2, 3])
+            assert (between.swallow, [m.duplicate for m in many]) == (0, [False] * 3)
+            assert [m.state.value for m in many] == ["done", "done", "ready"]
+            assert [(m.id, m.payload) for m in q.messages("jobs", state="ready")] == [(many[2].id, 3)]
+            assert q.stats("jobs").done == 2
+    finally:
+        between.close()
+        stall.stop()
 
 
 def test_tasks_repeat_as_threads_do(breaker: tuple[Breaker, str]) -> None:

@@ -55,6 +55,23 @@ def test_the_same_idempotency_key_answers_with_the_first(web: Web) -> None:
     assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 3
 
 
+def test_a_batch_with_a_name_is_stored_once(web: Web) -> None:
+    batch = {"messages": [{"payload": 1}, {"payload": 2}], "once": "drawn-by-the-caller"}
+    first = web.post("/v1/queues/jobs/publish", batch).json["messages"]
+    again = web.post("/v1/queues/jobs/publish", batch).json["messages"]  # past the framework by now
+    assert [m["id"] for m in again] == [m["id"] for m in first]
+    assert [m["duplicate"] for m in again] == [True, True]
+    other = web.post("/v1/queues/jobs/publish", {**batch, "messages": [{"payload": 1}]})
+    assert (other.status, other.code) == (422, "idempotency_conflict")
+    assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 2
+
+
+@pytest.mark.parametrize("name", ["short", "x" * 65, "with a space and more", 17])
+def test_a_name_of_a_batch_that_is_none_is_refused(web: Web, name: object) -> None:
+    refused = web.post("/v1/queues/jobs/publish", {"messages": [{"payload": 1}], "once": name})
+    assert (refused.status, refused.code) == (400, "invalid_message")
+
+
 @pytest.mark.parametrize("accept", [JSON, MSGPACK])
 @pytest.mark.parametrize("kind", [JSON, MSGPACK])
 def test_both_forms_go_both_ways(web: Web, kind: str, accept: str) -> None:

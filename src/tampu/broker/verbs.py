@@ -15,7 +15,7 @@ from tampu.broker.ends import ENDS
 from tampu.broker.settings import Settings
 from tampu.broker.standing import MakeClaim
 from tampu.broker.under_way import extended
-from tampu.engines import port
+from tampu.engines import loads, port
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message, NewMessage, to_new
@@ -27,6 +27,8 @@ _NO_OPTIONS = (None,) * 18
 _PAUSED_LOOK = 0.25
 _UNWATCHED_LOOK = 1.0
 _LONGEST_RECEIPT = 512
+_ONCE_US = 600 * SECOND
+"""How long the name of a batch is kept: longer than any client asks again."""
 
 
 class Verbs:
@@ -117,8 +119,8 @@ class Verbs:
         """The step, told in which trace it is; here the messages carry it, and that is enough."""
         return step
 
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
-        """The step that stores these."""
+    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Any:
+        """The step that stores these; under a name, if they have one, only once."""
         settings = self._settings(queue)
         incoming.check_open(queue, settings)
         bare = settings.group_by != "type" and not any(type(new) is NewMessage for new in news)
@@ -127,9 +129,12 @@ class Verbs:
             bare = settings.ordering == "fifo" and not settings.ttl_us
         else:
             items = [incoming.item(queue, settings, to_new(new)) for new in news]
+        if once is not None and "once" not in self.core.engine.capabilities:
+            items, bare, once = loads.named(items, f"{self.tenant}/{queue}/{once}"), False, None
         return port.Publish(
-            self.tenant, queue, items, settings.max_depth, bare, places=settings.places, pace=settings.pace
-        )
+            self.tenant, queue, items, settings.max_depth, bare, places=settings.places, pace=settings.pace,
+            once=once, once_us=_ONCE_US,
+        )  # fmt: skip
 
     def _settings(self, queue: str) -> Settings:
         return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -29,8 +30,13 @@ _POLL_SECONDS = 50.0
 _SOON = 0.05
 
 
-def _plain(body: Body, id: str) -> NewMessage:
-    return NewMessage(body.payload, type=body.type, content_type=body.content_type, id=id)
+def _plain(body: Body) -> NewMessage:
+    return NewMessage(body.payload, type=body.type, content_type=body.content_type)
+
+
+def _is_found(item: port.Item) -> bool:
+    """May it be there already, by what its publisher says of it?"""
+    return bool(item.id or item.body.key or item.body.idempotency_key)
 
 
 def _micros(value: datetime | None, field: str) -> int | None:
@@ -88,42 +94,51 @@ def extending(leases: Sequence[tuple[str, int | None]]) -> Ask:
 class RemoteVerbs(Verbs):
     # -- publish
 
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any]) -> Ask:
+    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Ask:
         settings = self._settings(queue)
-        minted = ids.mint(len(news))
         if not any(type(new) is NewMessage for new in news):
             sent = incoming.plain_items(settings, news)
-            given = [_plain(item.body, id) for item, id in zip(sent, minted, strict=True)]
+            given = [_plain(item.body) for item in sent]
         else:
             sent, given = [], []
-            for new, id in zip(news, minted, strict=True):
+            for new in news:
                 whole = to_new(new)
                 item = incoming.item(queue, settings, whole)
                 body = item.body
                 sent.append(item)
                 given.append(
                     msgspec.structs.replace(
-                        whole, payload=body.payload, content_type=body.content_type, id=item.id or id, type=body.type
+                        whole, payload=body.payload, content_type=body.content_type, id=item.id, type=body.type
                     )
                 )
+        # What makes it safe to ask again: a name for a batch, an id for a message.
+        if once is None and len(sent) > 1 and not any(_is_found(item) for item in sent):
+            once = secrets.token_urlsafe(16)
+        if once is None:
+            minted = ids.mint(len(sent))
+            given = [
+                new if new.id else msgspec.structs.replace(new, id=id) for new, id in zip(given, minted, strict=True)
+            ]
         # A key replaces what waits now: later, that may be another message.
         repeat = not any(item.body.key and not item.body.idempotency_key for item in sent)
 
         def read(raw: bytes) -> list[Message]:
             told: list[bodies.Published] = _read_published(raw).messages
-            return [self._message(queue, *one) for one in zip(told, sent, given, strict=True)]
+            return [self._message(queue, *one, once) for one in zip(told, sent, given, strict=True)]
 
-        return Ask("POST", f"/v1/queues/{queue}/publish", read, bodies.Publish(given), repeat=repeat)
+        return Ask("POST", f"/v1/queues/{queue}/publish", read, bodies.Publish(given, once), repeat=repeat)
 
     def _within(self, step: Any, context: dict[str, str]) -> Any:
         step.trace = context
         return step
 
-    def _message(self, queue: str, told: bodies.Published, item: port.Item, asked: NewMessage) -> Message:
+    def _message(
+        self, queue: str, told: bodies.Published, item: port.Item, asked: NewMessage, once: str | None
+    ) -> Message:
         if told.message is not None:
             found = to_message(told.message)
-            # Found under the id that this very publish gave it: an earlier try had stored it.
-            ours = item.id is None and found.id == asked.id
+            # Found under the name or the id that this very publish gave it: an earlier try had stored it.
+            ours = once is not None or (item.id is None and found.id == asked.id)
             return msgspec.structs.replace(found, duplicate=False) if ours else found
         return Message(
             told.id,

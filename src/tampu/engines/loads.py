@@ -1,11 +1,14 @@
-"""What a `Load` must be like, and the same as a `Publish`, for an engine that has no faster way."""
+"""For engines that have no faster way: a `Load` as a `Publish`, and a batch with a name under ids of its own."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import operator
 import uuid
 from collections.abc import Sequence
+
+import msgspec
 
 from tampu.engines.port import Item, Load, Publish
 from tampu.model.errors import InvalidMessage
@@ -20,9 +23,22 @@ def as_publish(call: Load) -> Publish:
     items = []
     for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
         packed = bytes(call.bodies[start:end])
-        id = uuid.UUID(bytes=call.stem + number.to_bytes(NUMBER_BYTES, "big"))
-        items.append(Item(unpack_body(packed), packed, call.max_attempts, id=str(id)))
+        items.append(Item(unpack_body(packed), packed, call.max_attempts, id=_id(call.stem, number)))
     return Publish(call.tenant, call.queue, items, call.max_depth)
+
+
+def named(items: Sequence[Item], name: str) -> list[Item]:
+    """The items under ids that follow from the name of their batch, so that storing them again finds them."""
+    raw = bytearray(hashlib.blake2b(name.encode(), digest_size=11).digest())
+    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80  # UUIDv8
+    return [
+        item if item.id else msgspec.structs.replace(item, id=_id(bytes(raw), number))
+        for number, item in enumerate(items)
+    ]
+
+
+def _id(stem: bytes, number: int) -> str:
+    return str(uuid.UUID(bytes=stem + number.to_bytes(NUMBER_BYTES, "big")))
 
 
 def check(call: Load) -> None:

@@ -65,6 +65,11 @@ class Publish(msgspec.Struct, frozen=True):
     """How many messages of a group may go at once (`tampu.engines.places`); None: as many as the queue has it."""
     pace: Pace | None = None
     """How often one of a group may go, where ``places`` are given."""
+    once: str | None = None
+    """A name of the batch within its queue, drawn by who publishes it. Under one name it is stored once within
+    ``once_us``: again, the reply is its messages as duplicates, or `IdempotencyConflict` when it has another size. Only
+    for engines with the capability ``once``; for others `tampu.engines.loads.named` says the same."""
+    once_us: int = 0
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -375,8 +380,8 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``; and ``hand_over``: a claim in the same run as a publish gets its
-    messages, for less than in a run of its own, and every change is told at once."""
+    """``transaction``, ``group_order``, ``load``, ``once``; and ``hand_over``: a claim in the same run as a publish
+    gets its messages, for less than in a run of its own, and every change is told at once."""
     durability: str
     schema: int
     """The version of its tables, or of how its keys are laid out; a store of another one is never opened."""

@@ -73,8 +73,13 @@ class ManyLane(Lane):
     def step(self, node: Node, body: bytes) -> Publish | None:
         asked = bodies.PUBLISH.read(body, self._media)
         check_batch(node, asked.messages, "messages")
-        news = [_new(given) for given in asked.messages]
-        return next(node.verbs(self.who.tenant).publish_many(self.queue, news), None)  # type: ignore[return-value]  # its one step
+        return self.storing(node, [_new(given) for given in asked.messages], asked.once)
+
+    def storing(self, node: Node, news: list[Any], once: str | None) -> Publish | None:
+        if not news:
+            return None
+        step: Publish = node.verbs(self.who.tenant).publishing(self.queue, news, once)
+        return step
 
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         node.tail.stir()
@@ -138,7 +143,8 @@ async def publish_many(call: Call, queue: str) -> Reply:
     lane = ManyLane(who, queue, call.wanted, call.media)
     if _is_plain(call):
         _clear(call, lane=lane)
-    messages = await call.node.drive(call.node.verbs(who.tenant).publish_many(queue, news))
+    step = lane.storing(call.node, news, asked.once)
+    messages = [] if step is None else await call.node.core.coalescer.submit_async(step)
     status, told = lane.answer(call.node, messages)
     return Reply(status, told, lane.form)
 

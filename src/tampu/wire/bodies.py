@@ -25,9 +25,13 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 # -- publish
 
+BatchName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{16,64}$")]
+
 
 class Publish(Asked):
     messages: list[NewMessage]
+    once: BatchName | None = None
+    """A name for the batch, drawn anew for each: asked again under it, it is stored once."""
 
 
 class JsonMessage(NewMessage, frozen=True, kw_only=True):
@@ -66,6 +70,7 @@ def checked_json(raw: bytes) -> Any:
 
 class PublishJson(Asked):
     messages: list[JsonMessage]
+    once: BatchName | None = None
 
 
 class Published(msgspec.Struct, omit_defaults=True):

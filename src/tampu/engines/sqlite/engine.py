@@ -66,7 +66,7 @@ _ZEROS = bytes(1 << 20)
 class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order", "load", "hand_over"})
+    capabilities = frozenset({"transaction", "group_order", "load", "hand_over", "once"})
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from tampu.engines.codes import DELAYED, READY
 from tampu.engines.deciding import full, neighbours
 from tampu.engines.port import Item, Publish
-from tampu.engines.sqlite import ids, ready
+from tampu.engines.sqlite import batches, ids, ready
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.special import depth, one
 from tampu.engines.sqlite.waiting import enter_delayed
@@ -34,6 +34,31 @@ _THERE = f"SELECT 1 FROM tampu_message WHERE id IN ({', '.join('?' * _LOOKED_UP)
 
 
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
+    """Those that have a name and are there already are answered; the others are stored, and their names with them."""
+    if not any(call.once for call in calls):
+        return _store(commit, calls)
+    replies: dict[int, list[Message] | TampuError] = {}
+    first: dict[tuple[str, str, str], int] = {}
+    for at, call in enumerate(calls):
+        name = (call.tenant, call.queue, call.once or f"/{at}")
+        if first.setdefault(name, at) == at and call.once:
+            try:
+                there = batches.found(commit, call)
+            except TampuError as error:
+                replies[at] = error
+            else:
+                if there is not None:
+                    replies[at] = there
+    fresh = [at for at in first.values() if at not in replies]
+    for at, reply in zip(fresh, _store(commit, [calls[at] for at in fresh]), strict=True):
+        replies[at] = reply
+        if calls[at].once and not isinstance(reply, TampuError):
+            batches.remember(commit, calls[at], reply)
+    # A batch that came twice in one commit was stored for the first of them.
+    return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]
+
+
+def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     replies: list[list[Message] | TampuError] = []
     plain = _Plain(commit)
     for together in neighbours(calls):

@@ -84,21 +84,22 @@ def _known(commit: Commit, call: Publish, item: Item) -> Message | None:
                     hint="use a new key for new work",
                 )
             found = load(commit.db, commit.house, row[0])
-            return _again(found) if found is not None else _gone(commit, call, item, row[0], row[1])
+            return again(found) if found is not None else gone(commit, call, item, row[0], row[1])
     if item.id is not None:
         place = commit.find(tenant, item.id)
         if place is not None:
             found = load(commit.db, commit.house, place[0])
             assert found is not None
-            return _again(found)
+            return again(found)
     return None
 
 
-def _again(message: Message) -> Message:
+def again(message: Message) -> Message:
+    """The message as the answer of a publish that found it."""
     return msgspec.structs.replace(message, duplicate=True)
 
 
-def _gone(commit: Commit, call: Publish, item: Item, seq: int, own: bytes | None) -> Message:
+def gone(commit: Commit, call: Publish, item: Item, seq: int, own: bytes | None) -> Message:
     """The first message has ended and been removed; its id is still the answer."""
     id = ids.id_text(own) if own else commit.house.id.of(seq)
     created = (seq >> 20) * 1000
@@ -129,4 +130,4 @@ def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
     commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (pack_body(body), seq))
     found = msgspec.structs.replace(old, body=body)
     commit.record("replace", q, CODE[found.state]).extend([seq], [found.attempts], [item.body.type])
-    return _again(found)
+    return again(found)
