@@ -13,8 +13,10 @@ import pyarrow as pa
 from tampu.lake import gold, walking
 from tampu.lake.objectives import Objective
 from tampu.lake.tables import BY_NAME
+from tampu.lake.verbs import ENDS
 
 Row = dict[str, Any]
+CAME = {("adopt", state) for state in ENDS}
 LINEAGE = ("correlation_id", "causation_id", "parent_id", "group", "source")
 
 
@@ -35,7 +37,7 @@ class Keeping:
 
     def run(self, new: list[Row], messages: list[Row], *, refresh: bool = True) -> None:
         """One run of the pipeline over new rows of bronze; one that ends before gold leaves its days to the next."""
-        back = {(e["tenant"], e["id"]) for e in new if e["verb"] == "replay"}
+        back = {(e["tenant"], e["id"]) for e in new if e["verb"] == "replay" or (e["verb"], e["state"]) in CAME}
         self.events += new
         # As bronze would answer when it holds the new events already.
         earlier = [e for e in self.events if (e["tenant"], e["id"]) in back]

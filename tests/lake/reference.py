@@ -14,8 +14,11 @@ from typing import Any
 Row = dict[str, Any]
 MINUTE = timedelta(minutes=1)
 KNOWN = (
-    "publish replace claim ack nack reject release reap promote free expire cancel ask_cancel replay purge".split()  # noqa: SIM905
-)
+    "publish", "adopt", "replace", "claim", "ack", "nack", "reject", "release", "reap", "promote", "free", "expire",
+    "cancel", "ask_cancel", "replay", "purge",
+)  # fmt: skip
+
+UNSEEN: Row = dict.fromkeys(("deliveries", "wait", "run", "total"))
 
 
 def _seconds(later: datetime | None, sooner: datetime | None) -> float | None:
@@ -40,12 +43,15 @@ class Life:
         self.waits = self.runs = timedelta()
         self.end: Row | None = None
         """The event that ended it, unless it lives again."""
+        self.came_ended = False
+        """It came from another store, and nothing has happened since."""
 
     def tell(self, e: Row) -> None:
         verb = e["verb"]
         self.type = e["type"] or self.type
-        if verb in ("replace", "ask_cancel"):
+        if verb in ("replace", "ask_cancel") or (verb == "adopt" and e["state"] == self.state):
             return
+        self.came_ended = verb == "adopt" and self.state is None
         claimed_from = self.ready_since
         if self.ready_since is not None:
             common = {"id": e["id"], "tenant": e["tenant"], "queue": e["queue"]}
@@ -89,6 +95,11 @@ class Life:
             }
         )  # fmt: skip
 
+    def sums(self, created: datetime | None) -> Row:
+        assert self.end is not None
+        waits, runs = self.waits.total_seconds(), self.runs.total_seconds()
+        return {"deliveries": self.claims, "wait": waits, "run": runs, "total": _seconds(self.end["at"], created)}
+
     def row(self, body: Row) -> Row:
         """As it ended; ``body`` is its row of bronze.messages, if there is one."""
         assert self.end is not None
@@ -101,9 +112,8 @@ class Life:
         return {
             "id": e["id"], "queue": e["queue"], "type": self.type or body.get("type"), "state": e["state"],
             "created_at": created, "first_claimed_at": self.first_claimed, "ended_at": e["at"],
-            "attempts": e["attempt"], "deliveries": self.claims, "replays": self.replays,
-            "wait": self.waits.total_seconds(), "run": self.runs.total_seconds(), "total": _seconds(e["at"], created),
-            "worker": self.worker, **self.failure, **lineage,
+            "attempts": e["attempt"], "replays": self.replays,
+            **(UNSEEN if self.came_ended else self.sums(created)), "worker": self.worker, **self.failure, **lineage,
             "payload_bytes": sizes[0], "result_bytes": sizes[1], "day": e["at"].date(), "tenant": e["tenant"],
         }  # fmt: skip
 
@@ -164,11 +174,17 @@ def _count(rows: Iterable[Row], **wanted: Any) -> int:
 FAILED = ("nack", "reject", "reap")
 
 
+def _ends(events: Iterable[Row]) -> Row:
+    here = [e for e in events if e["verb"] != "adopt"]
+    return {state: _count(here, state=state) for state in ("done", "dead", "cancelled", "expired")}
+
+
 def gold(events: list[Row], messages: list[Row], objectives: Iterable[Row] = ()) -> dict[str, list[Row]]:
     """All days at once; objectives are the user's, as dicts."""
     events = [e | {"day": e["at"].date()} for e in events if e["verb"] in KNOWN]
     known = silver(events, messages)
-    attempts, ended = known["silver.attempts"], known["silver.messages"]
+    attempts = known["silver.attempts"]
+    ended = [m for m in known["silver.messages"] if m["deliveries"] is not None]
     return {
         "gold.queue_minutes": queue_minutes(events, attempts),
         "gold.failures": failures(events, attempts),
@@ -186,10 +202,13 @@ def queue_minutes(events: list[Row], attempts: list[Row]) -> list[Row]:
     stays = [stay for life in told for stay in life.stays]
     last = max(events, key=lambda e: (e["at"], e["offset"]))["at"].replace(second=0, microsecond=0)
     by_id = {(e["tenant"], e["id"]): e["queue"] for e in events}
-    latest = {}
+    latest: dict[tuple[str, str], Row] = {}
     for e in sorted(events, key=lambda e: e["offset"]):
+        who = (e["tenant"], e["id"])
+        if e["verb"] == "adopt" and who in latest and latest[who]["state"] == e["state"]:
+            continue
         if e["verb"] not in ("replace", "ask_cancel"):
-            latest[e["tenant"], e["id"]] = e
+            latest[who] = e
     for (tenant, id), e in latest.items():
         if e["state"] == "ready":
             stays.append({"tenant": tenant, "queue": by_id[tenant, id], "ready_at": e["at"], "left_at": None})
@@ -209,7 +228,7 @@ def queue_minutes(events: list[Row], attempts: list[Row]) -> list[Row]:
     for key in {*happened, *ready}:
         tenant, queue, minute = key
         es, ds, rs = happened.get(key, []), delivered.get(key, []), ready.get(key, [])
-        ends = {state: _count(es, state=state) for state in ("done", "dead", "cancelled", "expired")}
+        ends = _ends(es)
         published = _count(es, verb="publish")
         rows.append(
             {
@@ -258,7 +277,7 @@ def tenant_days(events: list[Row], attempts: list[Row], ended: list[Row]) -> lis
         {
             "tenant": key[0], "day": key[1], "published": _count(es, verb="publish"),
             "deliveries": len(worked.get(key, [])), "run_seconds": _ran(worked.get(key, [])),
-            **{state: _count(es, state=state) for state in ("done", "dead", "cancelled", "expired")},
+            **_ends(es),
             "payload_bytes": sum(m["payload_bytes"] or 0 for m in over.get(key, [])),
             "result_bytes": sum(m["result_bytes"] or 0 for m in over.get(key, [])),
             "queues": len({e["queue"] for e in es}),

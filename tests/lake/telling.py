@@ -10,7 +10,7 @@ MIDNIGHT = datetime(2026, 1, 2, tzinfo=UTC)
 STATES = {
     "publish": "ready", "claim": "leased", "ack": "done", "nack": "delayed", "reject": "dead", "release": "ready",
     "reap": "ready", "promote": "ready", "expire": "expired", "cancel": "cancelled", "ask_cancel": "leased",
-    "replay": "ready", "purge": None, "replace": "ready",
+    "replay": "ready", "purge": None, "replace": "ready", "adopt": "ready",
 }  # fmt: skip
 
 

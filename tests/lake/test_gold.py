@@ -32,6 +32,9 @@ def told() -> Telling:
     t.story("e", ("publish", 65), ("claim", 66))
     t.tell("e", "nack", 67)
     t.story("f", ("publish", 68), ("claim", 69), ("reap", 70))
+    t.story("h", ("adopt", 300), queue="moved")
+    t.tell("i", "adopt", 301, state="dead", queue="moved")
+    t.tell("j", "adopt", 302, state="done", queue="moved")
     t.story("g", ("publish", 2 * DAY + 59.999999))
     return t
 
@@ -67,7 +70,7 @@ def test_depth_and_age_are_those_at_the_end_of_the_minute(kept: Keeping) -> None
 
 def test_backlog_gives_a_row_to_every_minute_of_a_day_without_events(kept: Keeping) -> None:
     quiet = MIDNIGHT.date() + timedelta(days=1)
-    found = [r for r in kept.gold["gold.queue_minutes"] if r["day"] == quiet]
+    found = [r for r in kept.gold["gold.queue_minutes"] if (r["day"], r["queue"]) == (quiet, "jobs")]
     assert len(found) == 1440
     assert {(r["published"], r["claimed"], r["depth"], r["wait_p50"]) for r in found} == {(0, 0, 1, None)}
 
@@ -98,9 +101,16 @@ def test_a_day_without_anything_gives_empty_tables_of_the_right_columns() -> Non
         assert (table.num_rows, table.schema) == (0, BY_NAME[name].schema)
 
 
+def test_messages_that_came_from_another_store_count_as_backlog_and_not_as_work(kept: Keeping) -> None:
+    found = [r for r in kept.gold["gold.queue_minutes"] if r["queue"] == "moved"]
+    assert {(r["depth"], r["published"], r["done"], r["dead"]) for r in found} == {(1, 0, 0, 0)}
+    assert not any(r["queue"] == "moved" for r in kept.gold["gold.slo"])
+
+
 def test_objective_of_a_queue_goes_before_the_general_one() -> None:
     def ended(queue: str, state: str, total: float) -> Row:
-        return {"tenant": "default", "day": date(2026, 1, 1), "queue": queue, "state": state, "total": total}
+        return {"tenant": "default", "day": date(2026, 1, 1), "queue": queue, "state": state, "total": total,
+                "deliveries": 1}  # fmt: skip
 
     messages = [
         *(ended("emails", "done", total) for total in (1.0, 30.0, 30.1, 99.0)),

@@ -34,6 +34,10 @@ def stories() -> tuple[Telling, int]:
     t.tell("typed", "replace", -27, type="job.other")
     t.story("asked", ("publish", -26), ("claim", -25), ("ask_cancel", -24))
     t.story("lost", ("publish", -20), ("claim", -19))
+    t.story("moved", ("adopt", -18))
+    t.tell("buried", "adopt", -18, state="dead", attempt=3, detail="the old house")
+    t.story("known", ("publish", -17), ("claim", -16), ("reject", -15))
+    t.story("backlog", ("publish", -14))
     first = len(t.events)
     t.story("twice", ("replay", 10), ("claim", 12), ("ack", 15))
     t.story("midnight", ("ack", 30))
@@ -46,6 +50,10 @@ def stories() -> tuple[Telling, int]:
     t.tell("asked", "cancel", 62, detail="stopped", fingerprint="f2")
     t.tell("lost", "reap", 63, state="dead", detail="lease_expired", fingerprint="f3", worker="w1")
     t.story("trimmed", ("ack", 70))
+    t.story("moved", ("claim", 71), ("ack", 73))
+    t.tell("known", "adopt", 74, state="dead", detail="the old house")
+    t.story("backlog", ("adopt", 74), ("claim", 76), ("ack", 77))
+    t.tell("archive", "adopt", 78, state="done", detail="the old house")
     return t, first
 
 
@@ -113,6 +121,26 @@ def test_purge_ends_a_stay_and_leaves_the_record_of_what_ended(kept: Keeping) ->
     assert not any(r["id"] == "unwanted" for r in kept.silver["silver.messages"])
     (stay,) = (s for s in kept.stays if s["id"] == "unwanted")
     assert stay["left_at"] - stay["ready_at"] == timedelta(seconds=81)
+
+
+def test_message_that_came_from_another_store_waits_from_then_on(kept: Keeping) -> None:
+    (attempt,) = attempts(kept, "moved")
+    assert (attempt["wait"], attempt["run"]) == (89.0, 2.0)
+    row = message(kept, "moved")
+    assert (row["deliveries"], row["wait"], row["created_at"]) == (1, 89.0, MIDNIGHT - timedelta(days=30))
+
+
+def test_message_that_had_ended_elsewhere_has_a_row_without_its_deliveries(kept: Keeping) -> None:
+    row = message(kept, "buried")
+    assert (row["state"], row["attempts"], row["payload_bytes"]) == ("dead", 3, 2)
+    assert [row[name] for name in ("deliveries", "wait", "run", "total", "first_claimed_at")] == [None] * 5
+
+
+def test_adoption_of_a_message_that_the_lake_knows_changes_nothing(kept: Keeping) -> None:
+    row = message(kept, "known")
+    assert (row["ended_at"], row["deliveries"]) == (MIDNIGHT - timedelta(seconds=15), 1)
+    (attempt,) = attempts(kept, "backlog")
+    assert attempt["wait"] == 90.0
 
 
 def test_verb_of_a_later_version_is_passed_over(kept: Keeping) -> None:

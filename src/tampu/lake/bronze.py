@@ -7,7 +7,7 @@ ratio is in docs/decisions/0004-lake.md.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.lake.tables import BY_NAME
+from tampu.lake.verbs import ENDS
 from tampu.model.journal import Position
 
 EVENTS = BY_NAME["bronze.events"]
 MESSAGES = BY_NAME["bronze.messages"]
-ENDS = ("done", "dead", "cancelled", "expired")
 LEAST = 100_000
 """Transitions in a slice: opening the store costs as much as some thousands."""
 _FIRST, _MOST = 128, 8192
@@ -65,10 +65,18 @@ def event_rows(batch: pa.RecordBatch, run: str) -> pa.RecordBatch:
     )
 
 
-def ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of events, those in which a message ended."""
+def ends(
+    batches: Iterable[pa.RecordBatch], told_again: Mapping[str, pa.Array] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Of events, those in which a message ended, without those at offsets that tell of an earlier end once more."""
     for batch in batches:
-        yield batch.filter(pc.is_in(batch.column("state"), pa.array(ENDS)))
+        found = batch.filter(pc.is_in(batch.column("state"), pa.array(sorted(ENDS))))
+        for partition, offsets in (told_again or {}).items():
+            again = pc.and_(
+                pc.equal(found.column("partition"), partition), pc.is_in(found.column("offset"), value_set=offsets)
+            )
+            found = found.filter(pc.invert(again))
+        yield found
 
 
 def ended_messages(url: str, ended: Iterable[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
@@ -107,9 +115,12 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
     def of(name: str) -> pa.ChunkedArray:
         return known[name].take(at)
 
-    same = pc.fill_null(pc.equal(of("ended_at"), ends["at"]), False)
+    came = pc.equal(ends["verb"], "adopt")
+    still = pc.if_else(came, pc.less_equal(of("ended_at"), ends["at"]), pc.equal(of("ended_at"), ends["at"]))
+    same = pc.fill_null(still, False)
     died = pc.equal(ends["state"], "dead")
     null = pa.scalar(None, pa.string())
+    detail = pc.if_else(came, null, ends["detail"])  # of an adoption: where it came from
     columns = {
         "id": ends["id"],
         "tenant": ends["tenant"],
@@ -118,8 +129,8 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         "type": pc.coalesce(of("type"), ends["type"]),
         "attempts": ends["attempt"],
         "ended_at": ends["at"],
-        "reason": pc.if_else(same, of("reason"), pc.if_else(died, ends["detail"], null)),
-        "last_error": pc.if_else(same, of("last_error"), ends["detail"]),
+        "reason": pc.if_else(same, of("reason"), pc.if_else(died, detail, null)),
+        "last_error": pc.if_else(same, of("last_error"), detail),
         "result": pc.if_else(same, of("result"), null),
         "missing": pc.is_null(at),
         "ended_partition": ends["partition"],

@@ -25,7 +25,7 @@ NAMES = tuple(table.name for table in TABLES if table.name.startswith("gold."))
 
 EVENTS = ("at", "queue", "verb", "state", "id", "partition", "offset", "detail", "fingerprint")
 ATTEMPTS = ("queue", "type", "worker", "outcome", "fingerprint", "wait", "run", "claimed_at", "ended_at")
-MESSAGES = ("queue", "type", "state", "total", "payload_bytes", "result_bytes")
+MESSAGES = ("queue", "type", "state", "deliveries", "total", "payload_bytes", "result_bytes")
 STAYS = ("queue", "ready_at", "left_at")
 WAITING = ("queue", "ready_at")
 """The columns that are read."""

@@ -51,10 +51,11 @@ class Events:
         place = queue * DAY_MINUTES + minute_of(numbers(batch.column("at")), day)
         verbs, states = Names(), Names()
         verb, state = verbs.codes(batch.column("verb")), states.codes(batch.column("state"))
+        here = ~verbs.among(verb, ("adopt",))  # what ended, ended elsewhere
         for name, total in self._counts.items():
             which: Flags | None = None
             if name != "happened":
-                which = verbs.among(verb, _VERBS[name]) if name in _VERBS else states.among(state, (name,))
+                which = verbs.among(verb, _VERBS[name]) if name in _VERBS else here & states.among(state, (name,))
             chosen = place if which is None else place[which]
             found = np.bincount(chosen, minlength=len(self.queues) * DAY_MINUTES)
             found[: len(total)] += total
@@ -119,14 +120,15 @@ class Attempts:
 
 
 class Ended:
-    """Messages that ended, by queue, type and state, and how soon."""
+    """Messages that ended, by queue, type and state, and how soon; not those that had ended before they came."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self.payload_bytes = self.result_bytes = 0
         self._queues, self._types, self._states = Names(), Names(), Names()
         empty = np.zeros(0, np.int64)
         queues, types, states, totals = [empty], [empty], [empty], [np.zeros(0)]
-        for batch in batches:
+        for given in batches:
+            batch = given.filter(pc.is_valid(given.column("deliveries")))
             self.payload_bytes += pc.sum(batch.column("payload_bytes")).as_py() or 0
             self.result_bytes += pc.sum(batch.column("result_bytes")).as_py() or 0
             queues.append(self._queues.codes(batch.column("queue")))

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, sheets, silver, walking
+from tampu.lake import bronze, returning, sheets, silver, walking
 from tampu.lake.files import DataFile
 from tampu.lake.hands import Hands, listed, written
 from tampu.lake.sheets import Sorted, Target
@@ -21,7 +21,6 @@ from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
 from tampu.model.journal import Position
 
 _SLICES = 32
-_RETURNING = pa.schema([("id", pa.string()), ("tenant", pa.string())])
 
 Step = Callable[[str], None]
 
@@ -88,10 +87,11 @@ class Round:
         events = self.table(EVENTS)
         chosen = events.files(after=have)
         place, url, label = events.table.place, self._url, self._label
+        again = returning.told_again(events, have, target)
 
         def act(file: DataFile) -> Sorted:
             batches = sheets.read_batches(place, walking.CARRIED, [file])
-            ends = bronze.ends(within(batch, have, target) for batch in batches)
+            ends = bronze.ends((within(batch, have, target) for batch in batches), again)
             return ((MESSAGES, rows) for rows in bronze.ended_messages(url, ends, label))
 
         sizes = [file.rows for file in chosen]
@@ -185,29 +185,15 @@ class Round:
         return dict(counts)
 
     def _earlier(self, have: Position, target: Position) -> list[tuple[Source, int]]:
-        """The events so far of messages that come back from the dead."""
-        ids = self.returning(have, target)
+        """The events so far of messages that had ended: they come back from the dead, or from another store."""
+        ids = returning.ended_before(self.table(EVENTS), have, target)
         if not any(have.values()) or not ids.num_rows:
             return []
         # Too many to travel with every task: a file beside the events, which never counts.
         place = self.table(EVENTS).table.place
-        named = Target("_state.returning", place, _RETURNING, False)
+        named = Target("_state.returning", place, returning.WHO, False)
         (file,) = sheets.write_batches(named, self.tag, [ids])
         return self.sources(EVENTS, "returning", upto=have, ids=file.bare())
-
-    def returning(self, have: Position, target: Position) -> pa.Table:
-        """id and tenant of messages that are replayed between two positions."""
-        table = self.table(EVENTS)
-        columns = ["verb", "partition", "offset", "id", "tenant"]
-        found = []
-        for file in table.files(after=have):
-            verbs = table.peeked(["verb"], [file])
-            if any("replay" in pc.unique(batch.column(0)).to_pylist() for batch in verbs):
-                for batch in table.peeked(columns, [file]):
-                    some = within(batch, have, target)
-                    found.append(some.filter(pc.equal(some.column("verb"), "replay")).select(_RETURNING.names))
-        rows = pa.Table.from_batches(found, _RETURNING)
-        return rows.group_by(_RETURNING.names).aggregate([])
 
     def _commit_messages(self, new: list[DataFile], gone: list[DataFile], mark: Mark) -> list[DataFile]:
         """Files that hold rows of messages that were replayed are written anew without them."""

@@ -81,10 +81,10 @@ class Story:
         self.kind: Numbers = _last(typed, begin)
         """By row: where its message was last told a type."""
 
-        self.at_row: Numbers = np.flatnonzero(among(verbs, MOVES, VERBS))
+        states = _numbers(pc.fill_null(pc.index_in(rows["state"], value_set=pa.array(STATES)), -1))
+        self.at_row: Numbers = _moving(np.flatnonzero(among(verbs, MOVES, VERBS)), who, verbs, states)
         self.verb = verbs[self.at_row]
-        states = pc.fill_null(pc.index_in(rows["state"], value_set=pa.array(STATES)), -1)
-        self.state = _numbers(states)[self.at_row]
+        self.state = states[self.at_row]
         self.at = _numbers(rows["at"])[self.at_row]
         self.new = _flags(rows["new"])[self.at_row]
         moves = np.arange(len(self.at_row))
@@ -155,6 +155,14 @@ class Story:
     def row(self, moves: Numbers) -> Numbers:
         """The rows of moves, -1 for -1."""
         return np.where(moves >= 0, self.at_row[moves], -1) if len(self.at_row) else moves
+
+
+def _moving(moves: Numbers, who: Numbers, verbs: Numbers, states: Numbers) -> Numbers:
+    """Without adoptions of messages that the story has in that state already: they only went to another store."""
+    before = np.concatenate((moves[:1], moves[:-1]))
+    known = ~_changes(who[moves]) & (states[before] == states[moves])
+    kept: Numbers = moves[~(known & (verbs[moves] == VERBS.index("adopt")))]
+    return kept
 
 
 def _changes(codes: Numbers | Flags) -> Flags:

@@ -109,7 +109,9 @@ def _attempts(story: Story) -> pa.Table:
 
 
 def _messages(story: Story) -> pa.Table:
-    """Messages that ended and were not replayed since. A purge after the end takes nothing from the record."""
+    """Messages that ended and were not replayed since. A purge after the end takes nothing from the record.
+
+    Of a message that had ended elsewhere when it came, nobody saw how it was delivered."""
     purged = np.append(story.was("purge")[1:], False)[: len(story.verb)]
     over = among(story.state, ENDS, STATES) & (story.final | purged)
     moves = np.flatnonzero(story.new & over)
@@ -122,6 +124,7 @@ def _messages(story: Story) -> pa.Table:
     told = np.where(story.was("reap")[failures], -1, failures) if len(moves) else failures
     failure = story.row(told)
     total = pc.subtract(story.take("at", here).cast(pa.int64()), created.cast(pa.int64()))
+    unseen = (story.was("adopt") & (story.one < 0))[moves]
     waited = story.so_far(np.where(story.waited, story.since_one(), 0))
     ran = story.so_far(np.where(story.ended, story.since_one(), 0))
     columns = {name: story.take(name, here) for name in ("id", "queue", "state", "day", "tenant")}
@@ -132,11 +135,11 @@ def _messages(story: Story) -> pa.Table:
         "first_claimed_at": story.take("at", story.row(story.first_claim()[moves])),
         "ended_at": story.take("at", here),
         "attempts": story.take("attempt", here),
-        "deliveries": pa.array(story.so_far(story.was("claim"))[moves]),
+        "deliveries": pa.array(story.so_far(story.was("claim"))[moves], mask=unseen),
         "replays": pa.array(story.so_far(story.was("replay"))[moves]),
-        "wait": _seconds(waited[moves]),
-        "run": _seconds(ran[moves]),
-        "total": pc.divide(total.cast(pa.float64()), 1e6),
+        "wait": _seconds(waited[moves], ~unseen),
+        "run": _seconds(ran[moves], ~unseen),
+        "total": pc.if_else(pa.array(unseen), None, pc.divide(total.cast(pa.float64()), 1e6)),
         "worker": story.take("worker", story.row(story.latest(story.was("claim"))[moves])),
         "error": story.take("detail", failure),
         "fingerprint": story.take("fingerprint", failure),
