@@ -7,12 +7,24 @@ has asked yet is for `make fuzz`: its seed is new each time, and what it finds i
 import os
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.seeds import FUZZING, seed_of
 
 pytest_plugins = ["tests.crashes"]
+
+# Servers live on in threads while pytest puts one sys.stdout in the place of another. Who prints in that moment brings
+# the process down; a logger does not.
+structlog.configure(
+    processors=[
+        structlog.stdlib.filter_by_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(),
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+)
 
 settings.register_profile(
     "fuzz",
