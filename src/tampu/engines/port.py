@@ -67,7 +67,7 @@ class Publish(msgspec.Struct, frozen=True):
     """How often one of a group may go, where ``places`` are given."""
     once: str | None = None
     """A name of the batch within its queue, drawn by who publishes it. Under one name it is stored once within
-    ``once_us``: again, the reply is its messages as duplicates, or `IdempotencyConflict` when it has another size. Only
+    ``once_us``: again, the reply is its messages as duplicates, or `IdempotencyConflict` when it is another one. Only
     for engines with the capability ``once``; for others `tampu.engines.loads.named` says the same."""
     once_us: int = 0
 

@@ -30,8 +30,9 @@ def engine(clock: FakeClock) -> Iterator[SqliteEngine]:
     made.close()
 
 
-def batch(count: int, *, bare: bool = True, id: str | None = None) -> Publish:
-    items = [Item(Body("message", b"x", BYTES), pack_plain("message", b"x", BYTES), 3, id=id) for _ in range(count)]
+def batch(count: int, *, payload: bytes = b"x", bare: bool = True, id: str | None = None) -> Publish:
+    one = Item(Body("message", payload, BYTES), pack_plain("message", payload, BYTES), 3, id=id)
+    items = [one] * count
     return Publish("default", "jobs", items, bare=bare, once=NAME, once_us=60 * SECOND)
 
 
@@ -79,9 +80,10 @@ def test_a_name_is_one_row_and_goes_when_its_time_is_over(engine: SqliteEngine, 
     assert rows(engine) == 0
 
 
-def test_a_batch_of_another_size_under_the_name_is_refused(engine: SqliteEngine) -> None:
+@pytest.mark.parametrize("other", [batch(2), batch(3, payload=b"y")])
+def test_another_batch_under_the_name_is_refused(engine: SqliteEngine, other: Publish) -> None:
     engine.run([batch(3)])
-    refused = run(engine, batch(2))
+    refused = run(engine, other)
     assert isinstance(refused, tampu.IdempotencyConflict)
     assert refused.field == "once"
 

@@ -10,6 +10,7 @@ user's is one of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from tampu.engines.codes import pack_seqs, unpack_seqs
@@ -30,14 +31,15 @@ def _place(call: Publish) -> tuple[str, str | None]:
 def found(commit: Commit, call: Publish) -> list[Message] | None:
     """The messages of the batch, if one of this name is there."""
     row = commit.db.execute(
-        "SELECT digest FROM tampu_idempotency WHERE tenant = ? AND key = ? AND until > ?", (*_place(call), commit.now)
+        "SELECT digest, id FROM tampu_idempotency WHERE tenant = ? AND key = ? AND until > ?",
+        (*_place(call), commit.now),
     ).fetchone()
     if row is None:
         return None
     seqs = unpack_seqs(row[0])
-    if len(seqs) != len(call.items):
+    if len(seqs) != len(call.items) or row[1] != _content(call):
         raise IdempotencyConflict(
-            f"a batch of {len(seqs)} messages was published under this name",
+            f"another batch, of {len(seqs)} messages, was published under this name",
             field="once",
             hint="draw a new name for every batch",
         )
@@ -51,8 +53,14 @@ def found(commit: Commit, call: Publish) -> list[Message] | None:
 
 def remember(commit: Commit, call: Publish, messages: Sequence[Message]) -> None:
     """These were stored for this call; their rows are written."""
-    row = (*_place(call), 0, None, pack_seqs(_seqs(commit, call, messages)), commit.now + call.once_us)
+    seqs = pack_seqs(_seqs(commit, call, messages))
+    row = (*_place(call), 0, _content(call), seqs, commit.now + call.once_us)
     commit.db.execute("INSERT OR REPLACE INTO tampu_idempotency VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _content(call: Publish) -> bytes:
+    """Tells batches apart; what is said of the messages besides, such as their trace, may differ."""
+    return hashlib.blake2b(b"".join([item.body.payload for item in call.items]), digest_size=16).digest()
 
 
 def _seqs(commit: Commit, call: Publish, messages: Sequence[Message]) -> Sequence[int]:
