@@ -190,10 +190,10 @@ class Node:
             self.traced = tracing.on()
         if revision == self._revision:
             return []
-        self._revision = revision
         self.core.settings.look()
         gone = self.gate.ring.refresh()
         self.lanes.clear()
+        self._revision = revision  # only now: whatever failed on the way is looked at again
         return gone
 
     # -- the end

@@ -83,8 +83,9 @@ class Ring:
     def refresh(self) -> list[str]:
         """After a change of documents: read the known keys again; the ids of those whose callers have to go."""
         gone = []
-        for (id, secret_hash), old in list(self._known.items()):
-            new = self._read(id, secret_hash)
+        # All are read before the first is dropped: who is told of here is not told of again.
+        read = [(place, old, self._read(*place)) for place, old in list(self._known.items())]
+        for (id, secret_hash), old, new in read:
             if new is None:
                 self._known.pop((id, secret_hash), None)
                 gone.append(id)
