@@ -1,6 +1,6 @@
 """A cluster: queues on all its servers, slots that move, a server that is away."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,7 @@ from tampu.engines.port import Claim, Want
 from tampu.engines.redis import checking
 from tests.conformance.house import payloads, until, waits
 from tests.servers import redis
-from tests.servers.redis import Trio, redis_binary
+from tests.servers.redis import Server, Trio, redis_binary
 
 NAMES = [f"queue-{n}" for n in range(12)]
 
@@ -114,6 +114,14 @@ def test_a_cluster_is_what_its_weakest_server_is(trio: Trio) -> None:
     weak.client().config_set("maxmemory-policy", "noeviction")
     weak.client().config_set("appendfsync", "always")
     tampu.open(trio.url(), durability="full", keepers=False).close()
+
+
+def test_a_server_that_is_not_in_the_cluster_any_more_is_passed_over(trio: Trio, start: Callable[..., Server]) -> None:
+    outside = start({"cluster-enabled": "yes"})
+    url = trio.url().replace("127.0.0.1", f"127.0.0.1:{outside.port},127.0.0.1")
+    with tampu.open(url, keepers=False) as q:
+        q.publish("jobs", 1)
+        assert payloads(q.claim("jobs")) == [1]
 
 
 def test_a_slot_that_moved_is_followed(trio: Trio) -> None:

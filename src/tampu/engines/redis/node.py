@@ -52,6 +52,10 @@ class NotTrusted(exceptions.ConnectionError):
     """Nobody vouches for the certificate of the server: asking again is of no use."""
 
 
+FINAL = (*_REFUSED, NotTrusted)
+"""Wrong credentials and certificates do not get better by waiting."""
+
+
 class Patience:
     """Pauses that grow, until the time is up."""
 
