@@ -104,22 +104,57 @@ def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Queue, url:
     assert {(r["tenant"], r["payload"]) for r in rows} == {("default", b"true"), ("acme", b"false")}
 
 
+class Asking:
+    """Fetches the messages of all ends, and notes how many were asked for each time."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch, most: int = 1000) -> None:
+        self.sizes: list[int] = []
+        with open_store(url) as store:
+            real = store.by_ids
+
+            def by_ids(tenant: str, ids: list[str]) -> pa.Table:
+                self.sizes.append(len(ids))
+                if len(ids) > most:
+                    raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+                return real(tenant, ids)
+
+            monkeypatch.setattr(store, "by_ids", by_ids, raising=False)
+            table = events(url, store.bounds()[1])
+            ends = table.filter(pa.compute.equal(table["state"], "done"))
+            self.rows = [row for b in bronze._fetched(store, ends, "r") for row in b.column("id").to_pylist()]
+
+
+def do_all(q: tampu.Queue, payloads: list[str]) -> list[str]:
+    ids = [message.id for message in q.publish_many("jobs", payloads)]
+    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=len(payloads))])
+    return ids
+
+
 def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bronze, "_FULL", 20_000)
     monkeypatch.setattr(bronze, "_FIRST", 4)
-    q.publish_many("jobs", ["x" * 10_000] * 30)
-    q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=30)])
-    asked: list[int] = []
-    with open_store(url) as store:
-        real = store.by_ids
+    ids = do_all(q, ["x" * 10_000] * 30)
+    asked = Asking(url, monkeypatch)
+    assert asked.rows == ids
+    assert max(asked.sizes[1:]) <= 4
 
-        def by_ids(tenant: str, ids: list[str]) -> pa.Table:
-            asked.append(len(ids))
-            return real(tenant, ids)
 
-        monkeypatch.setattr(store, "by_ids", by_ids, raising=False)
-        table = events(url, q.journal().latest)
-        ends = table.filter(pa.compute.equal(table["state"], "done"))
-        rows = sum(b.num_rows for b in bronze._fetched(store, ends, "r"))
-    assert rows == 30
-    assert max(asked[1:]) <= 4
+def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(
+    q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small messages first, so that nothing seen so far warns of the large ones."""
+    monkeypatch.setattr(bronze, "_HELD", 40_000)
+    q.queues.put("jobs", max_payload=10_000)
+    ids = do_all(q, ["x"] * 20 + ["x" * 9_000] * 10)
+    asked = Asking(url, monkeypatch)
+    assert asked.rows == ids
+    assert max(asked.sizes) == 4
+    q.queues.put("jobs", max_payload=1 << 30)
+    assert set(Asking(url, monkeypatch).sizes) == {1}
+
+
+def test_a_fetch_that_arrow_can_not_hold_is_made_in_parts(
+    q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = do_all(q, ["x"] * 30)
+    assert Asking(url, monkeypatch, most=7).rows == ids

@@ -136,6 +136,17 @@ def test_rows_are_split_by_day_and_tenant_in_their_order(table: LakeTable) -> No
     assert sorted(n for part in read for n in part) == list(range(12))
 
 
+def test_large_rows_are_read_a_few_at_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table("bronze.messages")
+    table.create()
+    rows = [{"id": str(n), "payload": bytes(10_000), "day": NOON.date(), "tenant": "default"} for n in range(20)]
+    new = written(table, pa.RecordBatch.from_pylist(rows, schema=table.spec.schema))
+    monkeypatch.setattr(sheets, "_READ", 50_000)
+    read = [b.column("id").to_pylist() for b in sheets.read_batches(table.place, table.spec.schema, new)]
+    assert max(map(len, read)) <= 5
+    assert [id for part in read for id in part] == [str(n) for n in range(20)]
+
+
 def test_more_tenants_than_files_may_be_open(table: LakeTable) -> None:
     table.create()
     twice = [batch(n, tenant=f"t{n % 100}") for n in range(200)]

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tampu.broker import settings
 from tampu.lake.tables import BY_NAME
 from tampu.lake.verbs import ENDS
 from tampu.model.journal import Position
@@ -25,6 +26,8 @@ LEAST = 100_000
 _FIRST, _MOST = 128, 8192
 _FULL = 8 << 20
 """Messages are fetched in batches of about so many bytes."""
+_HELD = 128 << 20
+"""Payloads of a fetch are no more than this together, however large each may be; but one is always fetched."""
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -97,12 +100,24 @@ def _of_one_tenant(batch: pa.RecordBatch) -> Iterator[pa.Table]:
 
 def _fetched(store: Any, ends: pa.Table, run: str) -> Iterator[pa.RecordBatch]:
     tenant = ends["tenant"][0].as_py()
+    largest = max(
+        settings.read(store.document, tenant, queue).max_payload for queue in pc.unique(ends["queue"]).to_pylist()
+    )
     start, size = 0, _FIRST
     while start < ends.num_rows:
+        size = max(1, min(size, _HELD // largest))
         part = ends.slice(start, size)
+        try:
+            rows = message_rows(part, store.by_ids(tenant, pc.unique(part["id"]).to_pylist()), run)
+        except (pa.ArrowInvalid, pa.ArrowCapacityError):
+            # More than a column of Arrow can hold: the queue has taken larger payloads than it does now.
+            if size == 1:
+                raise
+            size //= 2
+            continue
         start += size
-        rows = message_rows(part, store.by_ids(tenant, pc.unique(part["id"]).to_pylist()), run)
         yield from rows.to_batches()
+        largest = max(largest, pc.max(pc.binary_length(rows["payload"])).as_py() or 0)
         size = min(size * 2, _MOST) if rows.nbytes < _FULL else max(1, size // 4)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, TypeAlias
 
@@ -26,6 +26,8 @@ _ROWS = 131_072
 _BYTES = 64 << 20
 _HELD = 192 << 20
 """Bytes that a task holds back for all its files together."""
+_READ = 32 << 20
+"""Bytes of a file that are read at once."""
 _MOST_OPEN = 64
 """Files a task has open at once; with more tenants than that it closes the one it wrote to longest ago."""
 _LONGEST_TEXT = 64
@@ -220,8 +222,17 @@ def read_batches(place: Place, schema: pa.Schema, chosen: Iterable[DataFile]) ->
         known = {"day": file.day and date.fromisoformat(file.day), "tenant": file.tenant} if "=" in file.path else {}
         with pq.ParquetFile(place.opening(file.path)) as source:
             names = [name for name in schema.names if name in source.schema_arrow.names]
-            for batch in source.iter_batches(columns=names):
-                yield widened(batch, schema, known)
+            for group in range(source.num_row_groups):
+                size = _rows_at_once(source.metadata.row_group(group), names)
+                for batch in source.iter_batches(size, row_groups=[group], columns=names):
+                    yield widened(batch, schema, known)
+
+
+def _rows_at_once(group: pq.RowGroupMetaData, names: Collection[str]) -> int:
+    """As many as make up `_READ` bytes of these columns."""
+    columns = (group.column(at) for at in range(group.num_columns))
+    size: int = sum(one.total_uncompressed_size for one in columns if one.path_in_schema.partition(".")[0] in names)
+    return max(1, min(_ROWS, _READ * int(group.num_rows) // max(size, 1)))
 
 
 def widened(batch: pa.RecordBatch, schema: pa.Schema, known: Mapping[str, Any]) -> pa.RecordBatch:
