@@ -111,7 +111,8 @@ class RemoteVerbs(Verbs):
                         whole, payload=body.payload, content_type=body.content_type, id=item.id, type=body.type
                     )
                 )
-        # What makes it safe to ask again: a name for a batch, an id for a message.
+        # What makes it safe to ask again: a name for the batch; an id for a message, which costs no more and is kept
+        # no longer than the message; an id for each where some may be there already.
         if once is None and len(sent) > 1 and not any(_is_found(item) for item in sent):
             once = secrets.token_urlsafe(16)
         if once is None:
