@@ -201,6 +201,19 @@ def test_a_revoked_key_and_a_closed_queue_are_refused(server: Server, taken: lis
         until(lambda: line.ask()[0] == 401, 60)
 
 
+def test_a_request_that_was_let_in_before_the_revocation_opens_no_lane_after_it(server: Server) -> None:
+    web = Web(server.url, server.token)
+    token = web.key("publish")
+    with Line(server, token) as slow, Line(server, token) as line:
+        slow.send(slow.request(b"12")[:-2])
+        until(lambda: server.node.gate.ring.used_since(0).keys() >= {token.split("_")[1]})
+        web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
+        until(lambda: line.ask()[0] == 401, 60)
+        slow.send(b"12")
+        assert slow.answer()[0] == 201, "it was let in"
+        assert [line.ask()[0] for _ in range(3)] == [401] * 3
+
+
 def test_errors_of_the_store_are_told(
     server: Server, taken: list[express.Express], monkeypatch: pytest.MonkeyPatch
 ) -> None:

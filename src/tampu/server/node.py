@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import structlog
@@ -65,14 +65,13 @@ class Node:
         self.tail = Tail(self.core)
         self.ends = Ends(self.tail)
         self.types = Types(self.core)
-        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.watch]
-        """Coroutines that run while the node serves; each ends when it is cancelled."""
         self._desk: Desk | None = None
         self._uses = Uses(self.core, self.gate.ring)
         self._verbs: dict[str, AllVerbs] = {}
         self.lanes: dict[Any, Any] = {}
         """Ways of requests that were cleared; all are closed when a document changes, and every few seconds."""
         self._lanes_until = 0.0
+        self._told_until = 0.0
         self._ids = itertools.count(1)
         self._id_start = secrets.token_hex(6)
         self._revision = -1
@@ -159,12 +158,18 @@ class Node:
         """Follow the changes of documents: settings of queues, keys."""
         while True:
             try:
+                # Lanes are closed here, on the loop that clears them: none is cleared in between for a key that is gone.
+                if time.monotonic() >= self._lanes_until:  # a key may have come to its end, and its use is to be noted
+                    self._lanes_until = time.monotonic() + _LANE_SECONDS
+                    self.lanes.clear()
+                seen = self._revision
                 gone = await asyncio.to_thread(self._look)
+                if self._revision != seen:
+                    self.lanes.clear()
                 self.watched_at = time.monotonic()
                 self.polls.expire(self.watched_at)
                 for id in gone:
                     self.polls.revoke(id)
-                    self.gate.ring.on_end(id)
                 await self._uses.write_sometimes()
             except TampuError as error:
                 log.warning("store_unreachable", error=str(error))
@@ -173,26 +178,23 @@ class Node:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The background work goes on inside."""
-        tasks = [asyncio.create_task(work(), name=f"tampu-{work.__name__}") for work in self.background]
+        watching = asyncio.create_task(self.watch(), name="tampu-watch")
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     def _look(self) -> list[str]:
         revision = self.core.engine.revision()
-        if time.monotonic() >= self._lanes_until:  # a key may have come to its end, and its use is to be noted
-            self._lanes_until = time.monotonic() + _LANE_SECONDS
-            self.lanes.clear()
+        if time.monotonic() >= self._told_until:
+            self._told_until = time.monotonic() + _LANE_SECONDS
             self._ahead_us = self.core.engine.now() - time.time_ns() // 1000
             self.traced = tracing.on()
         if revision == self._revision:
             return []
         self.core.settings.look()
         gone = self.gate.ring.refresh()
-        self.lanes.clear()
         self._revision = revision  # only now: whatever failed on the way is looked at again
         return gone
 

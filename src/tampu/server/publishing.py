@@ -89,7 +89,10 @@ class ManyLane(Lane):
 
 def _clear(call: Call, *others: Any, lane: Lane) -> None:
     """Let requests like this one take the lane, if nothing but their body will tell them apart."""
-    if lane.who.key_id is not None and not call.node.limits.asked(lane.who):
+    if lane.who.key_id is None or call.node.limits.asked(lane.who):
+        return
+    # It was let in when its headers came; the key may have been revoked while its body did.
+    if call.node.gate.known(call.headers) is lane.who:
         for key in (express.lane_key(call.scope["raw_path"], call.headers), *others):
             call.node.clear(key, lane)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -48,8 +47,6 @@ class Ring:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[tuple[str, bytes], Known] = {}
-        self.on_end: Callable[[str], None] = lambda _id: None
-        """Told the id of a key whose callers have to go."""
 
     def find(self, id: str, secret_hash: bytes) -> Known | None:
         """A caller that is known here already; no question is asked of the engine."""
