@@ -16,7 +16,7 @@ from tampu.lake import files, frames, maintenance, sheets
 from tampu.lake.files import DataFile, Place
 from tampu.lake.snapshots import Mark, exactly
 from tampu.lake.storage import Lake, LakeTable
-from tampu.lake.tables import TIME, Table
+from tampu.lake.tables import BY_NAME, TIME, Table
 from tampu.model.errors import SchemaMismatch, Unavailable
 
 if TYPE_CHECKING:
@@ -168,6 +168,20 @@ def test_new_columns_are_added_and_null_in_old_rows(lake: Lake, table: LakeTable
     assert sum(rows.num_rows for rows in newer.open().peeked(["offset", "note"], newer.open().files())) == 2
     with pytest.raises(SchemaMismatch, match="upgrade"):
         table.create()
+
+
+def test_files_with_columns_of_a_newer_tampu_are_not_joined(lake: Lake) -> None:
+    known = BY_NAME["gold.tenant_days"]
+    newer = Table(known.name, known.version + 1, known.about, known.key, known.schema.append(pa.field("c", pa.int64())))
+    table = lake.table(newer)
+    table.create()
+    for n in (1, 2):
+        row = {field.name: None for field in newer.schema} | {"day": NOON.date(), "tenant": "default", "c": n}
+        rows = pa.RecordBatch.from_pylist([row], schema=newer.schema)
+        table.open().commit(written(table, rows), mark(n, n))
+    with pytest.raises(SchemaMismatch, match="upgrade"):
+        maintenance.compact(lake)
+    assert sorted(table.open().arrow().to_table()["c"].to_pylist()) == [1, 2]
 
 
 def test_a_half_written_log_entry_is_put_aside(table: LakeTable) -> None:

@@ -40,7 +40,13 @@ def tables(lake: Lake) -> Iterator[LakeTable]:
 
 def compact(lake: Lake, *, target: int = TARGET) -> list[Care]:
     """Join small files of the same day and tenant. Readers and runs may go on meanwhile; what they changed is left."""
-    return [care for table in tables(lake) if table.exists() and (care := _compact(table, target)).files]
+    there = []
+    for table in tables(lake):
+        found = table.find()
+        if found is not None:
+            found.check_version()  # files are written anew, with the columns that we know
+            there.append(table)
+    return [care for table in there if (care := _compact(table, target)).files]
 
 
 def _compact(table: LakeTable, target: int) -> Care:
