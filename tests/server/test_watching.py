@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,26 @@ def test_a_revocation_is_told_also_when_the_store_was_away_in_the_middle(
     monkeypatch.setattr(node.core.engine, "document", Lost(node.core.engine.document, after=answered))
     assert sorted(_look_twice(node)) == sorted(id for id, _ in places)
     assert all(node.gate.ring.find(*place) is None for place in places)
+
+
+def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, token = keys.mint("default", "late", FULL, node.core.engine.now())
+    node.core.coalescer.submit(keys.saving(key, 0))
+    place = keys.split(token)
+    assert place is not None
+    ring = node.gate.ring
+    read, times = ring._read, 0
+
+    def slow(id: str, secret_hash: bytes) -> Any:
+        nonlocal times
+        times += 1
+        found = read(id, secret_hash)
+        if times == 1:
+            node.core.coalescer.submit(keys.revoking(key.id))
+            node._look()
+        return found
+
+    monkeypatch.setattr(ring, "_read", slow)
+    with pytest.raises(tampu.Unauthorized):
+        asyncio.run(ring.ask(*place))
+    assert ring.find(*place) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import structlog
@@ -47,6 +48,9 @@ class Ring:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[tuple[str, bytes], Known] = {}
+        self._refreshed = 0
+        """How often: what was read before the last time may be out of date."""
+        self._keeping = threading.Lock()
 
     def find(self, id: str, secret_hash: bytes) -> Known | None:
         """A caller that is known here already; no question is asked of the engine."""
@@ -58,13 +62,23 @@ class Ring:
 
     async def ask(self, id: str, secret_hash: bytes) -> Known:
         """The caller by the store's own record."""
-        known = await asyncio.to_thread(self._read, id, secret_hash)
-        if known is None:
-            raise Unauthorized("this key does not hold", hint="it may be revoked or expired, or mistyped")
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known[id, secret_hash] = known
-        return known
+        while True:
+            before = self._refreshed
+            known = await asyncio.to_thread(self._read, id, secret_hash)
+            if known is None:
+                raise Unauthorized("this key does not hold", hint="it may be revoked or expired, or mistyped")
+            if self._keep(known, before):
+                return known
+
+    def _keep(self, known: Known, before: int) -> bool:
+        """Not when the keys were read again meanwhile: this one was not among them, and may be revoked."""
+        with self._keeping:
+            if before != self._refreshed:
+                return False
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[known.key.id, known.secret_hash] = known
+            return True
 
     def _read(self, id: str, secret_hash: bytes) -> Known | None:
         engine = self._core.engine
@@ -81,7 +95,10 @@ class Ring:
         """After a change of documents: read the known keys again; the ids of those whose callers have to go."""
         gone = []
         # All are read before the first is dropped: who is told of here is not told of again.
-        read = [(place, old, self._read(*place)) for place, old in list(self._known.items())]
+        with self._keeping:
+            self._refreshed += 1
+            known = list(self._known.items())
+        read = [(place, old, self._read(*place)) for place, old in known]
         for (id, secret_hash), old, new in read:
             if new is None:
                 self._known.pop((id, secret_hash), None)
