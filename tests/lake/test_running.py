@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +18,6 @@ from tampu.lake.storage import Lake
 from tampu.lake.tables import BY_NAME
 from tampu.model.errors import StorageError
 from tests.lake.running_house import STEPS, Died, Rig, journal, work
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FINAL = tuple(name for name in BY_NAME if name != "bronze.events")
 
@@ -73,6 +72,26 @@ def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Qu
         other.publish("jobs", 1)
         with pytest.raises(InvalidConfig, match="another store"):
             Pipeline(other_url, rig.lake).run(no_spark)
+
+
+def test_a_reader_keeps_one_lake_wherever_that_is_moved_to(rig: Rig, q: tampu.Queue, tmp_path: Path) -> None:
+    work(q)
+    rig.run()
+    work(q, 1)
+    other = Rig(rig.url, str(tmp_path / "other.lake"))
+    with pytest.raises(InvalidConfig, match="reader main keeps the lake") as refused:
+        other.run()
+    assert "--name" in str(refused.value.hint)
+    assert not Path(other.lake.uri).exists()
+    other.run(name="other")
+    assert other.rows("bronze.events", "offset", "id", "verb") == journal(q)
+
+    moved = Rig(rig.url, str(tmp_path / "moved.lake"))
+    shutil.copytree(rig.lake.uri, moved.lake.uri)
+    moved.run()
+    assert moved.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    with pytest.raises(InvalidConfig, match="which has more"):
+        rig.run()
 
 
 def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(rig: Rig, q: tampu.Queue) -> None:

@@ -77,6 +77,7 @@ class Pipeline:
         with open_store(self.url) as store:
             _, latest = store.bounds()
             registration = Registration(store, self.reader)
+            registration.check_lake(self.lake)
             self._save_objectives(store)
             if self._up_to_date(registration, latest):
                 return [self._nothing(began, latest)]

@@ -118,6 +118,24 @@ class Registration:
         self.version = found.version if found else 0
         self.reader: Reader | None = readers.decode(found) if found else None
 
+    def check_lake(self, lake: Lake) -> None:
+        """Refuse a lake that has less than the one the reader keeps: the store may forget what the other has not got.
+
+        A lake that was moved has all of it, and is known again by that.
+        """
+        known = self.reader
+        if known is None or known.place in ("", lake.uri):
+            return
+        events = table(lake, EVENTS).find()
+        have = events.position(self.name, known.position) if events is not None else {}
+        if any(have.get(p, 0) < offset for p, offset in known.position.items()):
+            own = self.name.removeprefix(reader_name(""))
+            raise InvalidConfig(
+                f"the reader {own} keeps the lake {known.place}, which has more than {lake.uri}",
+                field="name",
+                hint=f"choose another --name for this one; or give the other up: tampu pipeline forget {own}",
+            )
+
     def save(self, position: Position, archive_after_us: int | None, place: str) -> None:
         """Refused when another run has saved meanwhile."""
         reader = Reader(self.name, position, self._store.now(), archive_after_us, place)
