@@ -12,6 +12,7 @@ import tampu
 from tampu.engines.port import Claim, Want
 from tampu.engines.redis import checking
 from tests.conformance.house import payloads, until, waits
+from tests.engines.redis.resharding import owns
 from tests.servers import redis
 from tests.servers.redis import Server, Trio, redis_binary
 
@@ -124,48 +125,6 @@ def test_a_server_that_is_not_in_the_cluster_any_more_is_passed_over(trio: Trio,
         assert payloads(q.claim("jobs")) == [1]
 
 
-def test_a_slot_that_moved_is_followed(trio: Trio) -> None:
-    with tampu.open(trio.url(), keepers=False) as q:
-        q.publish("before", 0)
-        slot = key_slot(b"{tampu:default:moving}")
-        source = next(s for s in trio.servers if _has(s, slot))
-        target = next(s for s in trio.servers if s is not source)
-        node = target.client().execute_command("CLUSTER MYID")
-        for server in trio.servers:
-            server.client().execute_command("CLUSTER SETSLOT", slot, "NODE", node)
-        q.publish("moving", 1)
-        assert target.client().execute_command("CLUSTER COUNTKEYSINSLOT", slot) > 0
-        assert len(q.claim("moving")) == 1
-
-
-def test_a_slot_that_is_being_moved_is_asked_where_it_goes(trio: Trio) -> None:
-    with tampu.open(trio.url(), keepers=False) as q:
-        q.publish("before", 0)
-        slot = key_slot(b"{tampu:default:moving}")
-        source = next(s for s in trio.servers if _has(s, slot))
-        target = next(s for s in trio.servers if s is not source)
-        names = [s.client().execute_command("CLUSTER MYID") for s in (source, target)]
-        target.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[0])
-        source.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[1])
-        q.publish("moving", 1)
-        assert target.client().execute_command("CLUSTER COUNTKEYSINSLOT", slot) > 0
-        assert len(q.claim("moving")) == 1
-
-
-def _has(server: Any, slot: int) -> bool:
-    mine = server.client().execute_command("CLUSTER MYID")
-    mine = mine.decode() if isinstance(mine, bytes) else mine
-    lines = server.client().execute_command("CLUSTER NODES")
-    return any(
-        info["node_id"] == mine and any(int(first) <= slot <= int(last) for first, last in _ranges(info))
-        for info in lines.values()
-    )
-
-
-def _ranges(info: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(span[0], span[-1]) for span in info["slots"]]
-
-
 def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio) -> None:
     for server in trio.servers:
         server.client().config_set("cluster-require-full-coverage", "no")
@@ -174,9 +133,9 @@ def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio
             q.publish(name, 1)
         house: Any = q._core.engine
         slots = {name: key_slot(f"{{tampu:default:{name}}}".encode()) for name in NAMES}
-        home = next(s for s in trio.servers if _has(s, key_slot(b"{tampu}")))
+        home = next(s for s in trio.servers if owns(s, key_slot(b"{tampu}")))
         away = next(s for s in trio.servers if s is not home)
-        gone = [name for name in NAMES if _has(away, slots[name])]
+        gone = [name for name in NAMES if owns(away, slots[name])]
         here = [name for name in NAMES if name not in gone]
         away.kill()
         assert gone

@@ -227,7 +227,9 @@ def translate(error: Exception, place: Place) -> TampuError:
         )
     if text.startswith("NOAUTH") or isinstance(error, (*_AWAY, *_REFUSED)):
         return _kept_out(error, place)
-    if isinstance(error, exceptions.ReadOnlyError | exceptions.ClusterDownError | exceptions.TryAgainError):
+    if isinstance(error, exceptions.AskError | exceptions.TryAgainError):
+        return _moving(place)
+    if isinstance(error, exceptions.ReadOnlyError | exceptions.ClusterDownError):
         return Unavailable(f"{place} takes no writes: {text}", hint="it is failing over, or a replica; try again")
     if isinstance(error, exceptions.ResponseError) and text.startswith(("MISCONF", "NOREPLICAS", "BUSY")):
         return Unavailable(f"{place} takes no writes: {text}")
@@ -248,6 +250,14 @@ def _kept_out(error: Exception, place: Place) -> Unavailable:
         )
     return Unavailable(
         f"{place} refuses us: {error}", hint="put the user and password into the url, and let the user read and write"
+    )
+
+
+def _moving(place: Place) -> Unavailable:
+    if not place.cluster:
+        return Unavailable(f"{place} is one server of a cluster", hint="name it with redis+cluster:// in the url")
+    return Unavailable(
+        f"{place} is moving this queue from one server to another, nothing was done", hint="try again in a moment"
     )
 
 

@@ -82,6 +82,10 @@ class Cluster:
                 raise exceptions.ClusterDownError(f"no server has slot {slot}")
         return known
 
+    def follow(self, tag: str, address: tuple[str, int]) -> None:
+        """A server says who has a tag: it knows, when those that `refresh` asked have not heard of it yet."""
+        self._tags[tag] = self.at(address)
+
     def masters(self) -> list[Node]:
         if not self._slots:
             self.refresh()

@@ -67,26 +67,32 @@ class Wire:
         left = list(range(len(asks)))
         patience = Patience()
         texts: set[int] = set()
+        moved: set[int] = set()
         while left:
             if answers is None:
                 answers = self._round([asks[i] for i in left], [i in texts for i in left])
-            again, pause = [], False
+            at_once, later = [], []
             for i, answer in zip(left, answers, strict=True):
+                replies[i] = answer
+                if not self._may_go_again(answer, safe=safe):
+                    continue
                 if isinstance(answer, exceptions.NoScriptError):
                     texts.add(i)
-                    again.append(i)
-                elif isinstance(answer, _NOT_DONE) or (safe and isinstance(answer, Lost)):
-                    again.append(i)
-                    pause = pause or not isinstance(answer, exceptions.AskError)
-                    replies[i] = answer
+                    at_once.append(i)
+                elif isinstance(answer, exceptions.MovedError) and i not in moved:
+                    moved.add(i)
+                    at_once.append(i)
                 else:
-                    replies[i] = answer
-            if not again:
-                break
-            if pause and not patience.wait():
-                break
-            left, answers = again, None
+                    later.append(i)
+            if later and not patience.wait():
+                later = []
+            left, answers = sorted(at_once + later), None
         return [self._final(reply) for reply in replies]
+
+    def _may_go_again(self, answer: Any, *, safe: bool) -> bool:
+        if isinstance(answer, exceptions.AskError) and isinstance(self.route, Single):
+            return False  # the url names one server, which is of a cluster
+        return isinstance(answer, _NOT_DONE) or (safe and isinstance(answer, Lost))
 
     def _final(self, reply: Any) -> Any:
         if isinstance(reply, Lost):
@@ -112,6 +118,9 @@ class Wire:
                 answers[i] = self._elsewhere(asks[i], answer)
         if any(isinstance(answer, _MOVED) for answer in answers):
             self._look_again()
+        for ask, answer in zip(asks, answers, strict=True):
+            if isinstance(answer, exceptions.MovedError) and isinstance(self.route, Cluster):
+                self.route.follow(ask.tag, (answer.host, answer.port))
         return answers
 
     def _look_again(self) -> None:
@@ -122,7 +131,8 @@ class Wire:
 
     def _elsewhere(self, ask: Ask, error: exceptions.AskError) -> Any:
         """A slot that is just being moved: this one goes to the new server, the next ones not yet."""
-        assert isinstance(self.route, Cluster)
+        if isinstance(self.route, Single):
+            return error
         try:
             return self.route.at((error.host, error.port)).send([("ASKING",), whole(ask)]).replies()[1]
         except (exceptions.RedisError, OSError) as failed:
