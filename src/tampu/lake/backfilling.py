@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
@@ -27,15 +26,12 @@ def check(here: State) -> Position:
 
 
 def silver(work: Round, days: Sequence[date]) -> None:
-    """Silver of these days out of all of bronze: a message's story may have begun long before."""
+    """Silver of these days out of all of bronze: a message's story may have begun long before. Of messages that have
+    not ended, the days that were let go are carried."""
     began = time.monotonic()
     target = work.here.position(EVENTS)
-    sources = [*work.sources(EVENTS, "new"), *work.sources(MESSAGES, "bodies")]
-    rows: Counter[str] = Counter()
-    for name in (EVENTS, MESSAGES):
-        for file in work.table(name).files():
-            rows[file.tenant or ""] += file.rows
-    found = work.walked(sources, dict(rows), work.targets(SILVER), days)
+    sources = [*work.sources(EVENTS, "new"), *work.sources(MESSAGES, "bodies"), *work.sources(CARRIED, "old")]
+    found = work.walked(sources, work.rows_by_tenant({}), work.targets(SILVER), days)
     for name, files in found.items():
         table, mark = work.table(name), work.mark(target)
         if name in (CARRIED, WAITING):

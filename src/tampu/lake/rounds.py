@@ -120,7 +120,7 @@ class Round:
         # Rows that are to go are written down beside silver.messages, in files that never count.
         messages = self.table("silver.messages").table.target
         replaced = Target(silver.REPLACED, messages.place, walking.REPLACED, True)
-        found = self.walked(sources, self._rows_by_tenant(have), [*self.targets(behind), replaced])
+        found = self.walked(sources, self.rows_by_tenant(have), [*self.targets(behind), replaced])
         self.took("silver.walk", began)
         self.on_step("walked")
         for name in behind:
@@ -172,8 +172,8 @@ class Round:
         )
         return listed(targets, told)
 
-    def _rows_by_tenant(self, have: Position) -> dict[str, int]:
-        """About how many rows silver has to walk over."""
+    def rows_by_tenant(self, have: Position) -> dict[str, int]:
+        """About how many rows silver has to walk over that are past a position."""
         counts: Counter[str] = Counter()
         for name in (EVENTS, MESSAGES):
             for file in self.table(name).files(after=have):
