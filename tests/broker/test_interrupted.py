@@ -120,3 +120,23 @@ def test_a_task_inside_a_transaction_is_told_to_use_it() -> None:
             await q.publish("jobs", 1)
 
     asyncio.run(scenario())
+
+
+def test_it_is_known_who_is_in_a_commit_and_must_not_be_interrupted() -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        engine: Any = q._core.engine
+        carry_out, seen = engine.run, []
+
+        def run(calls: Sequence[port.Call]) -> list[Any]:
+            seen.append(coalescer.inside_store(threading.get_ident()))
+            if calls[0].queue == "broken":  # type: ignore[union-attr]  # only publishes come here
+                raise ZeroDivisionError
+            replies: list[Any] = carry_out(calls)
+            return replies
+
+        engine.run = run
+        q.publish("jobs", 1)
+        with pytest.raises(ZeroDivisionError):
+            q.publish("broken", 1)
+        assert seen == [True, True]
+        assert not coalescer.inside_store(threading.get_ident())

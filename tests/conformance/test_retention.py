@@ -39,7 +39,7 @@ def test_nothing_is_removed_before_its_time(q: Queue, house: House) -> None:
     _one_of_each(q, house)
     house.clock.advance(DAY - 2)
     with house.unchanged(q):
-        assert house.trim() == 0
+        house.trim()
 
 
 def test_each_queue_has_its_own_retention(q: Queue, house: House) -> None:

@@ -57,6 +57,15 @@ class Takes(Protocol):
         ...
 
 
+_inside: set[int] = set()
+
+
+def inside_store(thread: int) -> bool:
+    """Is this thread (by its ident) in a commit now? It may be leading one of others: who has a choice does not
+    interrupt it then."""
+    return thread in _inside
+
+
 MOST = 10_000
 """Calls in one commit, so that a flood does not make one commit endless."""
 
@@ -80,6 +89,14 @@ class Coalescer:
 
     def submit(self, call: Call) -> Any:
         """Carry out a call from a thread; its reply, or its error raised."""
+        thread = threading.get_ident()
+        _inside.add(thread)
+        try:
+            return self._submit(call)
+        finally:
+            _inside.discard(thread)
+
+    def _submit(self, call: Call) -> Any:
         ticket = Ticket(call)
         try:
             with self._mutex:
