@@ -11,7 +11,7 @@ import pytest
 import tampu
 from tampu import InvalidConfig, NotFound, VersionConflict
 from tampu.broker import readers
-from tampu.lake import files, lineage
+from tampu.lake import files, lineage, maintenance
 from tampu.lake.running import Pipeline
 from tampu.lake.status import status
 from tampu.lake.storage import Lake
@@ -105,6 +105,24 @@ def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(rig: Ri
         rig.pipeline(on_step=meanwhile).run(rig.session)
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert len(rig.rows("silver.attempts")) == 3
+
+
+def test_a_compaction_while_messages_are_replayed_does_not_stop_a_run(rig: Rig, q: tampu.Queue) -> None:
+    for n in range(2):
+        q.publish("jobs", n)
+        q.reject(q.claim("jobs")[0], "bad")
+        rig.run()
+    ids = [row[0] for row in rig.rows("silver.messages", "id")]
+    q.replay("jobs", ids=ids[:1])
+    joined: list[str] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "walked":
+            joined.extend(care.table for care in maintenance.compact(rig.lake))
+
+    rig.pipeline(on_step=meanwhile).run(rig.session)
+    assert "silver.messages" in joined
+    assert [row[0] for row in rig.rows("silver.messages", "id")] == ids[1:]
 
 
 def test_the_store_is_told_only_of_what_is_on_the_disk(

@@ -16,11 +16,13 @@ from tampu.lake.files import DataFile
 from tampu.lake.hands import Hands, listed, written
 from tampu.lake.sheets import Sorted, Target
 from tampu.lake.silver import Source, within
-from tampu.lake.snapshots import Mark, Snapshot, exactly
+from tampu.lake.snapshots import Mark, Rewritten, Snapshot, exactly
 from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
+from tampu.model.errors import VersionConflict
 from tampu.model.journal import Position
 
 _SLICES = 32
+_TRIES = 5
 
 Step = Callable[[str], None]
 
@@ -196,8 +198,20 @@ class Round:
         return self.sources(EVENTS, "returning", upto=have, ids=file.bare())
 
     def _commit_messages(self, new: list[DataFile], gone: list[DataFile], mark: Mark) -> list[DataFile]:
-        """Files that hold rows of messages that were replayed are written anew without them."""
-        table = self.table("silver.messages")
+        """The rows of messages that were replayed go with the same commit; again, where their files were joined."""
+        for _ in range(_TRIES):
+            table = self.table("silver.messages")
+            rest, stale = self._without(table, gone)
+            try:
+                table.commit([*new, *rest], mark, drop=exactly(file.path for file in stale))
+            except Rewritten:
+                self.here.tables["silver.messages"] = table.unmoved(mark)
+                continue
+            return [*new, *rest]
+        raise VersionConflict("silver.messages is rewritten all the time", hint="run it again later")
+
+    def _without(self, table: Snapshot, gone: list[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
+        """Files that hold rows which are to go, written anew without them; and those files."""
         ends: dict[tuple[str | None, str | None], list[DataFile]] = {}
         for file in gone:
             ends.setdefault((file.day, file.tenant), []).append(file.bare())
@@ -218,6 +232,4 @@ class Round:
 
         stale = Target("stale", target.place, target.schema, True)
         found = listed([target, stale], self.hands.each(parts, act, sizes, sum(sizes)))
-        new = [*new, *found[target.name]]
-        table.commit(new, mark, drop=exactly(file.path for file in found["stale"]))
-        return new
+        return found[target.name], found["stale"]

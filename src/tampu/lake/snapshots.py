@@ -33,6 +33,10 @@ Drop = Callable[[list[DataFile]], list[DataFile]]
 """Of the files that count, those that shall not any more."""
 
 
+class Rewritten(VersionConflict):
+    """Files that a commit would have dropped are gone: somebody has joined them."""
+
+
 class Mark(msgspec.Struct, frozen=True):
     """What a commit says of itself: whose it is, which run, and how far the table has come with it."""
 
@@ -178,14 +182,14 @@ class Snapshot:
                     [*adds, *removes], "append", delta.schema(), parts, commit_properties=properties
                 )
             except CommitFailedError:
-                base = self._unmoved(mark)
+                base = self.unmoved(mark)
                 continue
             version = base.version + 1
             self.table.settle(version)
             return version
         raise VersionConflict(f"{self.table.spec.name} is changed all the time", hint="run it again later")
 
-    def _unmoved(self, mark: Mark | None) -> Snapshot:
+    def unmoved(self, mark: Mark | None) -> Snapshot:
         """The table as it is now, if no other run has moved it since."""
         fresh = self.table.open()
         if mark is not None:
@@ -205,7 +209,7 @@ def exactly(paths: Iterable[str]) -> Drop:
     def drop(known: list[DataFile]) -> list[DataFile]:
         gone = [file for file in known if file.path in wanted]
         if len(gone) < len(wanted):
-            raise VersionConflict("files were rewritten meanwhile; nothing was changed", hint="run it again")
+            raise Rewritten("files were rewritten meanwhile; nothing was changed", hint="run it again")
         return gone
 
     return drop
