@@ -40,7 +40,8 @@ def set_up(settings: ServerSettings) -> None:
         cache_logger_on_first_use=False,
     )
     rendering: list[structlog.types.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        # The formatter it would choose shows the values of variables: keys and payloads.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if pretty
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -51,11 +52,10 @@ def set_up(settings: ServerSettings) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
-    level = settings.log_level.upper()
-    for name in ("tampu", "uvicorn"):
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    # At debug, uvicorn tells the headers and frames of every stream: keys and payloads again.
+    for name, least in (("tampu", logging.DEBUG), ("uvicorn", logging.INFO), ("websockets", logging.INFO)):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(level)
-    # Every request would be told twice, and with its query: a link's token must not be in a log.
-    logging.getLogger("uvicorn.access").disabled = True
+        logger.setLevel(max(level, least))

@@ -34,6 +34,8 @@ class _Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Every request would be told twice, and with its query: a link's token must not be in a log.
+        self.access_log = False
         self._waits_for = "head"
         """``head``, ``body``, or nothing: the request is whole."""
         self._head = 0
