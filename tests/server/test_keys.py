@@ -7,6 +7,7 @@ import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import tampu
 from tampu.server import firstkey
 from tampu.server.auth import keys
+from tampu.server.settings import ServerSettings
 from tests.conformance.house import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.web import Web
@@ -58,6 +60,29 @@ def test_a_node_that_comes_second_takes_its_key_back(start: Start, tmp_path: Pat
     assert not firstkey.path_of(second.settings).exists()
     assert [k["name"] for k in Web(first.url, first.token).get("/v1/keys").json["keys"]] == []
     assert Web(second.url, first.token).get("/v1/me").status == 200
+
+
+@pytest.mark.parametrize("until_there", ["the key", "the mark"])
+def test_two_first_starts_at_once_that_share_the_key_file_have_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until_there: str
+) -> None:
+    url, path = str(tmp_path / "jobs.db"), tmp_path / "admin.key"
+    settings = ServerSettings(url=url, key_file=path)
+    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as beside:
+        submit = q._core.coalescer.submit
+
+        def overtaken(step: Any) -> Any:
+            """The other start goes all the way just before this step of ours."""
+            if step.kind == ("key" if until_there == "the key" else "secret"):
+                monkeypatch.setattr(q._core.coalescer, "submit", submit)
+                assert firstkey.ensure(beside._core, settings) is not None
+            return submit(step)
+
+        monkeypatch.setattr(q._core.coalescer, "submit", overtaken)
+        id = firstkey.ensure(q._core, settings)
+        assert id is not None
+        assert path.read_text().startswith(f"tampu_{id}_")
+        assert [d.name for d in q._core.engine.documents(keys.KIND, keys.TENANT)] == [id]
 
 
 def test_the_secret_is_stored_nowhere(stall: Stall, web: Web) -> None:

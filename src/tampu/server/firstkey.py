@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import urllib.parse
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 from tampu.broker.core import Core
 from tampu.engines.port import PutDocument
 from tampu.model.errors import InvalidConfig, VersionConflict
+from tampu.model.reading import from_json
 from tampu.server.auth import keys
 from tampu.server.auth.grants import ALL_TENANTS, FULL
 from tampu.server.settings import ServerSettings
@@ -29,6 +31,9 @@ log = structlog.get_logger("tampu.server")
 
 class _Mark(msgspec.Struct):
     key_id: str
+
+
+_read_mark = from_json(_Mark).decode
 
 
 def path_of(settings: ServerSettings) -> Path:
@@ -58,13 +63,21 @@ def ensure(core: Core, settings: ServerSettings) -> str | None:
             core.coalescer.submit(PutDocument(_KIND, keys.TENANT, _MARK, msgspec.json.encode(_Mark(key.id)), 0))
             log.info("first_key", file=str(path), key=key.prefix)
             return key.id
-        except VersionConflict:  # another node was first: its key is the one
-            core.coalescer.submit(keys.revoking(key.id))
+        except VersionConflict:
+            if _marked(core) == key.id:
+                return key.id
+            core.coalescer.submit(keys.revoking(key.id))  # another node was first, with another key: that is the one
             path.unlink(missing_ok=True)
             return None
     known = _read(path)
     parts = None if known is None else keys.split(known)
     return None if parts is None or core.engine.document(keys.KIND, keys.TENANT, parts[0]) is None else parts[0]
+
+
+def _marked(core: Core) -> str | None:
+    """The id of the first key; a start beside this one may share the file, and have made the same."""
+    mark = core.engine.document(_KIND, keys.TENANT, _MARK)
+    return None if mark is None else _read_mark(mark.value).key_id
 
 
 def _read(path: Path) -> str | None:
@@ -81,7 +94,7 @@ def _read(path: Path) -> str | None:
 def _write(path: Path, now_us: int) -> str:
     """A new token in a new file: there whole or not at all, and never readable by others."""
     _, token = keys.mint(ALL_TENANTS, "admin", FULL, now_us)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # by number, containers' processes are the same
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w") as file:
