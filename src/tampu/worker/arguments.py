@@ -119,6 +119,8 @@ class Arguments:
             values: tuple[Any, ...] = msgspec.structs.astuple(self._decoder.decode(raw))
         except (msgspec.MsgspecError, NotImplementedError, ValueError, RecursionError) as error:
             raise WrongArguments(str(error), field="payload") from error
+        except Exception as error:  # a type that reads itself may raise anything
+            raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
         if self.plain:
             return values, {}
         args, at = values[: self._count], self._count

@@ -45,9 +45,7 @@ def call(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
-def _called(work: Current) -> Any:
-    enter(work)
-    args, kwargs = arguments(work)
+def _called(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if work.task.app.running or tracing.on():
         with around(work):
             return call(work, args, kwargs)
@@ -56,10 +54,14 @@ def _called(work: Current) -> Any:
 
 def run(work: Current) -> Settlement | None:
     """Carry one message out in this thread."""
+    context = contextvars.copy_context()
+    context.run(enter, work)
     try:
-        value = contextvars.copy_context().run(_called, work)
-    except WrongArguments as error:
-        return endings.undecodable(work.lease, error)
+        args, kwargs = context.run(arguments, work)
+    except BaseException as error:
+        return endings.not_begun(work, error)
+    try:
+        value = context.run(_called, work, args, kwargs)
     except BaseException as error:  # SystemExit, too: a task that wants to exit must not take the thread with it
         return endings.raised(work, error)
     return None if work._stop == LOST else endings.returned(work, value)

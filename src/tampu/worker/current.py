@@ -83,7 +83,7 @@ class Current:
     """One message that is being worked on."""
 
     __slots__ = (
-        "_desk", "_lane", "_note", "_noted", "_place", "_started", "_stop", "_until", "lease", "message", "task",
+        "_desk", "_lane", "_note", "_noted", "_place", "_stop", "_until", "lease", "message", "task",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, task: Task[Any, Any], desk: Desk) -> None:
@@ -96,7 +96,6 @@ class Current:
         self._lane: Any = None
         self._place: Any = None
         """The task, thread or child that runs it, while it does."""
-        self._started = 0.0
         self._until: float | None = None
         self._note: dict[str, Any] | None = None
         self._noted = False

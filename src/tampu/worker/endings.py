@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import traceback
 from typing import Any
 
 import msgspec
 
 from tampu.broker import incoming
+from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
 from tampu.model.times import SECOND
@@ -16,6 +18,8 @@ from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
 from tampu.worker.raising import Cancelled, Retry, Snooze, TimedOut
 
 _REASON_CHARACTERS = 128
+_PLAIN = (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError, TampuError)
+"""What says by its text alone why a result can not be encoded."""
 
 
 def returned(work: Current, value: Any) -> Settlement:
@@ -24,21 +28,33 @@ def returned(work: Current, value: Any) -> Settlement:
         return Ack(work.lease)
     try:
         return Ack(work.lease, pack_result(value))
-    except (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError) as error:
+    except Exception as error:  # a value that is encoded by code of its own may raise anything
         return bad_result(work.lease, error)
 
 
 def bad_result(lease: Lease, error: Exception) -> Settlement:
     """Doing it again would do it twice, and end the same."""
-    return Reject(lease, "result_invalid", f"the result can not be kept: {error}")
+    text = str(error) if isinstance(error, _PLAIN) else _told(error)[0]
+    return Reject(lease, "result_invalid", f"the result can not be kept: {text}")
 
 
-def undecodable(lease: Lease, error: WrongArguments) -> Settlement:
-    return Reject(lease, "decode_failed", str(error))
+def not_begun(work: Current, error: BaseException) -> Settlement | None:
+    """The function could not be called: its arguments do not fit, or it has no readable annotations."""
+    if isinstance(error, WrongArguments):
+        return Reject(work.lease, "decode_failed", str(error))
+    return raised(work, error)
 
 
 def raised(work: Current, error: BaseException) -> Settlement | None:
     """The function did not return. None: there is nothing to settle, somebody else has the message."""
+    try:
+        return _raised(work, error)
+    except Exception as odd:  # what was raised holds something that it should not; the attempt has failed all the same
+        text = f"{type(error).__name__}, which can not be told: {_told(odd)[0]}"
+        return Nack(work.lease, text, _delay(work))
+
+
+def _raised(work: Current, error: BaseException) -> Settlement | None:
     lease = work.lease
     if work._stop is not None:
         asked = stopped(work)
@@ -49,13 +65,21 @@ def raised(work: Current, error: BaseException) -> Settlement | None:
     if isinstance(error, Reject):
         return _rejected(lease, error)
     if isinstance(error, Retry):
-        text, trace = (error.error, None) if error.error else incoming.error_text(error)
+        text, trace = (error.error, None) if error.error else _told(error)
         return Nack(lease, text, _delay(work) if error.after is None else error.after, trace)
     if isinstance(error, TimedOut) or work._stop == TIMED_OUT:
-        _, trace = incoming.error_text(error)
-        return Nack(lease, timeout_text(work), _delay(work), trace)
-    text, trace = incoming.error_text(error)
+        return Nack(lease, timeout_text(work), _delay(work), _told(error)[1])
+    text, trace = _told(error)
     return Nack(lease, text, _delay(work), trace)
+
+
+def _told(error: BaseException) -> tuple[str | None, str | None]:
+    """(text, traceback), also of an exception whose text can not be had."""
+    try:
+        return incoming.error_text(error)
+    except Exception as odd:
+        trace = "".join(traceback.format_exception(error))  # which minds nothing
+        return f"{type(error).__name__}: its text can not be read, {type(odd).__name__}", incoming.traceback_text(trace)
 
 
 def stopped(work: Current) -> Settlement | None:
@@ -84,7 +108,7 @@ def crashed(work: Current, error: str, trace: str | None = None) -> Settlement:
 def _rejected(lease: Lease, error: Reject) -> Settlement:
     """``Reject("reason")`` was raised, or ``Reject(lease, "reason")``."""
     reason = error.lease if isinstance(error.lease, str) else error.reason
-    text, trace = incoming.error_text(error)
+    text, trace = _told(error)
     text = error.error or reason if reason else text
     short = reason if 0 < len(reason) <= _REASON_CHARACTERS else "unrecoverable"
     return Reject(lease, short, text, error.traceback or trace)

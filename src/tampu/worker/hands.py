@@ -7,6 +7,7 @@ function waits, the hand waits with it, and a spare one, which was made ready be
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import time
 from collections import deque
@@ -15,7 +16,6 @@ from typing import Any
 
 from tampu import tracing
 from tampu.worker import endings
-from tampu.worker.arguments import WrongArguments
 from tampu.worker.calling import arguments, around
 from tampu.worker.current import LOST, Current, enter
 from tampu.worker.pace import Pace
@@ -61,7 +61,6 @@ class Hands:
         self._spare = False
         self._ended = 0
         self._busy = 0.0
-        self._took = 0.0
         self.running: dict[int, Current] = {}
         """Those that wait for something, by the id of their hand."""
         self.halted = False
@@ -109,10 +108,10 @@ class Hands:
                 continue
             waited = False
 
-            def waits(work: Current = work, since: float = began) -> None:
+            def waits(work: Current = work) -> None:
                 nonlocal waited
                 waited = True
-                self._waits(work, me, since)
+                self._waits(work, me)
 
             try:
                 settlement = await self._one(work, waits)
@@ -121,9 +120,9 @@ class Hands:
                     del self.running[id(me)]
                     work._place = None
             now = clock()
+            if me.cancelling():
+                await self._shake_off(me)
             if waited:
-                while me.cancelling():
-                    me.uncancel()
                 tray.put(work, settlement)
                 self._pace.ran(1, now - began, 0.0)
                 began = clock()
@@ -140,6 +139,14 @@ class Hands:
                     slice_ends = began + _SLICE_SECONDS
         self._tell()
 
+    @staticmethod
+    async def _shake_off(me: Any) -> None:
+        """A function that was cancelled, or cancelled itself: that was for its message, not for the hand."""
+        while me.cancelling():
+            with contextlib.suppress(asyncio.CancelledError):  # one that has not been raised yet
+                await asyncio.sleep(0)
+            me.uncancel()
+
     def _tell(self) -> None:
         """Of what ended without waiting."""
         if self._ended:
@@ -147,11 +154,10 @@ class Hands:
             self._ended, self._busy = 0, 0.0
             self._tray.nudge()
 
-    def _waits(self, work: Current, hand: Any, began: float) -> None:
+    def _waits(self, work: Current, hand: Any) -> None:
         self._tell()
         self.running[id(hand)] = work
         work._place = hand
-        work._started = began
         if self._pace.began is None:
             self._pace.began = time.monotonic()
         if work.task.settings.timeout is not None:
@@ -160,24 +166,19 @@ class Hands:
             hand.cancel()
 
     async def _one(self, work: Current, waits: Callable[[], None]) -> Any:
-        """The settlement of one message."""
-        try:
-            args, kwargs = arguments(work)
-        except WrongArguments as error:
-            return endings.undecodable(work.lease, error)
+        """The settlement of one message, whatever the function raises: a hand that dies leaves its message leased."""
         context = contextvars.copy_context()
         context.run(enter, work)
-        coroutine = work.task.function(*args, **kwargs)
-        if work.task.app.running or tracing.on():
-            coroutine = _surrounded(work, coroutine)
         try:
+            args, kwargs = context.run(arguments, work)
+        except BaseException as error:
+            return endings.not_begun(work, error)
+        try:
+            coroutine = work.task.function(*args, **kwargs)
+            if work.task.app.running or tracing.on():
+                coroutine = _surrounded(work, coroutine)
             value = await _Within(coroutine, context, waits)
-        except asyncio.CancelledError as error:
-            me = asyncio.current_task()
-            if work._stop is None and me is not None and me.cancelling():
-                raise  # not ours: the worker itself is torn down
-            return endings.raised(work, error)
-        except (Exception, SystemExit) as error:  # a task that wants to exit must not take the worker with it
+        except BaseException as error:
             return endings.raised(work, error)
         return None if work._stop == LOST else endings.returned(work, value)
 
