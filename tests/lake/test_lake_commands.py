@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tampu
+from tampu.cli.session import hidden
 from tests.cli.running import Command
 from tests.lake import sample
 
@@ -213,3 +214,17 @@ def test_replay_with_bad_options_changes_nothing(words: tuple[str, ...], command
     before = command.fingerprint()
     assert command("replay", *words).code == 2
     assert command.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mariadb://app@db/jobs?index=redis%3A%2F%2F%3As3cret%40cache%3A6379%2F0&schema=s",
+        "mariadb://app:s3cret@db/jobs?index=redis://:s3cret@cache:6379/0",
+        "postgresql://host/db?user=me&password=s3cret",
+        "postgresql://me:s3cret?@host/db",
+    ],
+)
+def test_a_url_is_shown_without_passwords_also_of_urls_inside_it(url: str):
+    assert "s3cret" not in hidden(url)
+    assert hidden(hidden(url)) == hidden(url)

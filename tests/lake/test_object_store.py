@@ -88,7 +88,18 @@ def test_secrets_do_not_travel(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["AWS_SECRET_ACCESS_KEY", "aws_session_token", "azure_storage_account_key", "google_service_account_key"]
+    "name",
+    [
+        "AWS_SECRET_ACCESS_KEY",
+        "aws_session_token",
+        "aws_sse_customer_key_base64",
+        "azure_storage_account_key",
+        "azure_storage_access_key",
+        "AZURE_STORAGE_MASTER_KEY",
+        "access_key",
+        "azure_storage_sas_token",
+        "google_service_account_key",
+    ],
 )
 def test_a_secret_given_as_an_option_is_refused_with_the_cure(name: str) -> None:
     with pytest.raises(InvalidConfig, match="plans") as told:
@@ -96,6 +107,23 @@ def test_a_secret_given_as_an_option_is_refused_with_the_cure(name: str) -> None
     assert "abc" not in str(told.value)
     assert f"{name}=env:" in str(told.value.hint)
     assert storage_options({name: "env:X", "AWS_REGION": "eu-west-1"})
+
+
+def test_a_url_with_a_password_is_a_secret_whatever_the_option() -> None:
+    with pytest.raises(InvalidConfig, match="proxy_url") as told:
+        Lake("s3://lakes/x", {"proxy_url": "http://me:s3cret@proxy:3128"})
+    assert "s3cret" not in str(told.value)
+
+
+def test_what_is_no_secret_may_be_an_option() -> None:
+    given = {
+        "AWS_ACCESS_KEY_ID": "AKIA",
+        "aws_sse_kms_key_id": "alias/lake",
+        "aws_sse_bucket_key_enabled": "true",
+        "azure_federated_token_file": "/var/run/token",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
+    }
+    assert storage_options(given) == given
 
 
 def test_a_variable_that_is_not_there_is_named() -> None:

@@ -139,7 +139,6 @@ def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, An
 
 def _check(url: str, answer: dict[str, Any]) -> None:
     assert {name: answer[name] for name in EXPECTED} == EXPECTED
-    assert not answer["url_in_plan"]
     with tampu.open(url, keepers=False) as q:
         assert q.stats("numbers").counts[tampu.State.READY] == 200
         written = {(t.offset, t.id) for t in q.journal(limit=1000).transitions}

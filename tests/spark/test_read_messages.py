@@ -24,6 +24,7 @@ import tampu
 from tampu.model.times import instant
 from tampu.spark.options import Options
 from tampu.spark.reading import MessagesReader
+from tests.servers import redis
 from tests.spark.engines import opened
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -155,6 +156,17 @@ def test_spark_gets_the_same_rows_with_and_without_pushed_filters(q, url, ids, s
         assert found() == (expected, True)
     finally:
         spark.conf.set(PUSHDOWN, "true")
+
+
+def test_no_plan_of_spark_holds_a_password(spark):
+    url = redis.redis.url().replace("://", "://default:s3cret@")  # a server without passwords takes any
+    with tampu.open(url, keepers=False) as q:
+        q.publish("jobs", 1)
+    frame = spark.read.format("tampu").option("url", url).load()
+    assert frame.count() == 1
+    assert "s3cret" not in frame._jdf.queryExecution().toString()
+    stream = spark.readStream.format("tampu").options(url=url, kind="queue", queue="jobs", consumer="c").load()
+    assert "s3cret" not in stream._jdf.queryExecution().toString() + stream.schema.json()
 
 
 def test_spark_reads_every_kind_of_value(q, url, spark):

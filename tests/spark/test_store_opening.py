@@ -62,6 +62,12 @@ def test_a_url_can_come_from_the_environment(tmp_path: Path, monkeypatch: pytest
         ("postgresql://host/db?user=me&password=pw", True),
         ("redis://:pw@host:1/0", True),
         ("redis://host/0?ssl_keyfile_password=x", True),
+        ("mariadb://app@db/jobs?index=redis://cache:6379/0", False),
+        ("mariadb://app@db/jobs?index=redis://:s3cret@cache:6379/0", True),
+        ("mariadb://app@db/jobs?index=redis%3A%2F%2F%3As3cret%40cache%3A6379%2F0", True),
+        ("https://host/?token=abc", True),
+        ("redis://host:6379/0?client_name=me@host", False),
+        ("postgresql://me:what?@host/db", True),
     ],
 )
 def test_a_url_with_a_password_is_noticed(url: str, secret: bool) -> None:

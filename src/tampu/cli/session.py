@@ -30,9 +30,20 @@ def _command() -> str:
 
 
 def hidden(url: str) -> str:
-    """A url without its password."""
-    bare = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", url)
-    return re.sub(r"([?&][^=&]*pass[^=&]*=)[^&]*", r"\1***", bare)
+    """A url without its password, nor that of a url among its options."""
+    address, mark, query = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", url).partition("?")
+    return address + mark + "&".join(map(_without_secret, query.split("&")))
+
+
+def _without_secret(option: str) -> str:
+    name, mark, value = option.partition("=")
+    if "pass" in name.lower():
+        return f"{name}{mark}***"
+    plain = urllib.parse.unquote(value)
+    shown = hidden(plain) if "://" in plain else plain
+    if shown == plain:
+        return option
+    return f"{name}{mark}{urllib.parse.quote(shown, safe='')}"
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tampu.model.errors import InvalidConfig
+from tampu.spark.options import has_password
 
 _ELSEWHERE = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "hdfs", "viewfs", "lakefs")
 """What delta-rs reaches. Of anything else it only says that no table is there."""
 _ENV = "env:"
-_SECRET = re.compile(r"secret|token|password|account_key|service_account_key|sas_key|private", re.IGNORECASE)
+_SECRET = re.compile(r"secret|token(?!_file)|password|sas|private|key(?!_?id|_enabled)", re.IGNORECASE)
+"""Names of such options. A key is one, unless it is the name of a key (AWS_ACCESS_KEY_ID)."""
 
 
 def absolute(url: str) -> str:
@@ -52,7 +54,7 @@ def local_path(uri: str) -> Path | None:
 def storage_options(given: Mapping[str, str]) -> dict[str, str]:
     """Options of the lake's storage, if they may travel: they reach executors inside the plan, and a plan is shown."""
     for name, value in given.items():
-        if _SECRET.search(name) and not value.startswith(_ENV):
+        if (_SECRET.search(name) or has_password(value)) and not value.startswith(_ENV):
             raise InvalidConfig(
                 f"the value of {name} would be in Spark's plans",
                 field="option",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import urllib.parse
 from collections.abc import Mapping
 from datetime import datetime
 
 from tampu.model.errors import InvalidConfig
 
+_IN_ADDRESS = re.compile(r"://[^:/@]*:[^@/]*@")
+_SECRET = re.compile(r"pass|secret|token", re.IGNORECASE)
+
 
 def has_password(url: str) -> bool:
     """May the url hold a secret? Then it is kept out of everything that is written down."""
-    address, _, query = url.partition("://")[2].partition("?")
-    user, at, _ = address.rpartition("@")
-    return bool(at and ":" in user) or "pass" in query.lower()
+    query = url.partition("?")[2]
+    return bool(_IN_ADDRESS.search(url)) or any(
+        _SECRET.search(name) or has_password(value) for name, value in urllib.parse.parse_qsl(query)
+    )
 
 
 class Options:
