@@ -15,6 +15,7 @@ from tampu.lake import replaying
 from tampu.lake.looking import Lake
 from tampu.lake.replaying import Replay, replay
 from tests.lake import sample
+from tests.servers import redis
 
 
 @pytest.fixture
@@ -245,3 +246,29 @@ def test_killed_and_started_again_publishes_each_once(lake: Lake, tmp_path: Path
         rest = replay(q, lake, where="true", replay_id="r1")
         assert (rest.new, rest.already, rest.earlier) == (16, 0, 14)
         assert causes(q) == [old(n) for n in range(1, 31)]
+
+
+def test_nothing_is_published_twice_by_a_store_that_has_no_joint_commits(lake: Lake, monkeypatch: pytest.MonkeyPatch):
+    """Killed between the messages and the note; then all are worked on and removed before it is run again."""
+    sample.write(Path(lake.path), "bronze.messages", [sample.ended(n, queue="other") for n in range(31, 34)])
+    lake = Lake(lake.path)
+    with tampu.open(redis.redis.url(), keepers=False) as q:
+        killed = Replay(q, lake, where="true", limit=32, replay_id="r1")
+        note = killed._note
+
+        def kill(progress: replaying._Progress, version: int) -> int:
+            if progress.seen:
+                raise KeyboardInterrupt
+            return note(progress, version)
+
+        monkeypatch.setattr(killed, "_note", kill)
+        with pytest.raises(KeyboardInterrupt):
+            killed.run()
+        assert (len(causes(q)), len(causes(q, "other"))) == (30, 2)
+        for queue in ("orders", "other"):
+            q.settle([tampu.Ack(lease) for lease in q.claim(queue, limit=100)])
+            q.purge(queue, state=tampu.State.DONE)
+        again = replay(q, lake, where="true", limit=32, replay_id="r1")
+        assert (again.new, again.already) == (0, 32)
+        assert replay(q, lake, where="true", replay_id="r1").new == 1
+        assert causes(q, "other") == [old(33)]

@@ -2,7 +2,8 @@
 
 Never twice for one replay id. The id of each new message is computed from the replay id and the end it stands for, and
 how far the replay has come is noted in the same commit that publishes; so it may be killed at any moment and started
-again, also at once by two people, and also when what it published has long been worked on and removed.
+again, also at once by two people, and also when what it published has long been worked on and removed. Where a store
+has no such commit, the queue itself remembers, in the step that publishes, up to which end it has them.
 The first run fixes up to where the lake is looked at: ends that come later are not part of the replay.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 import msgspec
 
 from tampu.broker import incoming
+from tampu.broker.core import Steps
 from tampu.broker.queue import Queue
 from tampu.engines.port import PutDocument
 from tampu.lake.looking import Lake, Questions, checked_condition
@@ -26,6 +28,7 @@ from tampu.lake.replay_rows import BATCH, Place, Row, batches, choose, rows
 from tampu.model.errors import InvalidConfig, InvalidMessage, InvalidState, TampuError, VersionConflict
 from tampu.model.message import Message, NewMessage
 from tampu.model.reading import from_json
+from tampu.spark.publishing import KEPT_US, message_id, stem
 
 KIND = "replay"
 _SPACE = uuid.UUID("5bd0c5f6-6c1f-5f57-9d54-a6c3ab0f2c11")
@@ -113,6 +116,7 @@ class Replay:
                 field="url",
                 hint="name the url that the server serves: tampu --url jobs.db replay …",
             )
+        self._joint = "transaction" in q._core.engine.capabilities
         self._q, self._lake = q, lake if isinstance(lake, Lake) else Lake(lake)
         self._tenant = q.tenant
         self._asked = {
@@ -263,9 +267,8 @@ class Replay:
         by_queue: dict[str, list[NewMessage]] = {}
         for row in rows:
             by_queue.setdefault(self._target(row), []).append(self._message(row))
-        if "transaction" not in self._q._core.engine.capabilities:
-            # The note comes after: a kill in between is made good by the ids, which are the same next time.
-            made = [m for queue, news in by_queue.items() for m in self._q.publish_many(queue, news)]
+        if not self._joint:
+            made = [m for queue, news in by_queue.items() for m in self._q._drive(self._remembered(queue, news))]
             return made, self._note(after, version)
         with self._q.transaction() as tx:
             reply = tx._work.run([put])[0]
@@ -273,8 +276,21 @@ class Replay:
                 raise reply
             return [m for queue, news in by_queue.items() for m in tx.publish_many(queue, news)], int(reply)
 
-    def _message(self, row: Row) -> NewMessage:
+    def _remembered(self, queue: str, news: Sequence[NewMessage]) -> Steps[list[Message]]:
+        """The note comes after: a kill in between is made good by the queue, which knows the numbers it has stored."""
+        call = self._q._verbs.publishing(queue, news)
+        made: list[Message] = yield msgspec.structs.replace(call, remember_us=KEPT_US)
+        return made
+
+    def _id(self, row: Row) -> str:
+        if not self._joint:
+            # Numbers of a stem have to grow: so do the offsets of a day, in the order in which a replay goes.
+            begin = stem(self._tenant, f"replay\0{self.replay_id}\0{row.day}\0{row.partition}", 0)
+            return message_id(begin, row.offset)
         name = f"{self._tenant}\0{self.replay_id}\0{row.id}\0{row.partition}\0{row.offset}"
+        return str(uuid.uuid5(_SPACE, name))
+
+    def _message(self, row: Row) -> NewMessage:
         return NewMessage(
             row.payload,
             type=row.type,
@@ -286,7 +302,7 @@ class Replay:
             correlation_id=row.correlation_id,
             causation_id=row.id,
             source=f"replay:{self.replay_id}",
-            id=str(uuid.uuid5(_SPACE, name)),
+            id=self._id(row),
         )
 
 
