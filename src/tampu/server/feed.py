@@ -16,7 +16,8 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
 from tampu.server import positions
-from tampu.server.auth.grants import Who, compile_pattern
+from tampu.server.auth import patterns
+from tampu.server.auth.grants import Who
 from tampu.server.tail import Tail
 from tampu.server.types import Types
 
@@ -30,8 +31,8 @@ class Filter:
     def __init__(
         self, queues: Sequence[str], types: Sequence[str], verbs: Sequence[str], states: Sequence[State]
     ) -> None:
-        self._queues = [compile_pattern(text) for text in queues]
-        self._types = [compile_pattern(text) for text in types]
+        self._queues = [patterns.asked(text, "queue") for text in queues]
+        self._types = [patterns.asked(text, "type") for text in types]
         self._verbs = frozenset(verbs)
         self._states = frozenset(states)
         self._known: dict[str, bool] = {}
@@ -39,7 +40,7 @@ class Filter:
     def queue(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = not self._queues or any(p.fullmatch(name) for p in self._queues)
+            known = self._known[name] = not self._queues or any(p.matches(name) for p in self._queues)
         return known
 
     def __call__(self, moved: Transition) -> bool:
@@ -55,7 +56,7 @@ class Filter:
         return bool(self._types)
 
     def type(self, name: str | None) -> bool:
-        return any(pattern.fullmatch(name or "") for pattern in self._types)
+        return any(pattern.matches(name or "") for pattern in self._types)
 
 
 class Gap(msgspec.Struct):

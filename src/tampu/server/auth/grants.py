@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, get_args
 
@@ -11,6 +10,7 @@ from msgspec import Meta
 
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.model.reading import convert
+from tampu.server.auth.patterns import Pattern
 
 Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]
 PERMISSIONS: tuple[str, ...] = get_args(Permission)
@@ -18,7 +18,7 @@ ALL_TENANTS = "*"
 """The tenant of a key that may act in any; no tenant has this name."""
 _MOST_KNOWN = 10_000
 
-Pattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:*-]{1,128}$")]
+QueuePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:*-]{1,128}$")]
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     permissions: Annotated[tuple[Permission, ...], Meta(min_length=1, max_length=6)]
-    queues: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=100)] = ("*",)
+    queues: Annotated[tuple[QueuePattern, ...], Meta(min_length=1, max_length=100)] = ("*",)
 
 
 FULL = (Grant(("admin",)),)
@@ -77,16 +77,16 @@ class Who:
         """The name of the rate that only this caller spends; None: it has none of its own."""
         self.ends = ends
         """When it has to go, by the monotonic clock, if nothing changes."""
-        self._patterns: dict[str, list[re.Pattern[str]]] = {}
+        self._patterns: dict[str, list[Pattern]] = {}
         for grant in grants:
             for permission in PERMISSIONS if "admin" in grant.permissions else grant.permissions:
-                self._patterns.setdefault(permission, []).extend(compile_pattern(p) for p in grant.queues)
+                self._patterns.setdefault(permission, []).extend(Pattern(text) for text in grant.queues)
         self._known: dict[tuple[str, str], bool] = {}
 
     def may(self, permission: str, queue: str) -> bool:
         known = self._known.get((permission, queue))
         if known is None:
-            known = any(pattern.fullmatch(queue) for pattern in self._patterns.get(permission, ()))
+            known = any(pattern.matches(queue) for pattern in self._patterns.get(permission, ()))
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[permission, queue] = known
@@ -94,7 +94,7 @@ class Who:
 
     def everywhere(self, permission: str) -> bool:
         """In every queue there is or will be."""
-        return any(pattern.pattern == ".*" for pattern in self._patterns.get(permission, ()))
+        return any(pattern.text == "*" for pattern in self._patterns.get(permission, ()))
 
     def somewhere(self, permission: str) -> bool:
         return bool(self._patterns.get(permission))
@@ -119,11 +119,6 @@ class Who:
     @property
     def permissions(self) -> list[str]:
         return [p for p in PERMISSIONS if p in self._patterns]
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Names that match as a whole; ``*`` stands for any characters."""
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
 
 
 def within(grants: Iterable[Grant], who: Who) -> None:
