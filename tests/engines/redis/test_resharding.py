@@ -1,18 +1,22 @@
 """Slots that move between the servers of a cluster: calls follow them, or wait, and nothing is lost on the way."""
 
+import contextlib
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from redis.crc import key_slot
 
 import tampu
+from tampu.engines.port import PutDocument
 from tampu.engines.redis import wire
 from tampu.engines.redis.node import Patience
 from tampu.engines.redis.wire import Wire
-from tests.conformance.house import payloads
+from tests.conformance.house import payloads, until
 from tests.engines.redis.resharding import Move, ask, owns
-from tests.servers.redis import Trio, redis_binary
+from tests.servers.redis import Server, Trio, redis_binary
 
 TAG = "{tampu:default:moving}"
 
@@ -29,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "Patience", lambda: Patience(0.1))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call goes round and round: with pauses that grow, there are some thirty within the time it has."""
     send, go = Wire.send, Wire._round
@@ -50,6 +54,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "_round", counted_round)
 
 
+@pytest.mark.usefixtures("bounded")
 def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +70,7 @@ def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
         assert payloads(q.claim("moving")) == [1]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("bounded", "impatient")
 def test_servers_that_name_each_other_are_not_asked_for_ever(trio: Trio) -> None:
     with tampu.open(trio.url(), keepers=False) as q:
         move = Move(trio, TAG)
@@ -77,8 +82,140 @@ def test_servers_that_name_each_other_are_not_asked_for_ever(trio: Trio) -> None
         assert payloads(q.claim("moving", limit=2)) == [2]
 
 
+@pytest.mark.usefixtures("bounded")
 def test_a_url_that_names_one_server_of_a_cluster_is_refused_with_what_to_do(trio: Trio) -> None:
     other = next(server for server in trio.servers if not owns(server, key_slot(b"{tampu}")))
     with pytest.raises(tampu.Unavailable) as refused:
         tampu.open(other.url())
     assert "redis+cluster://" in str(refused.value.hint)
+
+
+# -- while it is being moved
+
+
+class Crew:
+    """A publisher and a worker that do not stop for anything; what each was told."""
+
+    def __init__(self, q: tampu.Queue, published: list[str]) -> None:
+        self._q = q
+        self.published = published
+        self.done: list[str] = []
+        self.stopped = threading.Event()
+
+    def publish(self) -> None:
+        while not self.stopped.is_set():
+            with contextlib.suppress(tampu.Unavailable):
+                self.published += [message.id for message in self._q.publish_many("moving", range(5))]
+
+    def work(self) -> None:
+        while not self.stopped.is_set():
+            with contextlib.suppress(tampu.Unavailable):
+                self.take()
+
+    def goes_on(self) -> None:
+        published, done = len(self.published), len(self.done)
+        until(lambda: len(self.published) > published and len(self.done) > done)
+
+    def take(self) -> int:
+        leases = self._q.claim("moving", limit=20)
+        for lease, outcome in zip(leases, self._q.settle([tampu.Ack(lease) for lease in leases]), strict=True):
+            assert outcome.ok
+            self.done.append(lease.id)
+        return len(leases)
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a call waits for a server to be ready for it."""
+    met, wait = threading.Event(), Patience.wait
+
+    def told(self: Patience) -> bool:
+        met.set()
+        return wait(self)
+
+    monkeypatch.setattr(Patience, "wait", told)
+    return met
+
+
+def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio: Trio, waited: threading.Event) -> None:
+    with tampu.open(trio.url(), keepers=False) as q, ThreadPoolExecutor(2) as pool:
+        crew = Crew(q, [message.id for message in q.publish_many("moving", range(50))])
+        at_work = [pool.submit(crew.publish), pool.submit(crew.work)]
+        try:
+            for _ in range(3):
+                move = Move(trio, TAG)
+                move.begin()
+                move.carry(2)
+                waited.clear()
+                assert waited.wait(60)
+                move.finish()
+                crew.goes_on()
+        finally:
+            crew.stopped.set()
+        for ended in at_work:
+            ended.result(60)
+        while crew.take():
+            pass
+        assert sorted(crew.done) == sorted(crew.published)
+        assert q.stats("moving").done == len(crew.published)
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_changes(trio: Trio) -> None:
+    with tampu.open(trio.url(), keepers=False) as q:
+        q.publish_many("moving", range(10))
+        told = q.journal().transitions
+        move = Move(trio, TAG)
+        move.begin()
+        carried = 1
+        while carried:
+            for call in (lambda: q.publish("moving", "lost?"), lambda: q.claim("moving"), lambda: q.stats("moving")):
+                with pytest.raises(tampu.Unavailable, match="moving this queue"):
+                    call()
+            assert q.journal().transitions == told  # one key after the other: those can be read wherever they are
+            q.publish("elsewhere", 1)
+            told = q.journal().transitions
+            carried = move.carry(1)
+        move.finish()
+        assert payloads(q.claim("moving", limit=20)) == list(range(10))
+        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+
+
+def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of looking for them, and with a client that has not heard of the move."""
+    kinds = [f"kind{n:04}" for n in range(1500)]
+    with tampu.open(trio.url(), keepers=False) as q:
+        engine: Any = q._core.engine
+        engine.run([PutDocument(kind, "default", "one", b"") for kind in kinds])
+        send, sent = Wire.send, 0
+
+        def moved_meanwhile(self: Wire, *args: Any, **options: Any) -> Any:
+            nonlocal sent
+            replies = send(self, *args, **options)
+            sent += 1
+            if sent == 1:
+                move = Move(trio, "{tampu}")
+                move.begin()
+                move.finish()
+            return replies
+
+        monkeypatch.setattr(Wire, "send", moved_meanwhile)
+        assert [document.kind for document in engine.all_documents()] == kinds
+
+
+def test_who_waits_is_rung_through_the_server_that_the_bell_moved_to(trio: Trio) -> None:
+    with tampu.open(trio.url()) as q:
+        company: Any = q._core.engine.company  # type: ignore[attr-defined]  # a RedisEngine
+        if not company._sharded:
+            pytest.skip("this version has no channels that move with a slot")
+        move = Move(trio, "{tampu}")
+        until(lambda: _listeners(move.source, company._channel) == 1)
+        move.begin()
+        move.finish()
+        until(lambda: _listeners(move.target, company._channel) == 1)
+
+
+def _listeners(server: Server, channel: str) -> int:
+    ((_, count),) = ask(server, "PUBSUB SHARDNUMSUB", channel)
+    return int(count)

@@ -33,12 +33,14 @@ class Writer:
         self._clock = clock
 
     def script(self, name: str, tag: str, *args: Any) -> Ask:
+        """With two keys, neither of which is ever there: while a slot is being moved, the servers refuse such a script
+        (TRYAGAIN). With one they would send it to the new server, where only a part of what it touches is yet."""
         now = "" if self._clock is None else self._clock.now()
-        return Ask(tag, ("EVALSHA", scripts.digest(name), 1, tag, now, *args))
+        return Ask(tag, ("EVALSHA", scripts.digest(name), 2, tag, f"{tag}:~", now, *args))
 
     @staticmethod
     def plain(command: str, tag: str, end: str, *args: Any) -> Ask:
-        """A command on one key of a tag."""
+        """A command on one key of a tag. One key is at one server, also while its slot is being moved."""
         return Ask(tag, (command, f"{tag}:{end}", *args))
 
 

@@ -115,6 +115,8 @@ class _Ears:
                 self._connection.send_command("PING", check_health=False)
                 continue
             asked = False
+            if isinstance(message, list) and message[0] == b"sunsubscribe":
+                raise exceptions.ConnectionError("the channel has moved to another server")
             if isinstance(message, list) and message[0] in (b"message", b"smessage") and message[2] != self._own:
                 anxious = self._heard()
                 # Under load the bell rings with every commit; hearing it now and then is enough.

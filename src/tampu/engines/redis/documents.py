@@ -11,11 +11,14 @@ from typing import Any
 
 from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.engines.redis import rows
-from tampu.engines.redis.asking import Ask, Asking, ok
+from tampu.engines.redis.asking import Asking, ok
 from tampu.engines.redis.house import House
 from tampu.engines.redis.tags import named, plain
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import VersionConflict
+
+_LOOKED_AT = 1000
+"""Keys, in one script."""
 
 
 def _end(kind: str, tenant: str) -> str:
@@ -90,17 +93,25 @@ def list_all(house: House, kind: str, tenant: str) -> Asking[list[Document]]:
 
 def every(house: House) -> Asking[list[Document]]:
     """By looking through the names of all keys of the server that has the house's slot: rare, and not for workers."""
-    begin = f"{house.tags.house}:doc:"
-    pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", begin) + "*"
-    cursor, keys = 0, set[str]()
-    while True:
-        (reply,) = yield [Ask(house.tags.house, ("SCAN", cursor, "MATCH", pattern, "COUNT", 1000))]
-        cursor, found = int(ok(reply)[0]), reply[1]
-        keys.update(key.decode()[len(begin) :] for key in found)
-        if not cursor:
-            break
     documents: list[Document] = []
-    for key in sorted(keys):
-        kind, tenant = map(named, key.split(":"))
+    for end in sorted((yield from _ends(house))):
+        kind, tenant = map(named, end.split(":"))
         documents += yield from list_all(house, kind, tenant)
     return documents
+
+
+def _ends(house: House) -> Asking[set[str]]:
+    """How the keys of documents end. By a script: a plain SCAN is answered also by a server that the slot has left."""
+    begin = f"{house.tags.house}:doc:"
+    pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", begin) + "*"
+    ends, cursor, run = set[str](), b"0", None
+    while True:
+        (reply,) = yield [house.write.script("documents", house.tags.house, pattern, cursor, _LOOKED_AT)]
+        told, following, *keys = ok(reply)
+        ends.update(key.decode()[len(begin) :] for key in keys)
+        if run not in (None, told):
+            cursor, run = b"0", told  # the slot has moved: cursors of one server mean nothing to another
+        elif following == b"0":
+            return ends
+        else:
+            cursor, run = following, told

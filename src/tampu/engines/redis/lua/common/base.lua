@@ -1,5 +1,7 @@
 -- What every script has: the keys of its tag, the time, and variadic calls in pieces.
 -- KEYS[1]: the tag, such as {tampu:default:emails}. All keys a script touches begin with it, so they share a slot.
+-- KEYS[2]: the tag and ':~', which is never there: two keys that are missing make a server that is moving the slot refuse the
+-- script, instead of sending it to where only a part of the keys is.
 -- ARGV[1]: microseconds since 1970, or '' to ask the server.
 local K = KEYS[1] .. ':'
 local call, encode, decode = redis.call, cmsgpack.pack, cmsgpack.unpack
