@@ -183,8 +183,22 @@ def test_bad_keys_are_refused_alike_and_soon_have_to_wait(start: Start) -> None:
     assert [answer.status for answer in told] == [401, 401, 401, 429]
     assert int(told[3].headers["retry-after"]) > 0
     assert told[0].json["detail"] == told[1].json["detail"]
-    assert web.as_key(good).get("/v1/queues").status == 429, "not known on this node yet: it has to wait as well"
+    assert web.as_key(None).post("/v1/session", {"key": bad[0]}).code == "rate_limited"
+    assert web.as_key(None).get("/signin?token=x").code == "rate_limited"
+
+
+def test_somebody_s_bad_keys_hold_up_no_good_one_of_the_same_address(start: Start) -> None:
+    node = start(login_attempts=1)
+    web, nobody = Web(node.url, node.token), Web(node.url)
+    session = nobody.post("/v1/session", {"key": web.key("view")}).headers["set-cookie"].split(";")[0]
+    new, typed = web.key("view"), web.key("view")
+    assert [nobody.get("/v1/me", authorization="Bearer nonsense").status for _ in range(3)] == [401, 429, 429]
     assert web.get("/v1/queues").status == 200
+    assert web.as_key(new).get("/v1/queues").status == 200, "the first time it is seen here"
+    assert nobody.get("/v1/me", cookie=session).status == 200
+    assert nobody.get("/", cookie=session).status == 200
+    assert nobody.post("/v1/session", {"key": typed}).status == 200
+    assert nobody.get("/v1/me").status == 401, "no key is no bad key"
 
 
 def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:

@@ -235,6 +235,36 @@ def test_revoking_the_key_ends_the_stream(stall: Stall) -> None:
     run(work)
 
 
+@pytest.mark.parametrize("of", ["stream", "poll", "feed"])
+def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(start: Start, of: str) -> None:
+    stall = start(login_attempts=1)
+    token, id = key(stall, "consume,view")
+
+    async def guess(session: aiohttp.ClientSession) -> int:
+        async with session.get(f"{stall.url}/v1/me", headers={"authorization": "Bearer nonsense"}) as answer:
+            return answer.status
+
+    async def ended(session: aiohttp.ClientSession) -> Any:
+        if of == "stream":
+            async with connected(stall, token) as raw:
+                await raw.hear()
+                return raw.socket.close_code
+        mine = {"authorization": f"Bearer {token}"}
+        path, body = ("/v1/claim", {"queues": "jobs", "wait": 50}) if of == "poll" else ("/v1/events", None)
+        async with session.request("GET" if body is None else "POST", stall.url + path, headers=mine, json=body) as told:
+            return "unauthorized" in await told.text()
+
+    async def work() -> None:
+        async with aiohttp.ClientSession() as session:
+            begun = asyncio.create_task(ended(session))
+            await asyncio.to_thread(until, lambda: len(stall.node.polls))
+            assert [await guess(session) for _ in range(3)] == [401, 429, 429]
+            await asyncio.to_thread(stall.core.drive, KeyRing(stall.core, "*").revoke(id))
+            assert await asyncio.wait_for(begun, 60) == (frames.UNAUTHORIZED if of == "stream" else True)
+
+    run(work)
+
+
 def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, q: tampu.Queue) -> None:
     async def work() -> None:
         async with connected(stall) as raw:

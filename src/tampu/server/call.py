@@ -85,6 +85,11 @@ class Call:
             self.who = gate.known(self.headers) or await gate.admit(self.headers, self.address, self.scope["method"])
         return self.who
 
+    async def readmit(self) -> Who:
+        """Who asks, looked at again: a key or a session can end while its request is under way."""
+        self.who = await self.node.gate.readmit(self.headers, self.scope["method"])
+        return self.who
+
     async def spend(self, who: Who, cost: int) -> None:
         """Let so many messages through, within the caller's limits."""
         if self.node.limits.asked(who):

@@ -61,8 +61,7 @@ async def _poll(call: Call, who: Who, steps: Any) -> list[Lease]:
         if over.why == GONE:
             raise Disconnected from None
         if over.why == REVOKED:
-            call.who = None
-            await call.admit()  # raises, unless only its permissions changed: then the worker just asks again
+            await call.readmit()  # raises, unless only its permissions changed: then the worker just asks again
         return []
     finally:
         left.cancel()

@@ -37,7 +37,7 @@ OPTIONS: dict[str, Option] = {
     "key_burst": Option(int, 0, "Messages at once after a quiet time; 0: one second's worth", {"ge": 0}),
     "tenant_rate": Option(float, 0, "Messages a second for each tenant, over all nodes; 0: no limit", {"ge": 0}),
     "tenant_burst": Option(int, 0, "Messages at once after a quiet time; 0: one second's worth", {"ge": 0}),
-    "login_attempts": Option(int, 20, "Bad keys a minute from one address before it has to wait", {"ge": 1}),
+    "login_attempts": Option(int, 20, "Bad keys a minute from one address; more are answered 429", {"ge": 1}),
     "oidc_issuer": Option(str, None, "Take bearer tokens (JWT) of this issuer as well as keys"),
     "oidc_audience": Option(str, None, "What a token's aud must hold; needed with oidc_issuer"),
     "oidc_jwks_url": Option(str, None, "Where the issuer's keys are; else asked of the issuer"),

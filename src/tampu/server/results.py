@@ -33,8 +33,7 @@ async def wait_for(call: Call, who: Who, id: str, seconds: float) -> Message:
         if over.why == GONE:
             raise Disconnected from None
         if over.why == REVOKED:
-            call.who = None
-            await call.admit()
+            await call.readmit()
         return await node.drive(verbs.get(wanted))
     finally:
         left.cancel()

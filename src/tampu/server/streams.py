@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from tampu.broker import incoming
-from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized
+from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
 from tampu.server import hot
 from tampu.server.auth.gate import refusal
@@ -51,7 +51,7 @@ async def serve(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.accept"})
     node.metrics.streams.inc()
     try:
-        await _Stream(node, who, headers, address, receive, send).run()
+        await _Stream(node, who, headers, receive, send).run()
     finally:
         node.metrics.streams.dec()
 
@@ -75,12 +75,11 @@ class _Closed(Exception):
 
 class _Stream:
     def __init__(
-        self, node: Node, who: Who, headers: dict[bytes, bytes], address: str, receive: Receive, send: Send
+        self, node: Node, who: Who, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         self._node = node
         self._who = who
         self._headers = headers
-        self._address = address
         self._receive = receive
         self._send = send
         self._credit = 0
@@ -130,13 +129,13 @@ class _Stream:
             finally:
                 self._node.polls.leave(watch)
             try:
-                self._who = await self._node.gate.admit(self._headers, self._address, "STREAM")
+                self._who = await self._node.gate.readmit(self._headers, "STREAM")
                 self._who.need_somewhere("consume")
             except Unauthorized as error:
                 raise _Closed(frames.UNAUTHORIZED, error.message) from None
             except Forbidden as error:
                 raise _Closed(frames.FORBIDDEN, error.message) from None
-            except TampuError as error:
+            except StorageError as error:  # nobody can tell now; the next look may
                 log.warning("store_unreachable", error=str(error))
 
     # -- what the worker says

@@ -52,17 +52,17 @@ class Gate:
         return None if found is None else _enter(found, headers)
 
     async def admit(self, headers: Headers, address: str, method: str = "GET") -> Who:
-        """The caller; raises `Unauthorized`."""
-        who = self.known(headers)
-        if who is not None:
-            return who
-        self._throttle.check(address)
+        """The caller; raises `Unauthorized`, and `RateLimited` for one bad key too many."""
         try:
-            return _enter(await self._ask(headers, method), headers)
+            return await self.readmit(headers, method)
         except Unauthorized:
             if b"authorization" in headers:
                 self._throttle.failed(address)
             raise
+
+    async def readmit(self, headers: Headers, method: str = "GET") -> Who:
+        """A caller that was let in before, if it still may be here. A key that has ended is no guess: nothing is counted."""
+        return self.known(headers) or _enter(await self._ask(headers, method), headers)
 
     async def _ask(self, headers: Headers, method: str) -> Known | Bearer:
         token = _token(headers)
@@ -83,7 +83,6 @@ class Gate:
 
     async def sign_in_with(self, token: str, address: str) -> str:
         """A cookie for a key, as typed into a form; bad ones are counted."""
-        self._throttle.check(address)
         parts = keys.split(token.strip())
         try:
             if parts is None:
@@ -96,7 +95,6 @@ class Gate:
 
     async def sign_in_by_link(self, token: str, address: str) -> str:
         """A cookie for a link that was printed at the start."""
-        self._throttle.check(address)
         try:
             id = self.sign_in.use_link(token)
             key = await asyncio.to_thread(self.ring.by_id, id)

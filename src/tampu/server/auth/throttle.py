@@ -1,4 +1,7 @@
-"""Whoever shows bad keys again and again has to wait. By address, per node; a good key is never held up."""
+"""Whoever shows bad keys again and again is told to wait. By address, per node.
+
+Only refusals are counted and put off: somebody else's bad keys, from the same address, never hold up a good one.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,8 @@ class Throttle:
         self._failed: dict[str, tuple[float, int]] = {}
         """By address: since when, and how many."""
 
-    def check(self, address: str) -> None:
-        since, count = self._failed.get(address, (0.0, 0))
-        left = since + _WINDOW - time.monotonic()
-        if count >= self._attempts and left > 0:
-            raise RateLimited("too many bad keys from this address", retry_after=left, hint="wait a minute")
-
     def failed(self, address: str) -> None:
+        """Count a bad key; raises when there were too many."""
         now = time.monotonic()
         since, count = self._failed.pop(address, (now, 0))
         if now - since > _WINDOW:
@@ -30,3 +28,6 @@ class Throttle:
         while len(self._failed) >= _MOST:  # the longest known goes first
             del self._failed[next(iter(self._failed))]
         self._failed[address] = (since, count + 1)
+        if count >= self._attempts:
+            left = since + _WINDOW - now
+            raise RateLimited("too many bad keys from this address", retry_after=left, hint="wait a minute")

@@ -137,8 +137,7 @@ class EventStream(Response):
 
     async def _ask_again(self) -> None:
         """May the caller still hear this? A key or a session can end without anybody's doing."""
-        self._call.who = None
-        self._feed.who = await self._call.admit()
+        self._feed.who = await self._call.readmit()
         self._feed.who.need_somewhere("view")
 
 

@@ -117,8 +117,7 @@ class ArrowStream(Response):
     async def _next(self) -> tuple[bytes, bool]:
         try:
             part = await self._in_thread(self._sent.next)
-            self._call.who = None
-            await self._call.admit()  # a key that is revoked reads no more
+            await self._call.readmit()  # a key that is revoked reads no more
             return part
         except TampuError as error:
             told = media.write(problem(error, self._call.id), "application/json")
