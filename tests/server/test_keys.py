@@ -242,6 +242,22 @@ def test_a_session_is_not_for_other_sites_and_ends_with_its_key(web: Web) -> Non
     until(lambda: nobody.get("/v1/me", cookie=session).status == 401)
 
 
+def test_a_session_of_the_older_secret_ends_with_it(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    web, nobody = Web(node.url, node.token), Web(node.url)
+    old = web.key("view")
+    new = web.post(f"/v1/keys/{old.split('_')[1]}/rotate", {"overlap": 60}).json["token"]
+    before, after = (
+        nobody.post("/v1/session", {"key": token}).headers["set-cookie"].split(";")[0] for token in (old, new)
+    )
+    assert nobody.get("/v1/me", cookie=before).status == nobody.get("/v1/me", cookie=after).status == 200
+    clock.advance(61)
+    web.key("view")  # a change of documents, which nodes look at
+    until(lambda: nobody.get("/v1/me", cookie=before).status == 401)
+    assert nobody.get("/v1/me", cookie=after).status == 200
+
+
 def test_a_session_opens_no_way_for_those_who_have_none(web: Web) -> None:
     answer = web.as_key(None).post("/v1/session", {"key": web.key("publish:jobs")})
     session = answer.headers["set-cookie"].split(";")[0]
