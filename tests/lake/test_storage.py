@@ -194,6 +194,35 @@ def test_a_half_written_log_entry_is_put_aside(table: LakeTable) -> None:
     assert offsets(table) == [1, 2]
 
 
+def test_all_half_written_entries_at_the_end_of_a_log_are_put_aside(table: LakeTable) -> None:
+    table.create().commit(written(table, batch(1)), mark(1, 1))
+    for number in (2, 3):
+        Path(table.uri, "_delta_log", f"{number:020}.json").write_bytes(bytes(300))
+    assert (table.create().version, offsets(table)) == (1, [1])
+
+
+def test_what_vacuum_tells_in_the_log_is_on_the_disk(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.table("gold.slo")
+    table.create()
+    left = Path(table.uri, "2026-01-01", "left-behind.parquet")
+    left.parent.mkdir()
+    left.write_bytes(b"of a run that died")
+    os.utime(left, (1, 1))
+    log = Path(table.uri, "_delta_log")
+    before, synced = set(log.iterdir()), set()
+    real = files.fsync_path
+
+    def watch(path: Path) -> None:
+        synced.add(path)
+        real(path)
+
+    monkeypatch.setattr(files, "fsync_path", watch)
+    assert [care.table for care in maintenance.vacuum(lake, retain_hours=1)] == ["gold.slo"]
+    told = set(log.iterdir()) - before
+    assert told
+    assert told | {log} <= synced
+
+
 def test_everything_is_on_the_disk_before_a_commit_returns(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
 

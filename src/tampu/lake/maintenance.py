@@ -101,6 +101,8 @@ def vacuum(lake: Lake, *, retain_hours: int, dry_run: bool = False) -> list[Care
         gone = delta.vacuum(retain_hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
         if not dry_run:
             delta.cleanup_metadata()
+            # Vacuum tells of itself in the log, where a run's own entry must never follow on one that power loss tears.
+            table.settle(table.open().version, since=there.version + 1)
         if gone:
             done.append(Care(table.spec.name, len(gone)))
     return done

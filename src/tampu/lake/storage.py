@@ -146,21 +146,14 @@ class LakeTable:
             raise told from error
 
     def _mend(self) -> None:
-        """An entry that a loss of power left half written was never told to the queue: out of the way with it."""
+        """Entries that a loss of power left half written were never told to the queue: out of the way with them."""
         if self.place.local is None:
             return
         log = self.place.local / "_delta_log"
-        entries = sorted(log.glob("[0-9]*.json"))
-        if not entries:
-            return
-        try:
-            for line in entries[-1].read_bytes().splitlines():
-                json.loads(line)
-            whole = entries[-1].stat().st_size > 0
-        except ValueError:
-            whole = False
-        if not whole:
-            entries[-1].rename(entries[-1].with_suffix(".torn"))
+        for entry in sorted(log.glob("[0-9]*.json"), reverse=True):
+            if _is_whole(entry):
+                return
+            entry.rename(entry.with_suffix(".torn"))
             files.fsync_path(log)
 
     def settle(self, version: int, since: int | None = None) -> None:
@@ -176,3 +169,14 @@ class LakeTable:
             files.fsync_path(log / "_last_checkpoint")
         files.fsync_path(log)
         files.fsync_path(log.parent)
+
+
+def _is_whole(entry: Path) -> bool:
+    """Does a log entry have lines of JSON, and no others?"""
+    lines = entry.read_bytes().splitlines()
+    try:
+        for line in lines:
+            json.loads(line)
+    except ValueError:
+        return False
+    return bool(lines)
