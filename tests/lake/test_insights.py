@@ -1,5 +1,6 @@
 """What the insights say is what the rows of the lake say."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tampu.lake.charts import bar, ceiling, compact, percent, seconds, sparkline
 from tampu.lake.insights import gather
 from tampu.lake.looking import Lake
+from tampu.lake.report import page
 from tampu.model.errors import InvalidMessage
 from tests.lake import sample
 from tests.lake.sample import START, minute
@@ -105,6 +107,19 @@ def test_burn_of_several_days_is_of_all_their_messages(tmp_path: Path):
     assert slo.burn == pytest.approx(0.1)
     assert [burn for _, burn in slo.days] == [10.0, 0.0]
     assert (none.ratio, none.burn, none.days) == (None, None, [(date(2026, 3, 2), None)])
+
+
+@pytest.mark.parametrize(("good", "burn", "missed"), [(4, 6.0, True), (9, 1.0, True), (10, 0.0, False)])
+def test_an_objective_that_nothing_may_fail_is_missed_by_one(tmp_path: Path, good: int, burn: float, missed: bool):
+    sample.write(tmp_path, "gold.queue_minutes", [sample.minute(1, done=good)])
+    day = {"queue": "orders", "objective": "success", "target": 1.0, "good": good, "total": 10, "burn": burn}
+    sample.write(tmp_path, "gold.slo", [day])
+    found = gather(Lake(tmp_path))
+    (line,) = found.slo
+    assert (line.burn, line.missed) == (burn, missed)
+    shown = re.search(r'<span class="(good|bad)">([0-9.]+)</span>', page(found))
+    assert shown is not None
+    assert shown.groups() == ("bad" if missed else "good", f"{burn:.2f}")
 
 
 def test_capacity_uses_what_a_message_takes_to_run(tmp_path: Path):

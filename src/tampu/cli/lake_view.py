@@ -135,7 +135,7 @@ def _slo(out: Output, found: Insights) -> None:
     rows = []
     for line in found.slo[:_LINES]:
         within = f" within {seconds(line.within)}" if line.within is not None else ""
-        over = "red" if (line.burn or 0.0) > 1 else "green"
+        over = "red" if line.missed else "green"
         rows.append([
             _owner(found, line.tenant, line.queue), text(line.objective + within), text(percent(line.target)),
             text(percent(line.ratio)), text("-" if line.burn is None else f"{line.burn:.2f}", over),

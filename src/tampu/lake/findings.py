@@ -91,6 +91,11 @@ class SloLine(msgspec.Struct, frozen=True):
     burn: float | None
     days: list[tuple[date, float | None]]
 
+    @property
+    def missed(self) -> bool:
+        """Were there more bad ones than the target allows?"""
+        return self.ratio is not None and self.target is not None and self.ratio < self.target
+
 
 class TenantLine(msgspec.Struct, frozen=True):
     tenant: str

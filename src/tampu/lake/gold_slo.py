@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from tampu.lake.gold_read import Ended
-from tampu.lake.objectives import ALL, Objective, effective
+from tampu.lake.objectives import ALL, Objective, burn, effective
 from tampu.lake.tables import BY_NAME
 
 
@@ -34,11 +34,6 @@ def _measured(one: Objective, queue: str, ended: Ended) -> dict[str, object]:
         total = good + len(ended.totals(queue, "dead")) + len(ended.totals(queue, "expired"))
     else:
         good, total = int((done <= one.within).sum()), len(done)
-    ratio = good / total if total else None
-    burn = None
-    if ratio is not None:
-        # Where nothing may fail the budget is taken as one message, so that burn stays a number.
-        burn = (1 - ratio) / (1 - one.target) if one.target < 1 else float(total - good)
     return {
         "queue": queue,
         "objective": one.objective,
@@ -46,6 +41,6 @@ def _measured(one: Objective, queue: str, ended: Ended) -> dict[str, object]:
         "within": one.within,
         "good": good,
         "total": total,
-        "ratio": ratio,
-        "burn": burn,
+        "ratio": good / total if total else None,
+        "burn": burn(good, total, one.target),
     }

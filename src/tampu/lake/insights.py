@@ -14,6 +14,7 @@ from tampu.lake.clustering import Cluster, cluster
 from tampu.lake.findings import Insights, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
 from tampu.lake.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
 from tampu.lake.looking import Lake, Questions
+from tampu.lake.objectives import burn
 from tampu.model.errors import InvalidMessage
 
 MOST_DAYS = 3660
@@ -288,12 +289,12 @@ class _Period:
         for row in rows:
             good, total, target = int(row["good"] or 0), int(row["total"] or 0), _number(row["target"])
             ratio = good / total if total else None
-            burn = (1 - ratio) / (1 - target) if ratio is not None and target is not None and target < 1 else None
+            burnt = burn(good, total, target) if target is not None else None
             days = [(entry["day"], _number(entry["burn"])) for entry in row["days"]]
             found.append(
                 SloLine(
                     row["tenant"], row["queue"], row["objective"] or "", target, _number(row["within"]), good, total,
-                    ratio, burn, days,
+                    ratio, burnt, days,
                 )
             )  # fmt: skip
         return sorted(found, key=lambda line: -(line.burn or 0.0))

@@ -214,7 +214,7 @@ def _slo(insights: Insights) -> str:
     rows = [
         [
             escape(_objective(insights, line)), percent(line.target), f"{line.total:,}", percent(line.ratio),
-            f'<span class="{"bad" if (line.burn or 0) > 1 else "good"}">{_burn(line.burn)}</span>',
+            f'<span class="{"bad" if line.missed else "good"}">{_burn(line.burn)}</span>',
         ]
         for line in insights.slo[:_MOST_ROWS]
     ]  # fmt: skip
