@@ -250,8 +250,9 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
                 await raw.hear()
                 return raw.socket.close_code
         mine = {"authorization": f"Bearer {token}"}
-        path, body = ("/v1/claim", {"queues": "jobs", "wait": 50}) if of == "poll" else ("/v1/events", None)
-        async with session.request("GET" if body is None else "POST", stall.url + path, headers=mine, json=body) as told:
+        asked: dict[str, Any] = {"json": {"queues": "jobs", "wait": 50}} if of == "poll" else {}
+        method, path = ("POST", "/v1/claim") if of == "poll" else ("GET", "/v1/events")
+        async with session.request(method, stall.url + path, headers=mine, **asked) as told:
             return "unauthorized" in await told.text()
 
     async def work() -> None:

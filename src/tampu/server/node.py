@@ -158,7 +158,7 @@ class Node:
         """Follow the changes of documents: settings of queues, keys."""
         while True:
             try:
-                # Lanes are closed here, on the loop that clears them: none is cleared in between for a key that is gone.
+                # Lanes are closed on the loop, which clears them: none is cleared in between for a key that is gone.
                 if time.monotonic() >= self._lanes_until:  # a key may have come to its end, and its use is to be noted
                     self._lanes_until = time.monotonic() + _LANE_SECONDS
                     self.lanes.clear()

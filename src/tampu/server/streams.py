@@ -74,9 +74,7 @@ class _Closed(Exception):
 
 
 class _Stream:
-    def __init__(
-        self, node: Node, who: Who, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
+    def __init__(self, node: Node, who: Who, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         self._node = node
         self._who = who
         self._headers = headers
