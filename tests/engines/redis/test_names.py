@@ -1,5 +1,6 @@
 """Names that are unique in a tenant, over slots: a process that dies or is slow between its two steps harms nobody."""
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,9 @@ import tampu
 from tampu.broker import incoming
 from tampu.broker.settings import resolve
 from tampu.engines import port
-from tampu.engines.redis import loading, publish, scripts
+from tampu.engines.redis import ids, loading, publish, scripts
 from tampu.engines.redis.turn import Turn
+from tampu.engines.redis.wire import Wire
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage, pack_plain
 from tests.conformance.house import FakeClock
@@ -122,6 +124,53 @@ def test_names_that_are_not_in_use_are_forgotten(q: tampu.Queue) -> None:
     names = engine._look(_ask(engine.house.write.plain("HKEYS", tag, "names")))
     assert names == [b"o" + kept.id.encode()]
     assert q.get(kept.id).payload == 2
+
+
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many asks each pipeline has, from now on."""
+    sizes: list[int] = []
+    send = Wire.send
+
+    def counted(self: Wire, asks: Any, **options: Any) -> Any:
+        sizes.append(len(asks))
+        return send(self, asks, **options)
+
+    monkeypatch.setattr(Wire, "send", counted)
+    return sizes
+
+
+def test_many_names_are_looked_after_in_a_few_pipelines(q: tampu.Queue, pipelines: list[int]) -> None:
+    clock: Any = q._core.engine._clock  # type: ignore[attr-defined]  # a RedisEngine
+    own = [str(uuid.UUID(int=n, version=4)) for n in range(300)]
+    for queue, some in (("a", own[:100]), ("b", own[100:])):
+        q.publish_many(queue, [NewMessage(1, id=id) for id in some])
+    q.purge("b", state="ready")
+    clock.advance(2 * 86_400)
+    pipelines.clear()
+    assert q._core.coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000)) >= 200
+    assert len(pipelines) < 10
+    assert q.get(own[0]).queue == "a"
+    assert q.publish("b", 2, id=own[200]).duplicate is False
+
+
+def test_many_messages_are_found_in_a_few_pipelines(q: tampu.Queue, pipelines: list[int]) -> None:
+    own = [str(uuid.UUID(int=n, version=4)) for n in range(200)]
+    ours = [message.id for message in q.publish_many("a", range(50))]
+    q.publish_many("b", [NewMessage(1, id=id) for id in own])
+    strange = [_made_elsewhere(n) for n in range(50)]
+    pipelines.clear()
+    outcomes = q.cancel(*own, *ours, *strange)
+    assert [outcome.ok for outcome in outcomes] == [True] * 250 + [False] * 50
+    assert len(pipelines) < 10
+    pipelines.clear()
+    assert all(message.duplicate for message in q.publish_many("c", [NewMessage(1, id=id) for id in ours]))
+    assert len(pipelines) < 10
+
+
+def _made_elsewhere(n: int) -> str:
+    """An id as ours, of a queue that nobody knows."""
+    return ids.Ids(n).of(f"{1_700_000_000_000:011x}00000")
 
 
 def _ask(ask: Any) -> Any:

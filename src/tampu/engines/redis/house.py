@@ -99,16 +99,17 @@ class House:
                 return self._learn(tenant, queue, reply)
         raise StorageError(f"no place for the ids of queue {queue}", hint="use another name")
 
-    def by_tail(self, tail: int) -> Asking[Room | None]:
-        room = self._tails.get(tail)
-        if room is None:
-            text = f"{tail:014x}"
-            (reply,) = yield [self.write.plain("HGET", self.tags.house, "tails", text)]
-            if ok(reply) is None:
-                return None
-            tenant, _, queue = reply.decode().partition("/")
-            room = self._learn(tenant, queue, text.encode())
-        return room
+    def by_tails(self, tails: Iterable[int]) -> Asking[dict[int, Room]]:
+        """The queues that ids with these tails belong to; those that are not remembered are asked for at once."""
+        rooms = {tail: self._tails.get(tail) for tail in tails}
+        missing = [f"{tail:014x}" for tail, room in rooms.items() if room is None]
+        if missing:
+            (reply,) = yield [self.write.plain("HMGET", self.tags.house, "tails", *missing)]
+            for text, name in zip(missing, ok(reply), strict=True):
+                if name is not None:
+                    tenant, _, queue = name.decode().partition("/")
+                    rooms[int(text, 16)] = self._learn(tenant, queue, text.encode())
+        return {tail: room for tail, room in rooms.items() if room is not None}
 
     def all(self, tenant: str | None = None) -> Asking[list[Room]]:
         """Every queue that is there, of one tenant or of all, by name."""

@@ -117,13 +117,18 @@ def _forget_names(turn: Turn, tenant: str, limit: int) -> Asking[int]:
     """Reservations whose time is over, and those of own ids that are not in use any more."""
     tag = turn.house.tags.tenant(tenant)
     (reply,) = yield [turn.write.script("names", tag, limit, limit, naming.LOOK_US)]
-    gone, *owns = ok(reply)
-    for name, queue, token in zip(owns[::3], owns[1::3], owns[2::3], strict=True):
-        room = yield from turn.house.known(tenant, queue.decode())
-        if room is not None:
-            (used,) = yield [turn.write.script("void", room.tag, name[:1], name[1:], token, naming.VOID_US)]
-            if ok(used):
-                continue
-        (reply,) = yield [turn.write.script("unname", tag, name, token)]
-        gone += ok(reply)
+    gone, *flat = ok(reply)
+    owns = [(name, queue.decode(), token) for name, queue, token in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]
+    rooms = dict(zip(owns, (yield from turn.house.known_ones(tenant, [queue for _, queue, _ in owns])), strict=True))
+    asked = [(own, room) for own, room in rooms.items() if room is not None]
+    if asked:
+        replies = yield [
+            turn.write.script("void", room.tag, name[:1], name[1:], token, naming.VOID_US)
+            for (name, _, token), room in asked
+        ]
+        used = {own for (own, _), reply in zip(asked, replies, strict=True) if ok(reply)}
+        owns = [own for own in owns if own not in used]
+    if owns:
+        for reply in (yield [turn.write.script("unname", tag, name, token) for name, _, token in owns]):
+            gone += ok(reply)
     return int(gone)

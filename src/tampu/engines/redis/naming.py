@@ -109,13 +109,13 @@ class Names:
 
     def _our_own(self) -> Asking[dict[str, Message]]:
         """Own ids that are ids we made: the messages they belong to."""
-        places: list[tuple[str, Room, str]] = []
-        for item in self._items:
-            parsed = ids.parse(item.id) if item.id else None
-            if item.id and parsed:
-                room = yield from self._turn.house.by_tail(parsed[0])
-                if room is not None and room.tenant == self._room.tenant:
-                    places.append((item.id, room, parsed[1]))
+        given = {item.id: ids.parse(item.id) for item in self._items if item.id}
+        rooms = yield from self._turn.house.by_tails({parsed[0] for parsed in given.values() if parsed is not None})
+        places = [
+            (id, rooms[parsed[0]], parsed[1])
+            for id, parsed in given.items()
+            if parsed is not None and parsed[0] in rooms and rooms[parsed[0]].tenant == self._room.tenant
+        ]
         if not places:
             return {}
         replies = yield [self._turn.write.script("get", room.tag, number) for _, room, number in places]

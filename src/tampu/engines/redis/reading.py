@@ -17,10 +17,8 @@ _BY_MEMBER = (State.READY, State.HELD)
 
 
 def get(house: House, tenant: str, id: str) -> Asking[Message | None]:
-    placed = yield from steering.by_id(house, tenant, id)
-    for again in (False, True):
-        if again:
-            placed = yield from steering.by_name(house, house.write, tenant, id)
+    for way in (steering.by_id, steering.by_name):
+        (placed,) = yield from way(house, tenant, [id])
         if placed is not None:
             room, name = placed
             (reply,) = yield [house.write.script("get", room.tag, name)]

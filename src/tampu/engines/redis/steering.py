@@ -5,12 +5,13 @@ Contract of the first three: one outcome per item, in order; an id that is not t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.places import stored
 from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
 from tampu.engines.redis import ids, rows
-from tampu.engines.redis.asking import Asking, Writer, ok
+from tampu.engines.redis.asking import Asking, ok
 from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import InvalidState, NotFound, TampuError
@@ -24,23 +25,30 @@ _CURSORS = 1 << 64
 """More than a server has cursors for a scan."""
 
 
-def by_id(house: House, tenant: str, id: str) -> Asking[Placed | None]:
-    """Where the message of an id that we made would be."""
-    parsed = ids.parse(id)
-    if parsed is None:
-        return None
-    room = yield from house.by_tail(parsed[0])
-    return (room, parsed[1]) if room is not None and room.tenant == tenant else None
+def by_id(house: House, tenant: str, wanted: Sequence[str]) -> Asking[list[Placed | None]]:
+    """Where the messages of ids that we made would be."""
+    parsed = [ids.parse(id) for id in wanted]
+    rooms = yield from house.by_tails({one[0] for one in parsed if one is not None})
+    found: list[Placed | None] = []
+    for one in parsed:
+        room = None if one is None else rooms.get(one[0])
+        found.append((room, one[1]) if one is not None and room is not None and room.tenant == tenant else None)
+    return found
 
 
-def by_name(house: House, write: Writer, tenant: str, id: str) -> Asking[Placed | None]:
-    """Where the message of an id that the user gave would be."""
-    (reply,) = yield [write.plain("HMGET", house.tags.tenant(tenant), "names", f"o{id}", f"s{id[:26]}")]
-    known = ok(reply)[0] or reply[1]
-    if known is None:
-        return None
-    room = yield from house.known(tenant, rows.decode(known)[1])
-    return None if room is None else (room, id)
+def by_name(house: House, tenant: str, wanted: Sequence[str]) -> Asking[list[Placed | None]]:
+    """Where the messages of ids that the user gave would be."""
+    fields = [field for id in wanted for field in (f"o{id}", f"s{id[:26]}")]
+    (reply,) = yield [house.write.plain("HMGET", house.tags.tenant(tenant), "names", *fields)]
+    known = [own or stem for own, stem in zip(ok(reply)[::2], reply[1::2], strict=True)]
+    queues = [None if one is None else rows.decode(one)[1] for one in known]
+    names = list(dict.fromkeys(queue for queue in queues if queue is not None))
+    rooms = dict(zip(names, (yield from house.known_ones(tenant, names)), strict=True))
+    found: list[Placed | None] = []
+    for id, queue in zip(wanted, queues, strict=True):
+        room = rooms.get(queue)
+        found.append(None if room is None else (room, id))
+    return found
 
 
 def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[Outcome]]:
@@ -48,11 +56,11 @@ def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[
     answers: dict[int, list[Any] | TampuError] = {}
     left = list(enumerate(call.ids))
     for way in (by_id, by_name):
+        if not left:
+            break
         groups: dict[Room, list[tuple[int, str]]] = {}
-        for place, id in left:
-            found = yield from (
-                by_id(turn.house, call.tenant, id) if way is by_id else by_name(turn.house, turn.write, call.tenant, id)
-            )
+        placed = yield from way(turn.house, call.tenant, [id for _, id in left])
+        for (place, _), found in zip(left, placed, strict=True):
             if found is not None:
                 groups.setdefault(found[0], []).append((place, found[1]))
         if groups:
