@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 from tampu.broker.queue import Queue
-from tampu.model.errors import LeaseLost
+from tampu.model.errors import LeaseLost, TampuError
 from tampu.model.message import Lease
 from tampu.model.times import Duration
 from tampu.worker.current import Current
+from tampu.worker.outages import AWAY
+
+log = logging.getLogger("tampu.worker")
 
 
 class StoreDesk:
@@ -34,13 +38,21 @@ class StoreDesk:
             self._moved[work.lease.receipt] = work
 
     def flush(self) -> None:
-        """Store what has moved since the last time."""
+        """Store what has moved since the last time; what the store does not take now, the next time."""
         with self._lock:
             moved, self._moved = self._moved, {}
-        for work in moved.values():
-            if work._place is not None:  # it still runs
-                try:
+        waiting = dict(moved)
+        for receipt, work in moved.items():
+            try:
+                if work._place is not None:  # it still runs
                     work._known_note()
                     work._save_note()
-                except LeaseLost:
-                    continue  # the warden tells
+            except AWAY:
+                break  # the others would wait for it too
+            except LeaseLost:
+                pass  # the warden tells
+            except TampuError as error:  # it would be refused again
+                log.warning("%s %s: its progress can not be stored: %s", work.task.name, work.id, error)
+            del waiting[receipt]
+        with self._lock:
+            self._moved = {**waiting, **self._moved}

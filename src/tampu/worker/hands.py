@@ -56,6 +56,7 @@ class Hands:
         self._tray = tray
         self._pace = pace
         self._most = concurrency
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._inbox: deque[Current] = deque()
         self._hands: set[asyncio.Task[None]] = set()
         self._spare = False
@@ -68,6 +69,7 @@ class Hands:
 
     def put(self, works: list[Current]) -> None:
         """In the loop."""
+        self._loop = asyncio.get_running_loop()
         self._inbox.extend(works)
         self._make_ready()
 
@@ -82,7 +84,13 @@ class Hands:
         return not self._inbox and not self._hands
 
     def interrupt(self, work: Current) -> None:
-        """Its `_stop` says why."""
+        """From any thread. Its `_stop` says why."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._cancel, work)
+
+    @staticmethod
+    def _cancel(work: Current) -> None:
         if work._place is not None:
             work._place.cancel()
 

@@ -9,12 +9,19 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tampu.model.errors import RateLimited, StorageError
+from tampu.model.errors import RateLimited, StorageError, TampuError
 
 R = TypeVar("R")
 log = logging.getLogger("tampu.worker")
 _FIRST_SECONDS = 0.05
 _LONGEST_SECONDS = 5.0
+AWAY = (StorageError, RateLimited)
+"""The store can not be used now, and the same may be asked of it later."""
+
+
+def retry_after(error: TampuError | None) -> float:
+    """Seconds that the store wants to be left alone; 0: it has not said."""
+    return (error.retry_after or 0.0) if isinstance(error, RateLimited) else 0.0
 
 
 class Outages:
@@ -35,13 +42,11 @@ class Outages:
         while True:
             try:
                 answer = ask()
-            except (StorageError, RateLimited) as error:
+            except AWAY as error:
                 if give_up.is_set():
                     return None
                 self._failed(error)
-                wait = pause * (0.5 + random.random() / 2)
-                if isinstance(error, RateLimited) and error.retry_after:
-                    wait = max(wait, error.retry_after)
+                wait = max(pause * (0.5 + random.random() / 2), retry_after(error))
                 give_up.wait(wait)  # one more try then, at the very end
                 pause = min(_LONGEST_SECONDS, pause * 2)
             else:

@@ -20,16 +20,16 @@ import msgspec
 
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
-from tampu.model.errors import InvalidConfig, TampuError
+from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
-from tampu.model.times import SECOND, Duration, duration
 from tampu.worker import calling, endings
 from tampu.worker.alive import Alive, Inner, Warden
 from tampu.worker.app import App
 from tampu.worker.children import Children
 from tampu.worker.current import STOPPING, TIMED_OUT, Current
 from tampu.worker.desk import StoreDesk
+from tampu.worker.every import Every
 from tampu.worker.hands import Hands
 from tampu.worker.intake import Intake
 from tampu.worker.order import Order
@@ -47,6 +47,8 @@ _BEAT_SECONDS = 1.0
 _PULSE_SECONDS = 2.0
 _INTERRUPT_SECONDS = 5.0
 """After the grace: so long what was interrupted may take to notice."""
+_LAST_SECONDS = 2.0
+"""At the very end: so long a thread of the worker may take to notice."""
 
 
 class RunnerOptions(msgspec.Struct, frozen=True):
@@ -109,6 +111,10 @@ class Runner:
         self._lanes: tuple[Lane, ...] = ()
         self._held: dict[str, Current] = {}
         """All that is held, by receipt."""
+        self._stopping = threading.Lock()
+        """Who asks work to stop: the ticks, the warden, the end."""
+        self._loop_moved = threading.Event()
+        self._loop_moved.set()
 
     # -- from outside
 
@@ -162,8 +168,8 @@ class Runner:
             claims, self.order, pace, self.outages,
             lease=lease, worker=self.name, ended=lambda: self._tray.taken, came=self._came,
         )  # fmt: skip
-        self._work_there = asyncio.Event()
-        ticking = asyncio.create_task(self._tick(), name="tampu-tick")
+        self._ticks = Every("tampu-tick", _TICK_SECONDS, self._tick)
+        self._beats = Every("tampu-beat", _BEAT_SECONDS, self._beat)
         pulse = asyncio.create_task(self._pulse(), name="tampu-pulse")
         self._intake.start()
         self.started.set()
@@ -172,7 +178,7 @@ class Runner:
             if not self._stop_early:
                 await self._stop_asked.wait()
         finally:
-            left = await self._end(ticking)
+            left = await self._end()
             pulse.cancel()
         if self._intake.failure is not None:
             raise self._intake.failure
@@ -215,6 +221,8 @@ class Runner:
                 held[lease.receipt] = work = Current(lease, task, desk)
                 known.append(work)
         self._loop.call_soon_threadsafe(self._hand_out, known)
+        self._ticks.wake()
+        self._beats.wake()
 
     def _intake_ended(self) -> None:
         if self._intake.failure is not None and self._stop_asked is not None:
@@ -232,7 +240,6 @@ class Runner:
             by_lane.setdefault(lane, []).append(work)
         for lane, some in by_lane.items():
             lane.put(some)
-        self._work_there.set()
 
     _ending = False
 
@@ -270,39 +277,34 @@ class Runner:
 
     def _told(self, receipts: Sequence[str], why: str) -> None:
         """From the warden: cancelled or lost."""
-        if receipts and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._interrupt, list(receipts), why)
+        self._interrupt(receipts, why)
 
     def _interrupt(self, receipts: Sequence[str], why: str) -> None:
         for receipt in receipts:
             work = self._held.get(receipt)
-            if work is not None and work._stop is None:
-                work._stop = why
+            if work is not None and self._is_first(work, why):
                 log.warning("%s %s: %s", work.task.name, work.id, why)
                 if work._lane is not None:
                     work._lane.interrupt(work)
 
-    async def _tick(self) -> None:
-        """While something is held: timeouts, progress, threads for what waits, and a sign of life."""
-        beat = 0.0
-        while True:
-            await self._work_there.wait()
-            now = time.monotonic()
-            late = [
-                work for lane in self._lanes for work in list(lane.running.values())
-                if work._until is not None and work._until <= now
-            ]  # fmt: skip
-            self._interrupt([work.lease.receipt for work in late], TIMED_OUT)
-            self._threads.look()
-            self._children.look()
-            if now - beat >= _BEAT_SECONDS:
-                beat = now
-                await asyncio.to_thread(self._beat)
-            if not self._held:
-                self._work_there.clear()
-                continue
-            await asyncio.sleep(_TICK_SECONDS)
+    def _is_first(self, work: Current, why: str) -> bool:
+        with self._stopping:
+            if work._stop is not None:
+                return False
+            work._stop = why
+            return True
+
+    def _tick(self) -> bool:
+        """Timeouts, and threads for what waits; again while something is held."""
+        now = time.monotonic()
+        late = [
+            work for lane in self._lanes for work in list(lane.running.values())
+            if work._until is not None and work._until <= now
+        ]  # fmt: skip
+        self._interrupt([work.lease.receipt for work in late], TIMED_OUT)
+        self._threads.look()
+        self._children.look()
+        return bool(self._held)
 
     async def _pulse(self) -> None:
         while True:
@@ -310,13 +312,19 @@ class Runner:
             self.on_pulse()
             await asyncio.sleep(_PULSE_SECONDS)
 
-    def _beat(self) -> None:
-        self._alive.beat()
+    def _beat(self) -> bool:
+        """A sign of life, if the loop has moved since the last one; progress; again while something is held."""
+        if self._loop_moved.is_set() and self._loop is not None:
+            self._loop_moved.clear()
+            self._alive.beat()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._loop_moved.set)
         self._desk.flush()
+        return bool(self._held)
 
     # -- the end
 
-    async def _end(self, ticking: asyncio.Task[None]) -> int:
+    async def _end(self) -> int:
         """Nothing new is begun; what runs may finish; the rest is given back, uncounted."""
         self._ending = True
         for lane in self._lanes:
@@ -337,7 +345,6 @@ class Runner:
                 await asyncio.sleep(0.02)
             for work in list(self._threads.running.values()):
                 self._tray.put(work, endings.stopped(work))
-        ticking.cancel()
         self._children.close()
         await asyncio.to_thread(self._close)
         return self._tray.left
@@ -347,9 +354,9 @@ class Runner:
         return all(lane.idle for lane in self._lanes)
 
     def _close(self) -> None:
+        self._ticks.close(_LAST_SECONDS)
         self._tray.close(5.0 if not self._hurry else 1.0)
-        with contextlib.suppress(TampuError):  # progress of what has ended: nobody needs it
-            self._desk.flush()
+        self._beats.close(_LAST_SECONDS)
         self._alive.close()
 
 
@@ -399,7 +406,3 @@ def _nobody(app: App, name: str) -> Task[Any, Any]:
 
 def _no_function() -> None:
     """Stands for the function of an unknown task."""
-
-
-def seconds(value: Duration, field: str) -> float:
-    return duration(value, field, error=InvalidConfig) / SECOND
