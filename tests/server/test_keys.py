@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -240,6 +243,60 @@ def test_a_session_is_not_for_other_sites_and_ends_with_its_key(web: Web) -> Non
     assert nobody.ask("PATCH", publish, {"lease": 5}, cookie=session, sec_fetch_site="cross-site").code == "forbidden"
     web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
     until(lambda: nobody.get("/v1/me", cookie=session).status == 401)
+
+
+FOREIGN = (
+    {"sec_fetch_site": "cross-site"},
+    {"sec_fetch_site": "same-site"},
+    {"origin": "https://elsewhere.example"},
+    {"origin": "http://127.0.0.1:1"},
+    {"origin": "null"},
+)
+
+
+@pytest.mark.parametrize("foreign", FOREIGN, ids=str)
+def test_pages_of_other_sites_can_neither_use_a_session_nor_begin_one(
+    stall: Stall, web: Web, foreign: dict[str, str]
+) -> None:
+    nobody, publish = web.as_key(None), ("/v1/queues/jobs/messages", {"n": 1})
+    session = nobody.post("/v1/session", {"key": stall.token}).headers["set-cookie"].split(";")[0]
+    assert nobody.post(*publish, cookie=session, **foreign).code == "forbidden"
+    assert nobody.post("/v1/session", {"key": stall.token}, **foreign).code == "forbidden"
+    assert web.post(*publish, **foreign).status == 201, "with a key in a header it is somebody's own page"
+    own = {"origin": f"http://{urlsplit(stall.url).netloc}", "sec_fetch_site": "same-origin"}
+    assert nobody.post(*publish, cookie=session, **own).status == 201
+    with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+        asyncio.run(_handshake(stall, cookie=session, **foreign))
+    asyncio.run(_handshake(stall, cookie=session, **own))
+
+
+async def _handshake(stall: Stall, **headers: str) -> None:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with aiohttp.ClientSession() as session, session.ws_connect(stall.url + "/v1/stream", headers=given):
+        pass
+
+
+def test_without_auth_pages_of_other_sites_can_do_nothing(start: Start) -> None:
+    node = start(auth=False)
+    web = Web(node.url)
+    web.post("/v1/queues/jobs/messages", b"1")
+    for foreign in FOREIGN:
+        assert web.post("/v1/queues/jobs/purge", {"states": ["ready"]}, **foreign).code == "forbidden"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            asyncio.run(_handshake(node, **foreign))
+    assert web.get("/", sec_fetch_site="cross-site").status == 200, "a link may lead here"
+    assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 1
+
+
+def test_without_auth_the_server_has_only_the_names_of_this_machine(start: Start) -> None:
+    """A site can give a name of its own the address of loopback, and would be the same origin then."""
+    web = Web(start(auth=False).url)
+    for name in ("elsewhere.example", "elsewhere.example:8400", "127.0.0.1.elsewhere.example", "10.0.0.1", "[", ""):
+        assert web.get("/v1/queues", host=name).code == "forbidden", name
+        assert web.get("/", host=name).status == 403
+        assert web.post("/v1/queues/jobs/messages", b"1", host=name, origin=f"http://{name}").code == "forbidden"
+    for name in ("localhost", "LOCALHOST:8400", "127.0.0.1:8400", "127.1.2.3", "[::1]:8400"):
+        assert web.get("/v1/queues", host=name).status == 200, name
 
 
 def test_a_session_of_the_older_secret_ends_with_it(start: Start) -> None:

@@ -82,7 +82,8 @@ class Call:
         """Who asks; raises `Unauthorized`."""
         if self.who is None:
             gate = self.node.gate
-            self.who = gate.known(self.headers) or await gate.admit(self.headers, self.address, self.scope["method"])
+            method = self.scope["method"]
+            self.who = gate.known(self.headers, method) or await gate.admit(self.headers, self.address, method)
         return self.who
 
     async def readmit(self) -> Who:

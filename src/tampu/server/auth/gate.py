@@ -10,7 +10,7 @@ from http.cookies import CookieError, SimpleCookie
 from tampu.broker import incoming
 from tampu.broker.core import Core
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized
-from tampu.server.auth import keys
+from tampu.server.auth import keys, origin
 from tampu.server.auth.bearer import Bearer, Issuer
 from tampu.server.auth.grants import ALL_TENANTS, FULL, Who
 from tampu.server.auth.ring import Known, Ring
@@ -32,9 +32,12 @@ class Gate:
         self._throttle = Throttle(settings.login_attempts)
         self._anybody: dict[str, Who] = {}
 
-    def known(self, headers: Headers) -> Who | None:
+    def known(self, headers: Headers, method: str = "GET") -> Who | None:
         """The caller, when that can be told without asking anybody: the way of nearly all requests."""
         if not self._auth:
+            origin.check_local(headers)
+            if method not in _SAFE:
+                origin.check_site(headers)
             tenant = _tenant(headers) or _chosen(headers) or "default"
             who = self._anybody.get(tenant)
             if who is None:
@@ -61,8 +64,8 @@ class Gate:
             raise
 
     async def readmit(self, headers: Headers, method: str = "GET") -> Who:
-        """A caller that was let in before, if it still may be here. A key that has ended is no guess: nothing is counted."""
-        return self.known(headers) or _enter(await self._ask(headers, method), headers)
+        """A caller that was let in before, if it still may be. A key that has ended is no guess: nothing is counted."""
+        return self.known(headers, method) or _enter(await self._ask(headers, method), headers)
 
     async def _ask(self, headers: Headers, method: str) -> Known | Bearer:
         token = _token(headers)
@@ -76,8 +79,8 @@ class Gate:
         cookie = _cookie(headers)
         if cookie is None:
             raise Unauthorized("say who you are", field="authorization", hint="send Authorization: Bearer with a key")
-        if method not in _SAFE and headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
-            raise Forbidden("a session can not be used from another site")
+        if method not in _SAFE:
+            origin.check_site(headers)
         session = self.sign_in.read(cookie)
         return self.ring.find(*session) or await self.ring.ask(*session)
 

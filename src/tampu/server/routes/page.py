@@ -13,8 +13,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 import tampu
 from tampu.broker import incoming
 from tampu.broker.steering import Stats
-from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.model.errors import InvalidMessage, NotFound, TampuError, Unauthorized
 from tampu.model.message import State
+from tampu.server.auth import origin
 from tampu.server.auth.grants import Who
 from tampu.server.auth.signin import CHOICE, COOKIE
 from tampu.server.call import Call
@@ -147,7 +148,7 @@ def _said(result: Any) -> bytes:
 async def sign_in(call: Asks) -> Response:
     """The form: a key, for a session."""
     try:
-        _own_form(call)
+        origin.check_site(call.headers)
         key = (await _form(call)).get("key", "")
         cookie = await call.node.gate.sign_in_with(key, call.address)
     except TampuError as error:
@@ -157,7 +158,7 @@ async def sign_in(call: Asks) -> Response:
 
 @router.post("/signout")
 async def sign_out(call: Asks) -> Response:
-    _own_form(call)
+    origin.check_site(call.headers)
     response = _redirect("./")
     response.delete_cookie(COOKIE, path="/")
     response.delete_cookie(CHOICE, path="/")
@@ -168,7 +169,7 @@ async def sign_out(call: Asks) -> Response:
 async def choose_tenant(call: Asks) -> Response:
     """Which tenant the page shows, to those who may see any; others keep their own."""
     try:
-        _own_form(call)
+        origin.check_site(call.headers)
         chosen = incoming.name((await _form(call)).get("tenant", ""), "tenant")
     except TampuError as error:
         return _refused("", None, error)
@@ -176,15 +177,6 @@ async def choose_tenant(call: Asks) -> Response:
     secure = call.scope.get("scheme") == "https"
     response.set_cookie(CHOICE, chosen, path="/", secure=secure, httponly=True, samesite="strict")
     return response
-
-
-def _own_form(call: Call) -> None:
-    """Only our own pages may send our forms; every browser says where one comes from."""
-    if call.headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
-        raise Forbidden("this form was sent from another site")
-    origin = call.headers.get(b"origin")
-    if origin is not None and origin.split(b"//")[-1] != call.headers.get(b"host"):
-        raise Forbidden("this form was sent from another site")
 
 
 async def _form(call: Call) -> dict[str, str]:

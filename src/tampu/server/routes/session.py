@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from tampu.server.auth import origin
 from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
 from tampu.server.call import Call
 from tampu.server.openapi import doc
@@ -26,6 +27,7 @@ SIGN_IN = Form(SignInBody)
 @router.post("/v1/session", operation_id="sign_in", **doc(bodies.Deleted, SignInBody))
 async def sign_in(call: Asks) -> Response:
     """A session cookie for a key; bad ones are counted, and soon have to wait."""
+    origin.check_site(call.headers)
     asked: SignInBody = await call.read(SIGN_IN)
     cookie = await call.node.gate.sign_in_with(asked.key, call.address)
     return with_cookie(answer(call, bodies.Deleted(False)), call, cookie)
