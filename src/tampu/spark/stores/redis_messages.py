@@ -218,23 +218,11 @@ def _shared_out(live: Sequence[Places], ended: Sequence[Stretch], pieces: int, e
 def _placed(house: House, tenant: str, wanted: Sequence[str]) -> Asking[dict[Room, list[str]]]:
     """What messages are called in their queues: by the ids that we made, and by those that users gave."""
     groups: dict[Room, list[str]] = {}
-    named = []
-    for id in dict.fromkeys(wanted):
-        if not _ID.match(id):
-            continue
-        found = yield from steering.by_id(house, tenant, id)
-        if found is not None:
-            groups.setdefault(found[0], []).append(found[1])
-        named.append(id)
-    if named:
-        fields = [field for id in named for field in (f"o{id}", f"s{id[:26]}")]
-        (reply,) = yield [house.write.plain("HMGET", house.tags.tenant(tenant), "names", *fields)]
-        known = ok(reply)
-        for id, one, stem in zip(named, known[::2], known[1::2], strict=True):
-            if one or stem:
-                room = yield from house.known(tenant, decode(one or stem)[1])
-                if room is not None:
-                    groups.setdefault(room, []).append(id)
+    known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
+    for way in (steering.by_id, steering.by_name) if known else ():
+        for found in (yield from way(house, tenant, known)):
+            if found is not None:
+                groups.setdefault(found[0], []).append(found[1])
     return groups
 
 
