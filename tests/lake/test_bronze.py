@@ -94,6 +94,28 @@ def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Queue, url:
     assert first["last_error"] == "bad"
 
 
+def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Queue, url: str) -> None:
+    def dies(reason: str | None = None, error: str | None = None) -> None:
+        q.publish("jobs", 1, max_attempts=1)
+        (lease,) = q.claim("jobs")
+        q.nack(lease, error) if reason is None else q.reject(lease, reason, error)
+
+    dies(error="SMTP 421\ntraceback")
+    dies()
+    dies("oversize")
+    dies("oversize", "too large")
+    before = [(row["reason"], row["last_error"]) for row in ended(url, q.journal().latest)]
+    assert before == [
+        ("retries_exhausted", "SMTP 421\ntraceback"),
+        ("retries_exhausted", None),
+        ("oversize", None),
+        ("oversize", "too large"),
+    ]
+    q.replay("jobs", where={})
+    after = [(row["reason"], row["last_error"]) for row in ended(url, q.journal().latest)]
+    assert after == [("retries_exhausted", "SMTP 421"), *before[1:3], (None, "too large")]
+
+
 def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Queue, url: str) -> None:
     with tampu.open(url, tenant="acme", keepers=False) as other:
         for one in (q, other):

@@ -21,6 +21,8 @@ from tampu.model.journal import Position
 
 EVENTS = BY_NAME["bronze.events"]
 MESSAGES = BY_NAME["bronze.messages"]
+EXHAUSTED, EXPIRED = "retries_exhausted", "lease_expired"
+"""Why messages are dead that nobody rejected."""
 LEAST = 100_000
 """Transitions in a slice: opening the store costs as much as some thousands."""
 _FIRST, _MOST = 128, 8192
@@ -133,9 +135,8 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
     came = pc.equal(ends["verb"], "adopt")
     still = pc.if_else(came, pc.less_equal(of("ended_at"), ends["at"]), pc.equal(of("ended_at"), ends["at"]))
     same = pc.fill_null(still, False)
-    died = pc.equal(ends["state"], "dead")
+    reason, error = _told_then(ends, of("last_error"))
     null = pa.scalar(None, pa.string())
-    detail = pc.if_else(came, null, ends["detail"])  # of an adoption: where it came from
     columns = {
         "id": ends["id"],
         "tenant": ends["tenant"],
@@ -144,8 +145,8 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         "type": pc.coalesce(of("type"), ends["type"]),
         "attempts": ends["attempt"],
         "ended_at": ends["at"],
-        "reason": pc.if_else(same, of("reason"), pc.if_else(died, detail, null)),
-        "last_error": pc.if_else(same, of("last_error"), detail),
+        "reason": pc.if_else(same, of("reason"), reason),
+        "last_error": pc.if_else(same, of("last_error"), error),
         "result": pc.if_else(same, of("result"), null),
         "missing": pc.is_null(at),
         "ended_partition": ends["partition"],
@@ -159,3 +160,25 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         [column.cast(f.type) if column.type != f.type else column for column, f in zip(made, schema, strict=True)],
         schema=schema,
     )
+
+
+def _told_then(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Reason and error of ends, by what the journal told: the first line of the error, or the reason where no error was
+    given. Of a reject either may be anything: a message that has no error by now had none then."""
+    null = pa.scalar(None, pa.string())
+    detail = ends["detail"]
+
+    def was(*verbs: str) -> pa.ChunkedArray:
+        return pc.is_in(ends["verb"], pa.array(verbs))
+
+    otherwise = pc.invert(pc.equal(ends["state"], "dead"))
+    exhausted, blameless = pc.fill_null(pc.equal(detail, EXHAUSTED), False), pc.is_null(error_now)
+    reason = pc.case_when(
+        pc.make_struct(otherwise, was("nack"), was("reap"), was("reject"), was("adopt")),
+        null, EXHAUSTED, EXPIRED, pc.if_else(blameless, detail, null), null, detail,
+    )  # fmt: skip
+    error = pc.case_when(
+        pc.make_struct(was("reap", "adopt"), was("nack"), was("reject")),
+        null, pc.if_else(exhausted, null, detail), pc.if_else(blameless, null, detail), detail,
+    )  # fmt: skip
+    return reason, error
