@@ -207,6 +207,37 @@ def test_a_redis_that_comes_back_with_older_data_is_not_believed(house: House, q
     assert payloads(q.claim("jobs", limit=7)) == list(range(3, 10))
 
 
+def test_older_data_is_not_believed_either_while_another_process_repairs_it(house: House, q: tampu.Queue) -> None:
+    q.publish("jobs", 0)
+    index = _index(q)
+    with house.redis.client() as client:
+        client.save()
+    house.redis.kill()
+    house.redis.start()
+    with house.redis.client() as client:
+        client.set(f"{index._base}:making", "another process")
+        until(lambda: index.up and index._run == client.info("server")["run_id"].encode())
+        _looks_again(q)
+        assert not index.whole
+        client.delete(f"{index._base}:making")  # it has died
+    _whole(q)
+
+
+def _looks_again(q: tampu.Queue) -> None:
+    """Wait until the index has been looked at from beginning to end."""
+    index = _index(q)
+    looked, look = threading.Semaphore(0), index.look
+
+    def told(repair: Any) -> None:
+        look(repair)
+        looked.release()
+
+    index.look = told
+    for _ in range(2):
+        assert looked.acquire(timeout=60)
+    index.look = look
+
+
 def test_a_redis_that_may_forget_is_not_used_and_named(house: House) -> None:
     with house.redis.client() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")

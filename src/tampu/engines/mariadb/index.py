@@ -131,13 +131,14 @@ class Index:
             return []
         return [place(raw) for raw in found]
 
-    def _told_mark(self) -> bytes | None:
+    def _current_mark(self) -> bytes | None:
+        """The mark, if it was made for this run of the server: one that came back with its data is not believed."""
         try:
             told: bytes | None = self._redis.get(f"{self._base}:mark")
         except redis.RedisError as error:
             self._lost(error)
             return None
-        return told
+        return told if told is not None and told.startswith(self._run) else None
 
     def tell(self, entered: Sequence[Place], left: Sequence[Place], *, ring: bool) -> bool:
         """What became ready, and what is not any more. False: Redis does not know it."""
@@ -175,10 +176,9 @@ class Index:
                 return
             self.refused = None
             self.up = True
-            mark = self._told_mark()
-            repair(self, mark is None or not mark.startswith(self._run))
+            repair(self, self._current_mark() is None)
             if self.up:
-                self._mark = self._told_mark()
+                self._mark = self._current_mark()
         except redis.RedisError as error:
             self._lost(error)
 
