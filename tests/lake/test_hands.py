@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tampu.lake import sheets
+from tampu.lake import sheets, silver
 from tampu.lake.files import DataFile, Place
 from tampu.lake.hands import Hands, divided
 from tampu.lake.sheets import Rows, Target
@@ -81,3 +82,46 @@ def test_nothing_to_do_needs_no_spark() -> None:
 
     assert Hands(no_spark, 0).each([], lambda _: [], [], 10**9) == []
     assert not Hands(no_spark).enough(1000)
+
+
+def test_all_rows_of_a_message_come_into_one_task_and_large_tenants_into_several(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silver, "ROWS", 50)
+    monkeypatch.setattr(silver, "_LITTLE", 20)
+    schema = pa.schema([("tenant", pa.string()), ("id", pa.string())])
+    counts = {"large": 300, "middle": 90, "small": 9, "tiny": 1}
+    told = [{"tenant": tenant, "id": str(n // 3)} for tenant, count in counts.items() for n in range(count)]
+
+    def read(part: range) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([told[n] for n in part], schema=schema)
+
+    def act(here: pa.Table) -> Iterator[str]:
+        yield json.dumps([list(row.values()) for row in here.to_pylist()])
+
+    parts = [range(n, len(told), 2) for n in range(2)]
+    hands = Hands(lambda: spark, 0)
+    tasks = list(map(json.loads, hands.gathered(parts, read, [200, 200], 400, schema, silver.spread(counts), act)))
+    assert sorted(row for task in tasks for row in task) == sorted([row["tenant"], row["id"]] for row in told)
+    homes: dict[str, set[int]] = {}
+    for number, task in enumerate(tasks):
+        for who in map(tuple, task):
+            homes.setdefault("/".join(who), set()).add(number)
+    assert all(len(where) == 1 for where in homes.values())
+    wide = {tenant: set().union(*(homes[who] for who in homes if who.startswith(f"{tenant}/"))) for tenant in counts}
+    assert len(wide["large"]) > 1
+    assert len(wide["small"]) == len(wide["tiny"]) == 1
+    assert max(map(len, tasks)) <= 3 * silver.ROWS, "chance divides the messages, but no task has all"
+
+
+@pytest.mark.parametrize("own", ["America/New_York", None])
+def test_the_time_zone_of_the_session_is_what_it_was(spark: SparkSession, own: str | None) -> None:
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone) or "UTC"
+    try:
+        spark.conf.unset(zone) if own is None else spark.conf.set(zone, own)
+        default = spark.conf.get(zone)
+        found = Hands(lambda: spark, 0).each([1], lambda _: [], [1], 1)
+        assert (found, spark.conf.get(zone)) == ([], default)
+    finally:
+        spark.conf.set(zone, before)

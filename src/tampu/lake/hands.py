@@ -8,6 +8,7 @@ is.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FEW = 250_000
 """Rows that are worked on here."""
+_ZONE = "spark.sql.session.timeZone"
 _TOLD = pa.schema([("told", pa.string())])
 _read_told = from_json(tuple[str, DataFile]).decode
 _ROUNDS = 8
@@ -40,10 +42,19 @@ class Hands:
         self._spark = spark
         self._few = few
 
-    def spark(self) -> SparkSession:
+    @contextlib.contextmanager
+    def spark(self) -> Iterator[SparkSession]:
+        """The session while we work with it: a day is a day of UTC, whoever's session this is."""
         session = self._spark()
-        session.conf.set("spark.sql.session.timeZone", "UTC")  # a day is a day of UTC, whoever's session this is
-        return session
+        before = session.conf.get(_ZONE, None)
+        session.conf.set(_ZONE, "UTC")
+        try:
+            yield session
+        finally:
+            if before is None:
+                session.conf.unset(_ZONE)
+            else:
+                session.conf.set(_ZONE, before)
 
     def enough(self, rows: int) -> bool:
         """Are so many rows worth a job?"""
@@ -57,18 +68,18 @@ class Hands:
             return []
         if not self.enough(rows):
             return [told for part in parts for told in act(part)]
-        spark = self.spark()
-        tasks = divided(parts, sizes, _ROUNDS * parallelism(spark))
+        with self.spark() as spark:
+            tasks = divided(parts, sizes, _ROUNDS * parallelism(spark))
 
-        def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for part in tasks[number]:
-                        for told in act(part):
-                            yield pa.RecordBatch.from_arrays([pa.array([told], pa.string())], schema=_TOLD)
+            def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        for part in tasks[number]:
+                            for told in act(part):
+                                yield pa.RecordBatch.from_arrays([pa.array([told], pa.string())], schema=_TOLD)
 
-        found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, ddl(_TOLD)).collect()
-        return [row[0] for row in found]
+            found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, ddl(_TOLD)).collect()
+            return [row[0] for row in found]
 
     def write(
         self,
@@ -96,22 +107,22 @@ class Hands:
         """The same over rows that are first brought together by ``spread``."""
         if not self.enough(rows):
             return list(act(_table((batch for part in parts for batch in read(part)), schema)))
-        spark = self.spark()
-        tasks = divided(parts, sizes, _ROUNDS * parallelism(spark))
+        with self.spark() as spark:
+            tasks = divided(parts, sizes, _ROUNDS * parallelism(spark))
 
-        def fetch(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    for part in tasks[number]:
-                        yield from read(part)
+            def fetch(batches: Batches) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        for part in tasks[number]:
+                            yield from read(part)
 
-        def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for told in act(_table(batches, schema)):
-                yield pa.RecordBatch.from_arrays([pa.array([told], pa.string())], schema=_TOLD)
+            def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+                for told in act(_table(batches, schema)):
+                    yield pa.RecordBatch.from_arrays([pa.array([told], pa.string())], schema=_TOLD)
 
-        whole = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fetch, ddl(schema))
-        whole = spread(whole, parallelism(spark))
-        return [row[0] for row in whole.mapInArrow(run, ddl(_TOLD)).collect()]
+            whole = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fetch, ddl(schema))
+            whole = spread(whole, parallelism(spark))
+            return [row[0] for row in whole.mapInArrow(run, ddl(_TOLD)).collect()]
 
 
 Spread = Callable[["DataFrame", int], "DataFrame"]
