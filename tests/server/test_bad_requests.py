@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tests.conformance.house import until
 from tests.server.conftest import Start
 from tests.server.web import JSON, MSGPACK, Web
 from tests.servers.http import Server, Stall
@@ -177,6 +178,51 @@ def test_huge_headers_are_refused(server: Server) -> None:
         b"GET /health HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 1000 + b"connection: close\r\n\r\n",
     ):
         assert _raw(server, head).startswith(b"HTTP/1.1 431 "), head[:40]
+
+
+@pytest.mark.parametrize("trailer", [b"x-a: " + b"y" * 4000 + b"\r\n", b"y" * 4000], ids=["many", "one without end"])
+def test_trailers_are_not_read_for_ever(server: Server, trailer: bytes) -> None:
+    place = urlsplit(server.url)
+    head = b"POST /v1/claim HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-b: "
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as raw:
+        raw.sendall(head)
+        with pytest.raises(OSError):  # noqa: PT011 - a broken pipe or a reset: the connection was closed
+            raw.sendall(trailer * 20_000)
+
+
+def test_trailers_too_many_for_a_request_that_waits_are_told(server: Server) -> None:
+    place = urlsplit(server.url)
+    head = f"POST /v1/claim HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as raw:
+        raw.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
+        until(lambda: server.node.gate.ring.used_since(0))
+        raw.sendall(b"x-a: " + b"y" * 5000)
+        assert raw.recv(1000).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_trailer_is_no_header(server: Server) -> None:
+    head = (
+        b"POST /v1/queues/jobs/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    )
+    told = _raw(server, head + b"1\r\n1\r\n0\r\nauthorization: Bearer " + server.token.encode() + b"\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_body_in_many_small_chunks_arrives(server: Server) -> None:
+    """What is between them is more than headers may be, and no headers."""
+    head = f"POST /v1/queues/jobs/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
+    told = _raw(
+        server,
+        head.encode() + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+        *[b"1;x=%s\r\n1\r\n" % (b"y" * 50)] * 200,
+        b"0\r\nx-a: b\r\n\r\n",
+    )
+    assert told.startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("path", ["/v1/session", "/signin", "/tenant"])
+def test_who_has_not_said_who_they_are_can_send_little(web: Web, path: str) -> None:
+    assert web.as_key(None).post(path, b"x" * 5000, content_type=JSON).status == 413
 
 
 def test_a_client_that_does_not_go_on_is_let_go(hasty: Server) -> None:

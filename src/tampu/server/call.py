@@ -27,6 +27,8 @@ LARGE = "tampu.large"
 """In the scope when the headers may be over the limit; the protocol knows how much was read."""
 NODE = "tampu.node"
 """Where the `Node` of a WebSocket is, which has no call."""
+FROM_ANYBODY = 4096
+"""Bytes that are read of a body before anybody has said who they are."""
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}\Z")
 
@@ -116,9 +118,9 @@ class Call:
 
     # -- the body
 
-    async def body(self) -> bytes:
+    async def body(self, most: int | None = None) -> bytes:
         """The whole body; too large ones are refused before they are read. The protocol does not wait for slow ones."""
-        most = self.node.settings.max_body
+        most = self.node.settings.max_body if most is None else most
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > most):
             raise _too_large(most)
@@ -140,9 +142,9 @@ class Call:
                 return b"".join(parts)
         raise _too_large(most)
 
-    async def read(self, form: media.Form) -> Any:
+    async def read(self, form: media.Form, most: int | None = None) -> Any:
         """The body as a struct, from either form."""
-        return form.read(await self.body(), self.media)
+        return form.read(await self.body(most), self.media)
 
     async def left(self) -> None:
         """Returns when the client is gone."""

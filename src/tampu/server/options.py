@@ -26,7 +26,7 @@ OPTIONS: dict[str, Option] = {
     "log_level": Option(str, "info", "The least level that is logged"),
     "access_log": Option(bool, False, "One log line for each request"),
     "max_body": Option(int, 32 << 20, "Bytes of a request's body", {"ge": 1024}),
-    "max_headers": Option(int, 32 << 10, "Bytes of a request's headers", {"ge": 1024}),
+    "max_headers": Option(int, 32 << 10, "Bytes of a request's headers, or of its trailers", {"ge": 1024}),
     "max_batch": Option(int, 10_000, "Messages, settlements or ids in one request", {"ge": 1, "le": 10_000}),
     "max_wait": Option(float, 60, "Seconds that a long poll may last", {"ge": 0, "le": 3600}),
     "max_connections": Option(int, 10_000, "Connections at once; more are answered 503", {"ge": 1}),

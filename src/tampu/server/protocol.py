@@ -40,6 +40,8 @@ class _Protocol(HttpToolsProtocol):
         """``head``, ``body``, or nothing: the request is whole."""
         self._head = 0
         self._reading = 0
+        self._after_body = 0
+        """Bytes since the last of the body: trailers are headers too, and nobody wants them."""
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -64,6 +66,10 @@ class _Protocol(HttpToolsProtocol):
             self._head += len(data)
             if self._head > self.most_head:
                 self._refuse(HeadersTooLarge(f"the headers have more than {self.most_head} bytes"))
+        else:
+            self._after_body += len(data)
+            if self._after_body > self.most_head:
+                self._give_up(HeadersTooLarge(f"the trailers have more than {self.most_head} bytes"))
         if self._timer is None:
             self._timer = self.loop.call_later(self.patience, self._late)
 
@@ -72,7 +78,7 @@ class _Protocol(HttpToolsProtocol):
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
-        self._waits_for = "body"
+        self._waits_for, self._after_body = "body", -self._reading
         large = self._reading + self._head > self.most_head
         if self.node is not None and not large and self._takes_express(self.node):
             return
@@ -84,6 +90,12 @@ class _Protocol(HttpToolsProtocol):
         if large:
             self.scope[LARGE] = True  # type: ignore[literal-required]  # a key of ours
         super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            self.headers = []  # trailers end here, not among the headers of a request that is looked at already
+
+    def on_body(self, body: bytes) -> None:
+        self._after_body = -self._reading
+        super().on_body(body)
 
     def _takes_express(self, node: Node) -> bool:
         before = self.cycle
@@ -95,6 +107,7 @@ class _Protocol(HttpToolsProtocol):
         if not self.parser.should_keep_alive() or len(self.connections) >= (self.limit_concurrency or 1 << 62):
             return False
         self.cycle = express.Express(self, node, lane)  # type: ignore[assignment]  # it has what is looked at
+        self.headers = []
         return True
 
     def on_message_complete(self) -> None:
@@ -112,12 +125,16 @@ class _Protocol(HttpToolsProtocol):
     def _late(self) -> None:
         """What was begun did not go on. A request that is answered already needs no other answer."""
         self._timer = None
-        begun = self._waits_for == "body" or self._head > 0
-        answered = self._waits_for == "body" and self.cycle is not None and self.cycle.response_started
-        if begun and not answered:
-            self._refuse(RequestTimeout("the request did not arrive in time", hint="send it at once"))
+        if self._waits_for == "body" or self._head > 0:
+            self._give_up(RequestTimeout("the request did not arrive in time", hint="send it at once"))
         elif not self.transport.is_closing():
             self.transport.close()
+
+    def _give_up(self, error: TampuError) -> None:
+        if self._waits_for == "body" and self.cycle is not None and self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._refuse(error)
 
     # -- a client that does not read its answer
 

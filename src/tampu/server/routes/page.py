@@ -18,7 +18,7 @@ from tampu.model.message import State
 from tampu.server.auth import origin
 from tampu.server.auth.grants import Who
 from tampu.server.auth.signin import CHOICE, COOKIE
-from tampu.server.call import Call
+from tampu.server.call import FROM_ANYBODY, Call
 from tampu.server.page import history, rendering
 from tampu.server.routes.asking import Asks
 from tampu.server.routes.looking import find
@@ -181,7 +181,7 @@ async def choose_tenant(call: Asks) -> Response:
 
 async def _form(call: Call) -> dict[str, str]:
     try:
-        return dict(urllib.parse.parse_qsl((await call.body()).decode("ascii"), max_num_fields=10))
+        return dict(urllib.parse.parse_qsl((await call.body(FROM_ANYBODY)).decode("ascii"), max_num_fields=10))
     except ValueError:
         raise InvalidMessage("the form can not be read", field="body") from None
 

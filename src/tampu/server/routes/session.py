@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from tampu.server.auth import origin
 from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
-from tampu.server.call import Call
+from tampu.server.call import FROM_ANYBODY, Call
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, answer
 from tampu.wire import bodies
@@ -28,7 +28,7 @@ SIGN_IN = Form(SignInBody)
 async def sign_in(call: Asks) -> Response:
     """A session cookie for a key; bad ones are counted, and soon have to wait."""
     origin.check_site(call.headers)
-    asked: SignInBody = await call.read(SIGN_IN)
+    asked: SignInBody = await call.read(SIGN_IN, FROM_ANYBODY)
     cookie = await call.node.gate.sign_in_with(asked.key, call.address)
     return with_cookie(answer(call, bodies.Deleted(False)), call, cookie)
 
