@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tampu.engines.deciding import SWEEP_FIRST, nothing
 from tampu.engines.port import AGAIN, Again, Claim, Later, Want
 from tampu.engines.redis import rows
 from tampu.engines.redis.asking import Ask, Asking
@@ -21,9 +22,6 @@ from tampu.engines.redis.ids import cut
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State
-
-SWEEP_FIRST = 1000
-"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
 
 def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
@@ -49,7 +47,7 @@ def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
         wants = [one for one, there in zip(wants, waiting, strict=True) if there]
     if leases:
         return leases
-    return AGAIN if unfinished else Later(min(waits)) if waits else []
+    return AGAIN if unfinished else nothing(waits)
 
 
 def _ask(turn: Turn, call: Claim, want: Want, room: Room, lease: str, limit: int) -> Ask:

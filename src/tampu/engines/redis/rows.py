@@ -7,25 +7,17 @@ from typing import Any
 
 import msgspec
 
+from tampu.engines import codes
 from tampu.engines.places import Pace
 from tampu.engines.redis.house import Room
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost
-from tampu.model.message import Body, Failure, Message, State
+from tampu.model.message import Body, Failure, Message
 from tampu.model.reading import from_msgpack
 from tampu.model.times import moment
 
-STATES = (
-    State.READY,
-    State.DELAYED,
-    State.LEASED,
-    State.HELD,
-    State.DONE,
-    State.DEAD,
-    State.CANCELLED,
-    State.EXPIRED,
-)
-READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = range(8)
-CODE = {state: code for code, state in enumerate(STATES)}
+STATES, CODE = codes.STATES, codes.CODE
+READY, DELAYED, LEASED, HELD = codes.LIVE_KINDS
+DONE, DEAD = codes.DONE, codes.DEAD
 FIFO = "8000000000000000"
 _BIAS = 1 << 63
 _MOST_BASE = (1 << 64) - 1 - (1 << 53)

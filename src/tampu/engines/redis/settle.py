@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tampu.engines.deciding import first_line
 from tampu.engines.port import Ending, Extend, Extended, Settle
 from tampu.engines.redis import ids, rows
 from tampu.engines.redis.asking import Ask, Asking
@@ -165,15 +166,16 @@ def _all(turn: Turn, room: Room, group: _Group) -> Ask:
         if item.verb == "ack" and item.result is not None and item.result_ttl_us:
             results.append(item.result)
             packed["b"], packed["bt"] = len(results), item.result_ttl_us + 0
-        for name, value in (("y", item.reason), ("e", item.error), ("w", item.traceback), ("g", _line(item.error))):
+        for name, value in (
+            ("y", item.reason),
+            ("e", item.error),
+            ("w", item.traceback),
+            ("g", first_line(item.error)),
+        ):
             if value is not None:
                 packed[name] = value
         items.append(packed)
     return turn.write.script("settle", room.tag, rows.encode(list(tables)), rows.encode(items), *results)
-
-
-def _line(error: str | None) -> str | None:
-    return error.strip().partition("\n")[0][:500] if error and error.strip() else None
 
 
 def _settled(room: Room, group: _Group, reply: list[Any]) -> list[Outcome]:
