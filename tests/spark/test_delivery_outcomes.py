@@ -32,6 +32,16 @@ def store(q: tampu.Queue) -> Any:
     return Shaky(q)
 
 
+@pytest.mark.parametrize("name", ["receipt", "delivery"])
+def test_a_row_that_is_of_no_delivery_is_refused(q, store, clock, name):
+    q.publish("emails", 1)
+    log = driver(store, clock)
+    log.latest(0, 10)
+    (row,) = rows(log, 0, 1)
+    with pytest.raises(tampu.InvalidMessage, match="no delivery or receipt"):
+        write_down(store, "default", "emails", "billing", [row, row | {name: None}])
+
+
 def test_nothing_is_settled_before_the_batch_is_committed(q, store, clock):
     q.queues.put("emails", max_attempts=2, backoff=tampu.fixed(10, jitter="none"))
     q.publish_many("emails", range(4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ def _with(name: str, kind: Any) -> StructType:
         (_with("Payload", StringType()), {}, "two columns payload"),
         (TEXT, {"queue": ""}, "no queue is named"),
         (TEXT, {"queue": "no queue"}, "is not a queue name"),
+        (TEXT, {"badRows": "s3://bucket/bad"}, "can not be kept in s3://.*a folder that the driver can write to"),
+        (TEXT, {"badRows": __file__}, "is no folder"),
         (TEXT, {"tenant": "no tenant"}, "is not a tenant name"),
         (TEXT, {"url": ""}, "the option url is missing"),
         (TEXT, {"jobId": "x" * 201}, "jobId must be a text"),
@@ -39,3 +42,9 @@ def test_what_can_not_be_written_is_refused_with_the_cure(
 ) -> None:
     with pytest.raises(tampu.TampuError, match=message):
         BatchWriter(Options({"url": url, "queue": "jobs", **options}), schema)
+
+
+def test_a_folder_for_bad_rows_may_be_a_url_of_a_file() -> None:
+    assert BatchWriter(Options({"url": "jobs.db", "queue": "q", "badRows": "file:///tmp/bad"}), TEXT).bad_rows == Path(
+        "/tmp/bad"
+    )

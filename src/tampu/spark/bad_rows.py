@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tampu.model.errors import InvalidMessage
+from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.spark import values
 from tampu.spark.rows import BAD, Bad
 from tampu.spark.staging import Stage
@@ -58,6 +58,21 @@ def error(count: int, total: int, reasons: Sequence[str], *, published: bool = F
         f"{count} of {total} rows can not be messages{so_far}: {first}",
         hint='correct them, or .option("badRows", "a folder") to set them aside as Parquet',
     )
+
+
+def folder(given: str) -> Path:
+    """Where bad rows are kept: a folder that the driver can write to."""
+    scheme, mark, rest = given.partition("://")
+    path = Path(rest if mark and scheme == "file" else given)
+    if mark and scheme != "file":
+        raise InvalidConfig(
+            f"bad rows can not be kept in {scheme}://",
+            field="badRows",
+            hint="a folder that the driver can write to; or fail",
+        )
+    if path.exists() and not path.is_dir():
+        raise InvalidConfig(f"{path} is no folder", field="badRows", hint="name a folder for bad rows; or fail")
+    return path
 
 
 def keep(batches: Iterable[pa.RecordBatch], folder: Path, job: str, partition: int) -> None:

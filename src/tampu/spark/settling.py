@@ -81,6 +81,12 @@ def write_down(store: Store, tenant: str, queue: str, consumer: str, rows: Itera
     epochs: set[int] = set()
     size = 0
     for row in rows:
+        if row["receipt"] is None or row["delivery"] is None:
+            raise InvalidMessage(
+                "a row has no delivery or receipt",
+                field="receipt",
+                hint="settle rows of the stream only: an outer join adds others",
+            )
         verdict = _verdict(row, settings)
         size += len(verdict.error or "") + len(verdict.result or b"")
         if size > _BYTES:

@@ -11,7 +11,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -79,7 +78,8 @@ class _Writer:
         if self.atomic and not self.on_commit:
             raise InvalidConfig("atomic and onCommit=false exclude each other", field="atomic", hint="leave one out")
         self.staging = options.text("staging")
-        self.bad_rows = options.text("badRows", "fail") or "fail"
+        aside = options.text("badRows", "fail") or "fail"
+        self.bad_rows = None if aside == "fail" else bad_rows.folder(aside)
         self.unique = secrets.token_hex(6)
 
     # -- in a task
@@ -92,7 +92,7 @@ class _Writer:
             packer = Packer(self.queue, self.payload_format, self._settings(store))
             area, folder, name = self._area(store), self._folder(task), f"{task.partition}-{task.attempt}"
             good = area.stage(folder, name)
-            bad = bad_rows.BadRows(area.stage(folder, f"{name}-bad"), keep=self.bad_rows != "fail")
+            bad = bad_rows.BadRows(area.stage(folder, f"{name}-bad"), keep=self.bad_rows is not None)
             skip = not self.on_commit and publisher.finished()
             total = 0
             try:
@@ -104,12 +104,12 @@ class _Writer:
                     total += len(batch)
                     bad.add(batch, faults, self._name(task), task.partition)
                     if not self.on_commit:
-                        if bad.count and self.bad_rows == "fail":
+                        if bad.count and self.bad_rows is None:
                             raise bad_rows.error(bad.count, total, bad.reasons, published=True)
                         publisher.check_open(packer.queues)
                         for piece in staging.pieces(packed) if len(packed) else ():
                             store.run(list(publisher.calls(task.partition, piece)))
-                    elif not (bad.count and self.bad_rows == "fail"):
+                    elif not (bad.count and self.bad_rows is None):
                         good.add(packed)
             except BaseException:
                 good.discard()
@@ -163,12 +163,12 @@ class _Writer:
 
     def _set_aside(self, area: Area, messages: Sequence[Staged], job: Job) -> None:
         count = sum(message.bad for message in messages)
-        if count and self.bad_rows == "fail":
+        if count and self.bad_rows is None:
             reasons = [reason for message in messages for reason in message.reasons]
             raise bad_rows.error(count, sum(message.total for message in messages), reasons)
         for message in messages:
-            if message.bad_where is not None:
-                bad_rows.keep(area.read(message.bad_where), Path(self.bad_rows), job.id, message.part.partition)
+            if message.bad_where is not None and self.bad_rows is not None:
+                bad_rows.keep(area.read(message.bad_where), self.bad_rows, job.id, message.part.partition)
 
 
 class _Known:
