@@ -169,3 +169,36 @@ def test_a_node_is_not_ready_without_its_store_or_its_keepers(web: Web, stall: S
     answer = nobody.get("/ready")
     assert answer.status == 503
     assert re.search("can not be reached", answer.json["checks"][0]["note"])
+
+
+def _told(web: Web, **headers: str) -> set[tuple[str, str]]:
+    """(tenant, queue) of every row that names one."""
+    answer = web.get("/metrics", **headers)
+    assert answer.status == 200, answer.raw
+    families = text_string_to_metric_families(answer.raw.decode())
+    return {(s.labels["tenant"], s.labels["queue"]) for f in families for s in f.samples if "tenant" in s.labels}
+
+
+def test_a_key_is_told_of_the_queues_it_may_view(start: Start) -> None:
+    node = start(host="0.0.0.0")
+    admin = Web(node.url, node.token)
+    rival = admin.as_key(node.token, **{"tampu-tenant": "rival"})
+    for web, queue in ((admin, "orders.new"), (admin, "mail"), (rival, "orders.secret")):
+        web.post(f"/v1/queues/{queue}/messages", {"n": 1})
+        _work(web, queue, "nack")
+    assert _told(admin) == {("default", "orders.new"), ("default", "mail"), ("rival", "orders.secret")}
+    assert _told(admin.as_key(rival.key("view"))) == {("rival", "orders.secret")}
+    some = admin.as_key(admin.key("view:orders.*"))
+    assert _told(some) == {("default", "orders.new")}
+    assert "tampu_commit_calls_count" in some.get("/metrics").raw.decode()
+    assert _told(admin.as_key(admin.key("view:orders.*", all_tenants=True))) == {("default", "orders.new")}
+    assert admin.as_key(admin.key("publish")).get("/metrics").code == "forbidden"
+    assert admin.as_key(None).get("/metrics").code == "unauthorized"
+
+
+def test_without_a_key_metrics_are_for_this_machine_not_for_who_comes_over_a_proxy_on_it(web: Web) -> None:
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    nobody = web.as_key(None)
+    assert _told(nobody) == _told(nobody, host="localhost:8400") == {("default", "jobs")}
+    assert nobody.get("/metrics", host="queues.example").code == "unauthorized"
+    assert _told(web, host="queues.example") == {("default", "jobs")}

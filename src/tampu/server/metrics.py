@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter as Alike
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from tampu.model.message import Lease, State
 from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
+from tampu.server.auth.grants import Who
 from tampu.server.tallies import Count, Times
 from tampu.server.watched import Depths, Keeping
 from tampu.wire import bodies
@@ -73,8 +76,10 @@ class Metrics:
         self._open: dict[str, float] = {}
         """By receipt, when its message was claimed here."""
 
-    async def text(self) -> bytes:
-        return await asyncio.to_thread(generate_latest, self.registry)
+    async def text(self, who: Who | None = None) -> bytes:
+        """All there is, or what one caller may see of it."""
+        told = self.registry if who is None else _Seen(self.registry, who)
+        return await asyncio.to_thread(generate_latest, told)
 
     # -- what went through here
 
@@ -135,6 +140,23 @@ class Metrics:
                 return ("other", "other")
             known = self._labels[place] = place
         return known
+
+
+class _Seen(Collector):
+    """The measurements, with only those queues by name that a caller may view."""
+
+    def __init__(self, registry: CollectorRegistry, who: Who) -> None:
+        self._registry = registry
+        self._who = who
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if self._may(sample.labels)]
+            yield family
+
+    def _may(self, labels: Mapping[str, str]) -> bool:
+        tenant = labels.get("tenant")
+        return tenant is None or (tenant == self._who.tenant and self._who.may("view", labels["queue"]))
 
 
 def _own(reason: str | None) -> str:

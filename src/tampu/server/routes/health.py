@@ -10,6 +10,9 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from tampu.model.errors import TampuError
+from tampu.server.auth.grants import Who
+from tampu.server.auth.origin import names_loopback
+from tampu.server.call import Call
 from tampu.server.node import STALE_SECONDS
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, answer
@@ -60,14 +63,26 @@ async def ready(call: Asks) -> Response:
     return answer(call, told, 503 if checks else 200)
 
 
-@router.get(
-    "/metrics",
-    operation_id="metrics",
-    responses={200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-)
+_METRICS = doc(text="Prometheus text")
+_METRICS["responses"][200]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+
+
+@router.get("/metrics", operation_id="metrics", **_METRICS)
 async def metrics(call: Asks) -> Response:
-    """Measurements, for Prometheus."""
-    if not (call.node.settings.public_metrics or call.node.settings.loopback):
-        who = await call.admit()
-        who.need_somewhere("view")
-    return Response(await call.node.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    """Measurements, for Prometheus; queues by name only to who may view them."""
+    text = await call.node.metrics.text(None if _is_open(call) else await _limited_to(call))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _is_open(call: Call) -> bool:
+    """To anybody on this machine; not to all who come over a proxy on it, if that keeps the name it was asked by."""
+    settings = call.node.settings
+    local = settings.loopback and names_loopback(call.headers.get(b"host", b"localhost"))
+    return settings.public_metrics or local
+
+
+async def _limited_to(call: Call) -> Who | None:
+    """Whose queues are told; None for those of all tenants."""
+    who = await call.admit()
+    who.need_somewhere("view")
+    return None if who.everywhere("view") and await call.node.of_all_tenants(who) else who
