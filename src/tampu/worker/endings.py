@@ -95,9 +95,9 @@ def timeout_text(work: Current) -> str:
     return f"TimedOut: {work.task.name} ran for longer than {work.task.settings.timeout:g} s"
 
 
-def asked_to_stop(work: Current) -> Exception:
+def asked_to_stop(work: Current) -> type[BaseException]:
     """What is raised inside a function that runs in a thread."""
-    return TimedOut(timeout_text(work)) if work._stop == TIMED_OUT else Cancelled(work._stop or CANCELLED)
+    return TimedOut if work._stop == TIMED_OUT else Cancelled
 
 
 def crashed(work: Current, error: str, trace: str | None = None) -> Settlement:

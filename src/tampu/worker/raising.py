@@ -42,9 +42,14 @@ class TaskFailed(Exception):
         return f"{found.type} {found.id} is {found.state}" + (f" ({why})" if why else "")
 
 
-class TimedOut(Exception):
-    """The task ran for longer than its ``timeout``. In a thread it is raised inside the function."""
+class TimedOut(BaseException):
+    """The task ran for longer than its ``timeout``. In a thread it is raised inside the function.
+
+    Not an `Exception`, as `asyncio.CancelledError` is none: an ``except Exception`` around a step of the task must not
+    take it for an error of that step.
+    """
 
 
-class Cancelled(Exception):
-    """Somebody cancelled the message, or its lease is lost. In a thread it is raised inside the function."""
+class Cancelled(BaseException):
+    """Somebody cancelled the message, its lease is lost, or the worker stops. In a thread it is raised inside the
+    function; as `TimedOut`, it is not an `Exception`."""

@@ -32,9 +32,11 @@ from tampu.worker.desk import StoreDesk
 from tampu.worker.every import Every
 from tampu.worker.hands import Hands
 from tampu.worker.intake import Intake
+from tampu.worker.interrupting import heed
 from tampu.worker.order import Order
 from tampu.worker.outages import Outages
 from tampu.worker.pace import Pace
+from tampu.worker.stopper import Stopper
 from tampu.worker.tasks import Task
 from tampu.worker.threads import Threads
 from tampu.worker.tray import Ended, Tray
@@ -111,8 +113,7 @@ class Runner:
         self._lanes: tuple[Lane, ...] = ()
         self._held: dict[str, Current] = {}
         """All that is held, by receipt."""
-        self._stopping = threading.Lock()
-        """Who asks work to stop: the ticks, the warden, the end."""
+        self._stopper = Stopper(self._held)
         self._loop_moved = threading.Event()
         self._loop_moved.set()
 
@@ -148,6 +149,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
         q = await asyncio.to_thread(lambda: self.app.queue)
+        heed(q._core)
         await asyncio.to_thread(self.app.put_schedules)
         lease = self.options.lease
         if lease is None:
@@ -195,11 +197,11 @@ class Runner:
 
     def _keep_alive(self, q: Queue, lease: float) -> Alive:
         if self.app.private or not self.options.warden:
-            return Inner(q, lease, self._told)
+            return Inner(q, lease, self._stopper.stop)
         limits = [task.settings.timeout for task in self.app.tasks.values()]
         known = [limit for limit in limits if limit is not None]
         patience = max(known) + lease if known and len(known) == len(limits) else None
-        return Warden(self.app.opening(), lease, patience, self._told)
+        return Warden(self.app.opening(), lease, patience, self._stopper.stop)
 
     # -- what comes
 
@@ -273,26 +275,7 @@ class Runner:
             self._held.pop(receipt, None)
         self._intake.nudge()
 
-    # -- what has to stop
-
-    def _told(self, receipts: Sequence[str], why: str) -> None:
-        """From the warden: cancelled or lost."""
-        self._interrupt(receipts, why)
-
-    def _interrupt(self, receipts: Sequence[str], why: str) -> None:
-        for receipt in receipts:
-            work = self._held.get(receipt)
-            if work is not None and self._is_first(work, why):
-                log.warning("%s %s: %s", work.task.name, work.id, why)
-                if work._lane is not None:
-                    work._lane.interrupt(work)
-
-    def _is_first(self, work: Current, why: str) -> bool:
-        with self._stopping:
-            if work._stop is not None:
-                return False
-            work._stop = why
-            return True
+    # -- what has to be done every moment
 
     def _tick(self) -> bool:
         """Timeouts, and threads for what waits; again while something is held."""
@@ -301,7 +284,8 @@ class Runner:
             work for lane in self._lanes for work in list(lane.running.values())
             if work._until is not None and work._until <= now
         ]  # fmt: skip
-        self._interrupt([work.lease.receipt for work in late], TIMED_OUT)
+        self._stopper.stop([work.lease.receipt for work in late], TIMED_OUT)
+        self._stopper.again()
         self._threads.look()
         self._children.look()
         return bool(self._held)
@@ -339,7 +323,7 @@ class Runner:
         running = [work for work in list(self._held.values()) if work._place is not None]
         if running:
             log.warning("%d tasks did not finish within the grace period and are given back", len(running))
-            self._interrupt([work.lease.receipt for work in running], STOPPING)
+            self._stopper.stop([work.lease.receipt for work in running], STOPPING)
             until = time.monotonic() + (0 if self._hurry else _INTERRUPT_SECONDS)
             while not self._idle and time.monotonic() < until:
                 await asyncio.sleep(0.02)

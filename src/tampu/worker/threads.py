@@ -6,16 +6,15 @@ did, so that no-ops do not pay for a crowd, and slow functions get their full wi
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from tampu.model.outcome import Settlement
 from tampu.worker import endings
 from tampu.worker.current import Current
+from tampu.worker.interrupting import instead, interrupt
 from tampu.worker.pace import Pace
 from tampu.worker.raising import Cancelled, TimedOut
 from tampu.worker.tray import Tray
@@ -77,7 +76,7 @@ class Threads:
         with self._table:
             thread = work._place
             if thread is not None and self.running.get(thread) is work:
-                _raise_in(thread, ctypes.py_object(type(endings.asked_to_stop(work))))
+                interrupt(thread, endings.asked_to_stop(work))
 
     def _wanted(self) -> int:
         """Threads for what waits, so that it is done within a moment if that is possible."""
@@ -115,21 +114,25 @@ class Threads:
 
     def _one(self, work: Current, me: int) -> None:
         began = time.perf_counter()
-        settlement: Any = None
+        ended: list[Settlement | None] = []
         try:
-            if work._stop is None:
-                if work.task.settings.timeout is not None:
-                    work._until = time.monotonic() + work.task.settings.timeout
-                settlement = self._run_one(work)
-            else:
-                settlement = endings.stopped(work)
-        except Exception as error:  # an interruption that came when the function had just ended
-            settlement = endings.raised(work, error)
-        self._leave(work, me)
+            ended.append(self._ended(work))
+            self._leave(work, me)
+        except BaseException as error:  # an interruption that came between two lines of ours; the next is seconds away
+            if not ended:
+                ended.append(endings.raised(work, error))
+            self._leave(work, me)
         took = time.perf_counter() - began
         self._seconds += (took - self._seconds) * _WEIGHT
         self._pace.ran(1, took, took / self._most)
-        self._tray.put(work, settlement)
+        self._tray.put(work, ended[0])
+
+    def _ended(self, work: Current) -> Settlement | None:
+        if work._stop is not None:
+            return endings.stopped(work)
+        if work.task.settings.timeout is not None:
+            work._until = time.monotonic() + work.task.settings.timeout
+        return self._run_one(work)
 
     def _leave(self, work: Current, me: int) -> None:
         """From here on nobody can interrupt this thread, and nothing that was meant for the function is pending."""
@@ -139,7 +142,7 @@ class Threads:
                     self.running.pop(me, None)
                     work._place = None
                 while work._stop is not None:  # perhaps raised, and not yet here: ours takes its place
-                    _raise_in(me, ctypes.py_object(_Swept))
+                    instead(_Swept)
                     time.sleep(0)
             except (TimedOut, Cancelled):
                 continue
@@ -151,8 +154,3 @@ class Threads:
 class _Swept(BaseException):
     """Nothing is pending any more. Taking back what is pending, by raising nothing, leaves Python 3.11 looking for it
     at every turn, and in an endless loop where a debugger or a coverage tool traces."""
-
-
-def _raise_in(thread: int, kind: Any) -> None:
-    """Have an exception raised in a thread, instead of one that is pending there."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), kind)

@@ -1,0 +1,55 @@
+"""Raising an exception inside a thread, where that harms nobody else.
+
+The callers of a store share commits, and a thread may be carrying one out for all of them. There it is not interrupted:
+it raises the exception itself when it leaves the store.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from tampu.broker.coalescer import _inside
+from tampu.broker.core import Carrier
+
+_set_async_exc: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_asked: dict[int, type[BaseException]] = {}
+"""What threads that are inside the store are to raise when they leave it."""
+
+
+def interrupt(thread: int, kind: type[BaseException]) -> None:
+    """Have an exception raised in a thread: as soon as Python runs there, or when it leaves the store."""
+    number, given = ctypes.c_ulong(thread), ctypes.py_object(kind)
+    # From here on no other thread runs until it is done: no call and no jump back lies in between, which is where the
+    # interpreter changes hands. So who is not in a commit yet has the exception before it can enter one.
+    if thread in _inside:
+        _asked[thread] = kind
+    else:
+        _set_async_exc(number, given)
+
+
+def instead(kind: type[BaseException]) -> None:
+    """Raise in this thread soon, in place of anything that somebody else wanted to be raised here."""
+    _asked.pop(threading.get_ident(), None)
+    _set_async_exc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(kind))
+
+
+def heed(core: Carrier) -> None:
+    """Have threads that leave this store raise what they were asked to."""
+    if isinstance(core.drive, _Heeding):
+        return
+    core.drive = _Heeding(core.drive)  # type: ignore[method-assign]  # of this store only, and only where tasks run
+
+
+class _Heeding:
+    def __init__(self, drive: Callable[..., Any]) -> None:
+        self._drive = drive
+
+    def __call__(self, steps: Generator[Any, Any, Any], do: Callable[[Any], Any] | None = None) -> Any:
+        try:
+            return self._drive(steps, do)
+        finally:
+            if _asked and (kind := _asked.pop(threading.get_ident(), None)) is not None:
+                raise kind
