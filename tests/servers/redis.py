@@ -117,6 +117,10 @@ class Server:
             return False
 
     @property
+    def runs(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -144,21 +148,34 @@ class Server:
 
 
 class Trio:
-    """A cluster of three masters."""
+    """A cluster of three masters; one after the other may be killed and started again."""
 
     def __init__(self, binary: Path, settings: Mapping[str, str] = FAST) -> None:
         settings = {**settings, "cluster-enabled": "yes", "cluster-node-timeout": "2000"}
         self.servers = [Server(binary, settings) for _ in range(3)]
+        self._turns = itertools.cycle(self.servers)
+        self._met = False
 
     def start(self) -> Self:
+        for server in self.servers:
+            if not server.runs:
+                server.start()
+        if not self._met:
+            self._meet()
+        self.wait()
+        return self
+
+    def _meet(self) -> None:
         bounds = (0, 5461, 10_923, 16_384)
         for n, server in enumerate(self.servers):
-            server.start()
             with server.client() as client:
                 client.execute_command("CLUSTER ADDSLOTS", *range(bounds[n], bounds[n + 1]))
                 client.execute_command("CLUSTER MEET", "127.0.0.1", self.servers[0].port)
-        self.wait()
-        return self
+        self._met = True
+
+    def kill(self) -> None:
+        """One of them, as a crash; each in its turn."""
+        next(self._turns).kill()
 
     def wait(self) -> None:
         until(self._formed, "the cluster to form")
