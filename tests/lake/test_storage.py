@@ -113,7 +113,7 @@ def test_days_are_replaced_whole(table: LakeTable) -> None:
     new = written(table, batch(7))
     table.open().commit(new, mark(2, 3), drop=lambda known: [file for file in known if file.day == "2026-01-31"])
     assert offsets(table) == [3, 7]
-    assert [file.day for file in table.open().files([next_day.date()])] == ["2026-02-01"]
+    assert sorted(str(file.day) for file in table.open().files()) == ["2026-01-31", "2026-02-01"]
 
 
 def test_files_past_a_position_are_found_without_reading_them(table: LakeTable) -> None:

@@ -14,44 +14,19 @@ import msgspec
 import typer
 
 import tampu
-from tampu.cli import asking, exits, output, parsing
+from tampu.cli import asking, exits, lake_named, output
 from tampu.cli.app import command
+from tampu.cli.lake_named import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
 from tampu.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tampu.lake.looking import Lake, Questions
+    from tampu.lake.looking import Questions
 
-PANEL = "Lake"
 _PROMPT = "lake> "
 _MORE = "  ... "
-_EXTRA = "install tampu[spark], which brings what the lake needs"
-
-LakePath = Annotated[
-    str | None,
-    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or beside the file: jobs.db has jobs.lake)"),
-]
-
-
-LakeOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="For the lake's storage: AWS_REGION=eu-west-1; repeatable"),
-]
-_FOR_SPARK = "spark."
-
-
-def open_lake(session: Session, path: str | None, options: list[str] | None) -> Lake:
-    """The lake that was named, or the one that belongs to the store."""
-    try:
-        from tampu.lake.looking import Lake
-        from tampu.lake.urls import default_lake
-    except ImportError as error:
-        raise tampu.InvalidConfig(f"{error.name} is not installed", hint=_EXTRA) from None
-    given = dict(parsing.pair(one, "option", tampu.InvalidConfig) for one in options or [])
-    storage = {name: value for name, value in given.items() if not name.startswith(_FOR_SPARK)}
-    return Lake(path or default_lake(session.store), storage_options=storage or None)
 
 
 @command("sql", PANEL)
@@ -70,7 +45,7 @@ def sql(
     """
     if as_csv and session.json:
         raise tampu.InvalidMessage("choose --csv or --json", field="csv")
-    with open_lake(session, lake, option).ask(tenant=session.tenant) as ask:
+    with lake_named.to_ask(session, lake, option).ask(tenant=session.tenant) as ask:
         if query is None and asking.somebody():
             _prompt(session, ask, limit)
         else:
@@ -188,7 +163,7 @@ def export(
 
     Bytes such as payloads are written as they are to Parquet, and in base64 to the others.
     """
-    found = open_lake(session, lake, option)
+    found = lake_named.to_ask(session, lake, option)
     from tampu.lake import exporting
 
     with output.progress(f"exporting to {Path(to).name}", None) as advance:
@@ -210,7 +185,7 @@ def insights(
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser")] = False,
 ) -> None:
     """What the queues did, what fails, what is slow, and what comes next. With --tenant, of that tenant only."""
-    found = open_lake(session, lake, option)
+    found = lake_named.to_ask(session, lake, option)
     from tampu.lake.insights import gather
 
     gathered = gather(found, days=days, tenant=session.tenant)

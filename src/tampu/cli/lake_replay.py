@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import typer
 
 import tampu
-from tampu.cli import asking, exits, output
-from tampu.cli.lake import open_lake
+from tampu.cli import asking, exits, lake_named, output
 from tampu.cli.output import text, word
 from tampu.cli.session import Session
 
@@ -36,7 +35,7 @@ def run(session: Session, lake: str | None, asked: Asked, *, dry_run: bool, yes:
             "say which messages", field="where", hint="--where \"state = 'dead'\", a QUEUE, or --all; see --dry-run"
         )
     rate = _rate(asked.rate)
-    found = open_lake(session, lake, asked.options)
+    found = lake_named.to_ask(session, lake, asked.options)
     from tampu.lake.looking import checked_condition
     from tampu.lake.replaying import Replay
 

@@ -11,8 +11,9 @@ import typer
 
 import tampu
 from tampu.broker import readers
-from tampu.cli import output, parsing
+from tampu.cli import lake_named, output, parsing
 from tampu.cli.app import DryRun, app, command
+from tampu.cli.lake_named import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
 from tampu.cli.session import Session
 
@@ -20,41 +21,16 @@ if TYPE_CHECKING:
     from tampu.lake.lineage import RunReport
     from tampu.lake.storage import Lake
 
-PANEL = "Lake"
-_EXTRA = "pip install 'tampu[spark]', which brings what the lake needs"
-
 pipeline = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(
     pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake: the journal and ended messages as tables."
 )
 
-LakePath = Annotated[
-    str | None,
-    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or beside the file: jobs.db has jobs.lake)"),
-]
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The reader, when a store feeds several lakes")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", metavar="NAME=VALUE", help="For the lake's storage: AWS_REGION=eu-west-1, spark.scheme=s3a"
-    ),
-]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master (local[*])")]
 Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect: sc://host:port")]
 Format = Annotated[str | None, typer.Option("--format", help="How Spark reads the tables: parquet, or delta by jars")]
-
-
-def open_lake(session: Session, path: str | None, options: list[str] | None, format: str | None = None) -> Lake:
-    try:
-        from tampu.lake.storage import Lake
-        from tampu.lake.urls import default_lake
-    except ImportError as error:
-        raise tampu.Unavailable(f"{error.name} is not installed", hint=_EXTRA) from None
-    given = dict(parsing.pair(one, "option", tampu.InvalidConfig) for one in options or [])
-    if format is not None:
-        given["spark.format"] = format
-    return Lake(path or default_lake(session.store), given)
 
 
 def _must_exist(session: Session) -> None:
@@ -73,7 +49,7 @@ def run(
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
-    option: Options = None,
+    option: LakeOptions = None,
     archive_after: Annotated[
         str | None,
         typer.Option("--archive-after", metavar="TIME", help="The store may drop ended messages the lake has by then"),
@@ -96,7 +72,7 @@ def run(
 
     seconds = parsing.duration(every, "every")
     archive = parsing.optional_duration(archive_after, "archive_after")
-    place = open_lake(session, lake, option)
+    place = lake_named.to_keep(session, lake, option)
     _must_exist(session)
     from tampu.cli.pipeline_running import Runner
     from tampu.lake.running import Pipeline
@@ -191,9 +167,9 @@ def _tell(session: Session, report: RunReport) -> None:
 
 
 @command("status", PANEL, of=pipeline)
-def status(session: Session, lake: LakePath = None, name: Name = "main", option: Options = None) -> None:
+def status(session: Session, lake: LakePath = None, name: Name = "main", option: LakeOptions = None) -> None:
     """How far the lake is, table by table, and how far behind the journal. Starts no Spark."""
-    place = open_lake(session, lake, option)
+    place = lake_named.to_keep(session, lake, option)
     _must_exist(session)
     from tampu.lake.status import status as look
 
@@ -227,7 +203,7 @@ def backfill(
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
-    option: Options = None,
+    option: LakeOptions = None,
 ) -> None:
     """Compute days anew from bronze."""
     if table not in ("silver", "gold"):
@@ -235,7 +211,7 @@ def backfill(
     start, end = _day(first, "from"), _day(last, "to") if last else datetime.now(UTC).date()
     if end < start:
         raise tampu.InvalidConfig("--to is before --from", field="to")
-    place = open_lake(session, lake, option)
+    place = lake_named.to_keep(session, lake, option)
     _must_exist(session)
     from tampu.cli.pipeline_running import translated, working_session
     from tampu.lake.running import Pipeline
@@ -256,11 +232,11 @@ def _day(given: str, field: str) -> date:
 
 
 @command("compact", PANEL, of=pipeline)
-def compact(session: Session, lake: LakePath = None, option: Options = None) -> None:
+def compact(session: Session, lake: LakePath = None, option: LakeOptions = None) -> None:
     """Join small files, so that reading stays quick. Runs and readers may go on meanwhile."""
     from tampu.lake import maintenance
 
-    done = maintenance.compact(_there(open_lake(session, lake, option)))
+    done = maintenance.compact(_there(lake_named.to_keep(session, lake, option)))
     _cared(session, done, "nothing to join")
 
 
@@ -275,13 +251,13 @@ def vacuum(
     ] = None,
     dry_run: DryRun = False,
     lake: LakePath = None,
-    option: Options = None,
+    option: LakeOptions = None,
 ) -> None:
     """Remove files that no table needs any more, and days that nobody wants."""
     from tampu.lake import maintenance
 
     hours = parsing.duration(retain, "retain") / 3600
-    place = _there(open_lake(session, lake, option))
+    place = _there(lake_named.to_keep(session, lake, option))
     before = None if drop_before is None else _day(drop_before, "drop_before")
     dropped = None if before is None else maintenance.drop_days(place, before, dry_run=dry_run)
     gone = maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run)
@@ -345,10 +321,10 @@ def shell(
     remote: Remote = None,
     conf: Conf = None,
     format: Format = None,
-    option: Options = None,
+    option: LakeOptions = None,
 ) -> None:
     """A Python prompt with `spark`, and the tables as views: bronze_events, silver_messages, gold_queue_minutes …"""
-    place = _there(open_lake(session, lake, option, format))
+    place = _there(lake_named.to_keep(session, lake, option, format))
     from tampu.cli.pipeline_running import prompt, spark_session, translated
     from tampu.lake.frames import read
 

@@ -43,7 +43,6 @@ class Mark(msgspec.Struct, frozen=True):
     reader: str
     run: int
     position: Position
-    note: str = ""
 
 
 class Snapshot:
@@ -77,21 +76,14 @@ class Snapshot:
         """The number of the last run that wrote to it."""
         return int(self.delta.transaction_version(reader) or 0)
 
-    def files(self, days: Iterable[date] | None = None, after: Position | None = None) -> list[DataFile]:
+    def files(self, *, after: Position | None = None) -> list[DataFile]:
         """The data files; with ``after`` without those whose rows are all at or before that position."""
         if self._files is None:
             self._files = [_data_file(row) for row in pa.table(self.delta.get_add_actions()).to_pylist()]
-        found = self._files
-        if days is not None:
-            wanted = {day.isoformat() for day in days}
-            found = [file for file in found if file.day in wanted]
-        if after is not None:
-            found = [file for file in found if _beyond(file, after)]
-        return found
+        return self._files if after is None else [file for file in self._files if _beyond(file, after)]
 
-    def rows(self, days: Iterable[date] | None = None, after: Position | None = None) -> int:
-        """At least as many rows as there are of these days, or past the position."""
-        return sum(file.rows for file in self.files(days, after))
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files())
 
     def size(self) -> int:
         return sum(file.size for file in self.files())
@@ -161,7 +153,7 @@ class Snapshot:
         if mark is not None:
             transactions = [Transaction(mark.reader, mark.run)]
             transactions += [Transaction(f"{mark.reader}/{p}", offset) for p, offset in mark.position.items()]
-            told = {"tampu.run": str(mark.run), "tampu.position": json.dumps(mark.position), "tampu.note": mark.note}
+            told = {"tampu.run": str(mark.run), "tampu.position": json.dumps(mark.position)}
         properties = CommitProperties(custom_metadata=told, app_transactions=transactions, max_commit_retries=0)
         base: Snapshot = self
         for _ in range(_TRIES):
