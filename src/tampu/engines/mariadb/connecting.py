@@ -12,13 +12,13 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.timely import LOCK_SECONDS
 from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFull, TampuError, Unavailable
 
 OLDEST = (10, 6)
 CONNECT_SECONDS = 10
 READ_SECONDS = 120
 """Every statement of ours is bounded; who has not answered by then is gone."""
-LOCK_SECONDS = 10
 IDLE_SECONDS = 8 * 3600
 NAME = re.compile(r"[A-Za-z0-9_$\-]{1,64}\Z")
 _OWN = ("durability", "index")
@@ -184,6 +184,9 @@ class MariaDriver:
 
     def retriable(self, error: BaseException) -> bool:
         return code(error) in (_DEADLOCK, _LOCK_TIMEOUT)
+
+    def locked(self, error: BaseException) -> bool:
+        return code(error) == _LOCK_TIMEOUT
 
     def translate(self, error: pymysql.Error) -> TampuError:  # noqa: PLR0911 - one line per meaning
         number, shown = code(error), self.place.shown

@@ -87,6 +87,9 @@ class MariaEngine(SqlEngine):
         offered = db.offered
         db.entered, db.left, db.offered = [], [], []
         super()._undo(db)
+        if db.hurried and self._db is not None:
+            with contextlib.suppress(self.driver.error):
+                db.send("swept")
         if offered and self.index is not None and self.index.up:
             self.index.tell(offered, [], ring=False)
 

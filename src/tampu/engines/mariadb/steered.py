@@ -59,11 +59,27 @@ def withdraw(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
+def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
+    looked = wire.ask("where_ready", seqs)
+
+    def rest() -> Rows:
+        cards = {row[0]: row[:10] for row in looked.get()}
+        ready = wire.ask("lock_ready", *ints(_places(looked.get()), 3))
+        asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
+        return [cards[seq] for one in asked for (seq,) in one.get() if seq in cards]
+
+    return rest
+
+
+def _places(cards: Iterable[Any]) -> list[tuple[int, int, int]]:
+    """(q, rank, pos) where these messages are in `ready`, if they are."""
+    return sorted((card[1], card[10] or 0, card[0] if card[11] is None else card[11]) for card in cards)
+
+
 def _out_of_ready(wire: Wire, cards: Iterable[Any]) -> Rest:
     """Delete the rows of `ready` where these messages are, if they are; what was deleted."""
-    places = sorted((card[1], card[10] or 0, card[0] if card[11] is None else card[11]) for card in cards)
     queues = {card[0]: card[1] for card in cards}
-    out = wire.ask("withdraw_ready", *ints(places, 3))
+    out = wire.ask("withdraw_ready", *ints(_places(cards), 3))
 
     def rest() -> Rows:
         rows = out.get()

@@ -10,11 +10,37 @@ from tampu.engines.sql.db import Blobs, Ints
 
 LATCHES = 4096
 """Rows of `latch`; the first is the sweeper's."""
+LOCK_SECONDS = 10
+"""How long our sessions wait for a lock."""
+
+
+def _latch(name: bytes | None) -> int:
+    return 1 + zlib.crc32(name or b"") % (LATCHES - 1)
 
 
 def locks(wire: Wire, names: Blobs) -> Rest:
-    found = {1 + zlib.crc32(name) % (LATCHES - 1) for name in names.values if name is not None}
-    return wire.ask("locks", Ints(sorted(found))).get
+    return wire.ask("locks", Ints(sorted({_latch(name) for name in names.values}))).get
+
+
+def try_locks(wire: Wire, names: Blobs) -> Rest:
+    asked = wire.ask("try_locks", Ints(sorted({_latch(name) for name in names.values})))
+
+    def rest() -> Rows:
+        had = {n for (n,) in asked.get()}
+        return [(name,) for name in names.values if _latch(name) in had]
+
+    return rest
+
+
+def sweeping(wire: Wire) -> Rest:
+    wire.hurried = True
+    return wire.ask("sweeping").get
+
+
+def swept(wire: Wire) -> Rest:
+    wire.ask("swept", LOCK_SECONDS)
+    wire.hurried = False
+    return nothing
 
 
 def numbers(wire: Wire, blocks: int) -> Rest:
@@ -40,12 +66,7 @@ def fold(wire: Wire, most: int) -> Rest:
 def promote(wire: Wire, now: int, limit: int) -> Rest:
     looked = wire.ask("promote", now, limit)
 
-    def rest() -> Rows:
-        rows = sorted(looked.get(), key=lambda row: (row[11], row[0]))
-        wire.ask("leave_delayed", Ints(row[0] for row in rows))
-        return [row[:11] for row in rows]
-
-    return rest
+    return lambda: [row[:11] for row in sorted(looked.get(), key=lambda row: (row[11], row[0]))]
 
 
 def fair_forget(wire: Wire, q: int, now: int, most: int) -> Rest:
@@ -58,15 +79,9 @@ def fair_forget(wire: Wire, q: int, now: int, most: int) -> Rest:
     return rest
 
 
-def run_out(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("run_out", now, limit)
-
-    def rest() -> Rows:
-        rows = looked.get()
-        wire.ask("leave_claims", *ints([row[:2] for row in rows], 2))
-        return rows
-
-    return rest
+def drop_claims(wire: Wire, untils: Ints, leases: Ints) -> Rest:
+    wire.ask("leave_claims", untils, leases)
+    return nothing
 
 
 def unbury(wire: Wire, q: int, limit: int) -> Rest:

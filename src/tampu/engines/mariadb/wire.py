@@ -75,6 +75,8 @@ class Wire:
         self._used = time.monotonic()
         self.now = 0
         """The time of the commit under way."""
+        self.hurried = False
+        """The session does not wait for locks as it usually does."""
         self.index: Index | None = None
         """Where we tell what is ready, and are told what to take."""
         self.guest: str | None = None

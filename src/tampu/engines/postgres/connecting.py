@@ -44,6 +44,9 @@ class PostgresDriver:
     def retriable(self, error: BaseException) -> bool:
         return retriable(error)
 
+    def locked(self, error: BaseException) -> bool:
+        return isinstance(error, errors.LockNotAvailable)
+
     def translate(self, error: psycopg.Error) -> TampuError:
         return translate(error, self.place)
 

@@ -60,10 +60,11 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | 
     commit.house.expects_due = due is not None and due <= commit.now + SOON
     if commit.sent is not None and due is not None and due <= commit.now:
         raise NotYet  # what is due may go first: once more, in the other order
-    swept = sweep_due(commit, SWEEP_FIRST)
+    # Before the sweep: what it holds, nobody else can sweep, and these may have to be waited for.
     commit.locks.take(
         queue_lock(call.tenant, want.queue) for call in calls for want in call.wants if want.max_in_flight or want.rate
     )
+    swept = sweep_due(commit, SWEEP_FIRST)
     replies: list[list[Lease] | Later | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
@@ -75,7 +76,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | 
             q = commit.house.number(commit.db, call.tenant, want.queue)
             if q is not None:
                 taken += _take(commit, call, want, q, call.limit - taken, leases, waits)
-        replies.append(leases if taken else AGAIN if swept >= SWEEP_FIRST else nothing(waits))
+        replies.append(leases if taken else AGAIN if swept.more else nothing(waits))
     return replies
 
 

@@ -47,6 +47,8 @@ class Commit(Ledger[House, Record]):
         self.sent = sent
         """A statement of the verb's that was sent with the beginning (see `claim.Sent`, `settle.Sent`)."""
         self.locks = Locks(db)
+        self.swept = False
+        """It sweeps: what somebody has locked is not waited for."""
         self.deferred: list[Callable[[], None]] = []
         """What can be done while the server commits: filling the replies."""
         self.taken = 0
@@ -131,6 +133,11 @@ class Commit(Ledger[House, Record]):
     def landed(self) -> None:
         """It has happened, whatever becomes of the answer."""
         self.house.watched.landed(self.now, self._watching, self._settled)
+
+    def watch_rest(self, until: int, lease: int, seqs: Sequence[int]) -> None:
+        """Have the reaper look at the rest of a claim, of which it has looked at some, and whose row is gone."""
+        self._claims.append((until, lease, pack_seqs(seqs)))
+        self.falls_due(until)
 
     def watch(self, leases: Sequence[tuple[int, int, Sequence[int]]]) -> None:
         """(until, lease, seqs): have the reaper look at these messages of claims then too."""

@@ -113,6 +113,10 @@ class Driver(Protocol):
         """Did the server undo the transaction for the sake of others, so that it may simply be tried again?"""
         ...
 
+    def locked(self, error: BaseException) -> bool:
+        """Did others have locked, for longer than we wait, what was asked for?"""
+        ...
+
     def translate(self, error: Any) -> TampuError:
         """What an error means for the caller. Nothing of the call took effect."""
         ...

@@ -25,6 +25,7 @@ from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Driver
 from tampu.engines.sql.house import House
 from tampu.engines.sql.readers import Readers
+from tampu.engines.sql.sweep import rest
 from tampu.engines.sql.transaction import Transaction, own
 from tampu.engines.sql.verbs import VERBS
 from tampu.model.errors import TampuError, Unavailable
@@ -203,6 +204,9 @@ class SqlEngine(abc.ABC):
                 commit.forget_new_queues()
             self._undo(db)
             if isinstance(error, NotYet):
+                return self._commit(db, calls, ahead=False)
+            if commit is not None and commit.swept and self._db is not None and self.driver.locked(error):
+                rest(commit)
                 return self._commit(db, calls, ahead=False)
             if committing and self._db is None and isinstance(error, self.driver.error):
                 raise Uncertain from error

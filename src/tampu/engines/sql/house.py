@@ -17,6 +17,8 @@ class House(Numbering[Db]):
         """The newest id's millisecond that this process knows of: ids grow, also when the clock goes back."""
         self.expects_due = True
         """Something may be due soon: a claim must look first."""
+        self.rests = [0, 0, 0]
+        """Of delays, leases and expiries: before these times nobody here looks again for what is due. It was locked."""
         self.watched = watched or Watched()
 
     def _find_number(self, db: Db, tenant: str, name: str) -> int | None:

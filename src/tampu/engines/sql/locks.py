@@ -21,6 +21,14 @@ class Locks:
             self._db.send("locks", Blobs(new))
             self._taken |= new
 
+    def try_take(self, names: Iterable[bytes]) -> set[bytes]:
+        """Those of these that nobody else has: nobody else looks at them until the end of the commit."""
+        wanted = set(names)
+        new = wanted - self._taken
+        if new:
+            self._taken |= {name for (name,) in self._db.rows("try_locks", Blobs(sorted(new)))}
+        return wanted & self._taken
+
 
 def queue_lock(tenant: str, name: str) -> bytes:
     return b"queue/%s/%s" % (tenant.encode(), name.encode())
@@ -28,6 +36,10 @@ def queue_lock(tenant: str, name: str) -> bytes:
 
 def fair_lock(tenant: str, name: str) -> bytes:
     return b"fair/%s/%s" % (tenant.encode(), name.encode())
+
+
+def key_lock(tenant: str, name: str, key: str) -> bytes:
+    return b"key/%s/%s/%s" % (tenant.encode(), name.encode(), key.encode())
 
 
 def lane_lock(queue: tuple[str, str], lane: bytes) -> bytes:

@@ -18,7 +18,7 @@ from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, Uuids, blob
 from tampu.engines.sql.lanes import admit
-from tampu.engines.sql.locks import fair_lock, lane_lock
+from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.reading import find, load
 from tampu.engines.sql.waiting import hold, restore_marks
 from tampu.model.errors import IdempotencyConflict
@@ -57,7 +57,7 @@ def locks(call: Publish) -> set[bytes]:
         if item.id is not None:
             names.add(b"id/%s/%s" % (tenant, item.id.encode()))
         if body.key is not None:
-            names.add(b"key/%s/%s/%s" % (tenant, call.queue.encode(), body.key.encode()))
+            names.add(key_lock(call.tenant, call.queue, body.key))
         if item.lane is not None:
             names.add(lane_lock((call.tenant, call.queue), item.lane.encode()))
     return names

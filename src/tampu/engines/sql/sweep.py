@@ -2,12 +2,15 @@
 
 Contract: at most ``limit`` of each per commit; a message is moved once, whoever sweeps. Claim does it first too, so
 nobody waits for a keeper. One commit sweeps at a time; the others go on without.
+
+Whose message it is has nothing to do with who sweeps. So nobody waits here for what a transaction has locked, which may
+be open for long: it is left, and looked at again a moment later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from tampu.engines.codes import CANCELLED, DEAD, DELAYED, EXPIRED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
@@ -16,70 +19,187 @@ from tampu.engines.sql.commit import Commit, unpack_claim
 from tampu.engines.sql.db import Ints, text
 from tampu.engines.sql.ending import Failed, bury, end, write_failures
 from tampu.engines.sql.lanes import admit
+from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.pacing import coming_back
 from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
+from tampu.model.message import unpack_body
+from tampu.model.rank import FAIR
+from tampu.model.times import SECOND
 
 _CLAIMS = 50
-"""Claims that are looked at together; each may be of thousands."""
+"""Claims that are looked at together."""
+_MOMENT = SECOND // 2
+"""What was locked is looked at again after this."""
+_ASIDE = SECOND // 20
+"""Keepers who meet another sweeper look again after this."""
+_LONG = 2 * SECOND
+"""The same, when somebody had to be waited for all the same, and everything was undone."""
+
+
+class Done(NamedTuple):
+    moved: int = 0
+    more: bool = False
+    """There may be more: the limit was reached."""
+    ours: bool = True
+    """Nobody else was sweeping."""
+
+
+class _Moving(NamedTuple):
+    """A message that is to be moved, and what of others' that touches."""
+
+    card: Card
+    placed: bool
+    """Places or tokens of its group."""
+    keyed: bool
+    """The row of its key."""
+    waits: bool
+    """The turns of groups: it will be ready."""
 
 
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
-    moved = sweep_due(commit, max(call.limit for call in calls))
-    times = [at for at in commit.db.row("due") if at is not None]
-    return [Swept(moved, min(times, default=None))] * len(calls)
+    done, now = sweep_due(commit, max(call.limit for call in calls)), commit.now
+    times = zip(commit.db.row("due"), commit.house.rests, strict=True)
+    next_us = min((at if at > now else max(at, rest) for at, rest in times if at is not None), default=None)
+    if next_us is not None and not done.ours:
+        next_us = max(next_us, now + _ASIDE)
+    return [Swept(done.moved, next_us)] * len(calls)
 
 
-def sweep_due(commit: Commit, limit: int) -> int:
-    delays, leases, ends = commit.next
-    now = commit.now
-    if not any(at is not None and at <= now for at in (delays, leases, ends)) or not commit.db.row("sweeping")[0]:
-        return 0
-    moved = 0
-    if ends is not None and ends <= now:
-        moved += _expire(commit, limit)
-    if leases is not None and leases <= now:
-        moved += _reap(commit, limit)
-    if delays is not None and delays <= now:
-        moved += _promote(commit, limit)
-    return moved
+def rest(commit: Commit) -> None:
+    """This commit could not sweep; the next ones do not try for a while."""
+    commit.house.rests = [commit.now + _LONG] * 3
 
 
-def _promote(commit: Commit, limit: int) -> int:
+def sweep_due(commit: Commit, limit: int) -> Done:
+    now, house = commit.now, commit.house
+    due = [at is not None and at <= now and rest <= now for at, rest in zip(commit.next, house.rests, strict=True)]
+    if not any(due):
+        return Done()
+    commit.swept = True
+    ours = bool(commit.db.row("sweeping")[0])
+    moved, more, locked = 0, False, []
+    for kind, work in _WORKS if ours else ():
+        if due[kind]:
+            count, seen = work(commit, limit)
+            moved += count
+            more = more or seen >= limit
+            if not seen:
+                locked.append(kind)
+    if locked:  # or somebody swept while we began
+        times = commit.db.row("due")
+        for kind in locked:
+            if times[kind] is not None and times[kind] <= now:
+                house.rests[kind] = now + _MOMENT
+    commit.db.send("swept")
+    return Done(moved, more, ours)
+
+
+def _promote(commit: Commit, limit: int) -> tuple[int, int]:
     rows = commit.db.rows("promote", commit.now, limit)
-    cards = [Card.of(row) for row in rows]
+    free = _unlocked(commit, [_Moving(Card.of(row), placed=True, keyed=False, waits=True) for row in rows])
+    out = [row for row in rows if row[0] in free]
+    _postpone(commit, [row[0] for row in rows if row[0] not in free])
+    cards = [Card.of(row) for row in out]
+    commit.db.send("leave_delayed", Ints(card.seq for card in cards))
     commit.count_all(cards, DELAYED, -1)
-    waiting = [(card, None, row[10]) for card, row in zip(cards, rows, strict=True)]
+    waiting = [(card, None, row[10]) for card, row in zip(cards, out, strict=True)]
     for card, state in zip(cards, admit(commit, waiting), strict=True):
         commit.note("promote", state, card)
-    return len(rows)
+    return len(out), len(rows)
 
 
-def _reap(commit: Commit, limit: int) -> int:
-    """Claims whose time has come, until so many messages were looked at; each claim is looked at whole."""
+def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
+    """Delays that are over, of messages that can not go yet: away from the front, where they would hide others."""
+    if seqs:
+        times = range(commit.now + _MOMENT, commit.now + _MOMENT + len(seqs))
+        commit.db.send("retime", Ints(seqs), Ints(times))
+        commit.falls_due(times[0])
+
+
+def _unlocked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
+    """Which of these nobody else keeps from being moved; what they need is locked then, for this commit."""
+    named = [one.card.seq for one in moving if one.keyed and one.card.named]
+    bodies = dict(commit.db.rows("bodies", Ints(named))) if named else {}
+    needs: dict[int, set[bytes]] = {one.card.seq: set() for one in moving}
+    for card, leaves, _, waits in moving:
+        placed = leaves and card.lane is not None
+        turns = card.rank == FAIR and (waits or placed)
+        if placed or turns or card.seq in bodies:
+            queue = commit.house.name(commit.db, card.q)
+            if placed:
+                needs[card.seq].add(lane_lock(queue, card.lane or b""))
+            if turns:
+                needs[card.seq].add(fair_lock(*queue))
+            if card.seq in bodies:
+                needs[card.seq].add(key_lock(*queue, unpack_body(bodies[card.seq]).key or ""))
+    had = commit.locks.try_take(name for names in needs.values() for name in names)
+    return {seq for seq, names in needs.items() if names <= had}
+
+
+def _reap(commit: Commit, limit: int) -> tuple[int, int]:
+    """Claims whose time has come, until so many messages were looked at; of the last one perhaps only a part."""
     seen = moved = 0
     while seen < limit:
         claims = commit.db.rows("run_out", commit.now, _CLAIMS)
         # In the order of the claims and, within one, of its messages: so they come back.
-        order = {
-            (seq, lease): place
-            for place, (seq, lease) in enumerate(
-                (seq, lease) for _, lease, packed in sorted(claims) for seq in unpack_claim(packed)
-            )
-        }
-        watched = sorted(order)
-        rows = []
-        if watched:
-            rows = commit.db.rows("still_leased", Ints(w[0] for w in watched), Ints(w[1] for w in watched))
-            rows.sort(key=lambda row: order[row[0], row[10]])
-        out = [row for row in rows if row[13] <= commit.now]
-        _keep_watching(commit, [row for row in rows if row[13] > commit.now])
-        _return(commit, out)
-        moved += len(out)
-        seen += len(watched)
+        order: dict[tuple[int, int], int] = {}
+        gone = []
+        for until, lease, packed in sorted(claims):
+            if seen >= limit:
+                break
+            seqs = unpack_claim(packed)
+            some = seqs[: limit - seen]
+            gone.append((until, lease))
+            seen += len(some)
+            order.update(((seq, lease), place) for place, seq in enumerate(some, len(order)))
+            if len(some) < len(seqs):
+                commit.watch_rest(until, lease, seqs[len(some) :])
+        commit.db.send("drop_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
+        moved += _look(commit, order)
         if len(claims) < _CLAIMS:
             break
-    return moved
+    return moved, seen
+
+
+def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
+    """Leases that may have run out, by (seq, lease) in the order they come back in; how many have."""
+    if not order:
+        return 0
+    watched = sorted(order)
+    rows = commit.db.rows("still_leased", Ints(w[0] for w in watched), Ints(w[1] for w in watched))
+    rows.sort(key=lambda row: order[row[0], row[10]])
+    found = {(row[0], row[10]) for row in rows}
+    missed = [place for place in watched if place not in found]
+    if missed:
+        # Settled, mostly. Those that are not: somebody has locked them, to settle or to extend them.
+        busy = commit.db.rows("busy_leases", Ints(w[0] for w in missed), Ints(w[1] for w in missed))
+        _look_again(commit, busy)
+    over = [row for row in rows if row[13] <= commit.now]
+    free = _unlocked(commit, [_Moving(Card.of(row), _leaves(row), not _ends(row), not _ends(row)) for row in over])
+    _look_again(commit, [(row[0], row[10]) for row in over if row[0] not in free])
+    out = [row for row in over if row[0] in free]
+    _keep_watching(commit, [row for row in rows if row[13] > commit.now])
+    _return(commit, out)
+    return len(out)
+
+
+def _ends(row: Any) -> bool:
+    """Is a message that was not settled in time not given out again?"""
+    return bool(row[12]) or row[2] >= row[7]
+
+
+def _leaves(row: Any) -> bool:
+    """Do the places of its group change, or their tokens?"""
+    return _ends(row) or row[14] is not None
+
+
+def _look_again(commit: Commit, leases: Sequence[tuple[int, int]]) -> None:
+    """(seq, lease) that somebody has locked, or whose group: the reaper looks at them a moment later."""
+    by_lease: dict[int, list[int]] = {}
+    for seq, lease in leases:
+        by_lease.setdefault(lease, []).append(seq)
+    commit.watch([(commit.now + _MOMENT, lease, seqs) for lease, seqs in by_lease.items()])
 
 
 def _keep_watching(commit: Commit, rows: Sequence[Any]) -> None:
@@ -124,11 +244,17 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
     bury(commit, dead)
 
 
-def _expire(commit: Commit, limit: int) -> int:
+def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     seqs = [row[0] for row in commit.db.rows("past", commit.now, limit)]
-    found = withdraw(commit, seqs)
+    rows = commit.db.rows("lock_waiting", Ints(seqs)) if seqs else []
+    free = _unlocked(commit, [_Moving(Card.of(row), placed=True, keyed=True, waits=False) for row in rows])
+    found = withdraw(commit, [seq for seq in seqs if seq in free])
     cards = [found[seq] for seq in seqs if seq in found]
     for card in cards:
         commit.note("expire", EXPIRED, card)
     end(commit, EXPIRED, cards, [None] * len(cards))
-    return len(cards)
+    return len(cards), len(cards)
+
+
+_WORKS: tuple[tuple[int, Callable[[Commit, int], tuple[int, int]]], ...] = ((2, _expire), (1, _reap), (0, _promote))
+"""By their place among the times of what is due; in this order, what has expired is not promoted before."""
