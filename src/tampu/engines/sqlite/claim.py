@@ -43,7 +43,7 @@ LEASE = (
 
 
 def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
-    swept = sweep_due(commit, SWEEP_FIRST)
+    _, more = sweep_due(commit, SWEEP_FIRST)
     replies: list[list[Lease] | Later | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
@@ -54,7 +54,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | 
             q = commit.house.number(commit.db, call.tenant, want.queue)
             if q is not None:
                 leases.extend(_take(commit, call, want, q, call.limit - len(leases), waits))
-        replies.append(AGAIN if not leases and swept >= SWEEP_FIRST else leases or nothing(waits))
+        replies.append(AGAIN if not leases and more else leases or nothing(waits))
     return replies
 
 

@@ -31,7 +31,7 @@ NEXT = (
 
 
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
-    moved = sweep_due(commit, max(call.limit for call in calls))
+    moved, _ = sweep_due(commit, max(call.limit for call in calls))
     return [Swept(moved, next_due(commit.db))] * len(calls)
 
 
@@ -39,20 +39,20 @@ def next_due(db: sqlite3.Connection) -> int | None:
     return min((at for at in db.execute(NEXT).fetchone() if at is not None), default=None)
 
 
-def sweep_due(commit: Commit, limit: int) -> int:
+def sweep_due(commit: Commit, limit: int) -> tuple[int, bool]:
+    """How much was moved, and whether there may be more."""
     due = commit.db.execute(NEXT).fetchone()
     now = commit.now
-    moved = 0
-    if due[2] is not None and due[2] <= now:
-        moved += _expire(commit, limit)
-    if due[1] is not None and due[1] <= now:
-        moved += _reap(commit, limit)
-    if due[0] is not None and due[0] <= now:
-        moved += _promote(commit, limit)
-    return moved
+    moved, more = 0, False
+    for at, work in ((due[2], _expire), (due[1], _reap), (due[0], _promote)):
+        if at is not None and at <= now:
+            count, seen = work(commit, limit)
+            moved += count
+            more = more or seen >= limit
+    return moved, more
 
 
-def _promote(commit: Commit, limit: int) -> int:
+def _promote(commit: Commit, limit: int) -> tuple[int, int]:
     rows = commit.db.execute(DUE, (commit.now, limit)).fetchall()
     commit.db.execute(
         "DELETE FROM tampu_delayed WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
@@ -60,15 +60,16 @@ def _promote(commit: Commit, limit: int) -> int:
     for (seq, q, _, attempts, _, _), state in zip(rows, resume(commit, rows), strict=True):
         commit.count(q, DELAYED, -1)
         commit.note("promote", q, state, seq, attempts)
-    return len(rows)
+    return len(rows), len(rows)
 
 
-def _reap(commit: Commit, limit: int) -> int:
-    """Claims whose time has come, until so many messages were looked at; each claim is looked at whole."""
+def _reap(commit: Commit, limit: int) -> tuple[int, int]:
+    """Claims whose time has come, until so many messages were looked at; of the last one perhaps only a part."""
     seen = moved = 0
     db = commit.db
     for until, lease, packed in db.execute(RUN_OUT, (commit.now, limit)).fetchall():
-        seqs = unpack_seqs(packed)
+        whole = unpack_seqs(packed)
+        seqs = whole[: limit - seen]
         db.execute("DELETE FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease))
         rows = db.execute(
             "SELECT l.seq, l.q, l.until, l.attempts, l.worker, l.cancel, m.rank, m.max_attempts, m.lane"
@@ -83,9 +84,11 @@ def _reap(commit: Commit, limit: int) -> int:
         _return(commit, out)
         moved += len(out)
         seen += len(seqs)
+        if len(seqs) < len(whole):
+            commit.watch(until, lease, whole[len(seqs) :])
         if seen >= limit:
             break
-    return moved
+    return moved, seen
 
 
 def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int, int, int, str | None]]) -> None:
@@ -123,7 +126,7 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
     restore_marks(commit, [row[0] for row in (*back, *later)])
 
 
-def _expire(commit: Commit, limit: int) -> int:
+def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     db = commit.db
     rows = db.execute(PAST, (commit.now, limit)).fetchall()
     gone: dict[int, list[int]] = {}
@@ -137,4 +140,4 @@ def _expire(commit: Commit, limit: int) -> int:
             gone.setdefault(q, []).append(seq)
     for q, seqs in gone.items():
         leave_lanes(commit, q, seqs)
-    return len(rows)
+    return len(rows), len(rows)
