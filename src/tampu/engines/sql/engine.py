@@ -123,8 +123,19 @@ class SqlEngine(abc.ABC):
             self._check_usable()
             replies: list[Any] = []
             for part in _parts(calls):
-                replies.extend(run_joined(self._run, part))
+                if len(part) == len(calls):
+                    return run_joined(self._run, part)
+                replies.extend(self._apart(part))
             return replies
+
+    def _apart(self, part: Sequence[port.Call]) -> list[Any | TampuError]:
+        """One commit of several: when it fails, that is told to its callers only; the others' may have happened."""
+        if len(part) == 1:
+            return [self._alone(part[0])]
+        try:
+            return run_joined(self._run, part)
+        except TampuError as error:
+            return [error] * len(part)
 
     def _run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         try:

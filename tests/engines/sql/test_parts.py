@@ -1,0 +1,44 @@
+"""A flood of calls is several commits: what becomes of one is told to those who asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.engines.port import Call, Publish
+from tests.conformance.house import payloads
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_commit_that_fails_is_told_to_its_own_callers(
+    url: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tampu.open(url, keepers=False) as q:
+        engine: Any = q._core.engine
+        asked: list[Call] = []
+        run, insist = engine.run, engine._insist
+
+        def note(calls: Sequence[Call]) -> Any:
+            asked.extend(call for call in calls if isinstance(call, Publish))
+            return run(calls)
+
+        monkeypatch.setattr(engine, "run", note)
+        for n in range(3 * together):
+            q.publish_many("jobs", [n, n])
+        q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=20)])
+        monkeypatch.setattr("tampu.engines.sql.engine._MOST_ITEMS", 2 * together)
+
+        def fail_the_second(calls: Sequence[Call]) -> Any:
+            if calls[0] is asked[together]:
+                raise tampu.StorageFull("the server's disk is full; nothing was stored")
+            return insist(calls)
+
+        monkeypatch.setattr(engine, "_insist", fail_the_second)
+        replies = run(asked)
+        told = [isinstance(reply, tampu.StorageFull) for reply in replies]
+        assert told == [False] * together + [True] * together + [False] * together
+        stored = [n for n, failed in enumerate(told) if not failed for _ in range(2)]
+        assert payloads(q.claim("jobs", limit=20)) == stored
