@@ -35,6 +35,7 @@ _GONE = (
 )  # fmt: skip
 _FULL = (1021, 1030, 1114, 3675)
 _DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
+_READ_ONLY = (1290, 1792, 1836)
 _UNKNOWN = (1054, 1146, 4091)
 
 
@@ -163,7 +164,7 @@ def durability(db: Db, wanted: str | None) -> str:
     return gives
 
 
-def code(error: BaseException) -> int:
+def code(error: BaseException | None) -> int:
     return error.args[0] if isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int) else 0
 
 
@@ -188,6 +189,9 @@ class MariaDriver:
     def locked(self, error: BaseException) -> bool:
         return code(error) == _LOCK_TIMEOUT
 
+    def read_only(self, error: BaseException | None) -> bool:
+        return code(error) in _READ_ONLY
+
     def translate(self, error: pymysql.Error) -> TampuError:  # noqa: PLR0911 - one line per meaning
         number, shown = code(error), self.place.shown
         said = str(error.args[1] if len(error.args) > 1 else error).strip().partition("\n")[0]
@@ -197,7 +201,7 @@ class MariaDriver:
             return Forbidden(f"{shown}: {said}", hint="check user and password in the url, and what the user may do")
         if number == 1049:
             return InvalidConfig(f"{shown}: {said}", field="url", hint=f"CREATE DATABASE `{self.place.database}`")
-        if number in (1290, 1792, 1836):
+        if number in _READ_ONLY:
             return Unavailable(f"{shown} is read only: {said}", hint="connect to the primary server")
         if number in _UNKNOWN:
             return StorageError(f"{shown}: {said}", hint="the tables are of another version: tampu migrate")

@@ -83,10 +83,10 @@ class MariaEngine(SqlEngine):
         with contextlib.suppress(TampuError):  # then a claim of the next second finds it
             self._readers.ask(lambda db: db.send("stale_mark"))
 
-    def _undo(self, db: Any) -> None:
+    def _undo(self, db: Any, error: BaseException) -> None:
         offered = db.offered
         db.entered, db.left, db.offered = [], [], []
-        super()._undo(db)
+        super()._undo(db, error)
         if db.hurried and self._db is not None:
             with contextlib.suppress(self.driver.error):
                 db.send("swept")

@@ -47,6 +47,9 @@ class PostgresDriver:
     def locked(self, error: BaseException) -> bool:
         return isinstance(error, errors.LockNotAvailable)
 
+    def read_only(self, error: BaseException | None) -> bool:
+        return isinstance(error, errors.ReadOnlySqlTransaction)
+
     def translate(self, error: psycopg.Error) -> TampuError:
         return translate(error, self.place)
 

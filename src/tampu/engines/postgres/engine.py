@@ -52,7 +52,7 @@ class PostgresEngine(SqlEngine):
             try:
                 done = self._at_once.run(db, calls, self._fake_now())
             except BaseException as error:
-                self._undo(db)
+                self._undo(db, error)
                 self._lost(db, calls, error)
                 raise
             if done is not None:

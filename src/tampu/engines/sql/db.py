@@ -117,6 +117,10 @@ class Driver(Protocol):
         """Did others have locked, for longer than we wait, what was asked for?"""
         ...
 
+    def read_only(self, error: BaseException | None) -> bool:
+        """Is the server one that may not be written to, perhaps not any more?"""
+        ...
+
     def translate(self, error: Any) -> TampuError:
         """What an error means for the caller. Nothing of the call took effect."""
         ...

@@ -177,7 +177,8 @@ class SqlEngine(abc.ABC):
                     hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
                 ) from error.__cause__
             except self.driver.error as error:
-                if turn == _TRIES - 1 or not (self.driver.retriable(error) or self._db is None):
+                again = self.driver.retriable(error) or (self._db is None and not self.driver.read_only(error))
+                if turn == _TRIES - 1 or not again:
                     raise
                 pause.wait(0.01 * secrets.randbelow(1 << turn))
         raise AssertionError("unreachable")
@@ -213,13 +214,14 @@ class SqlEngine(abc.ABC):
         except BaseException as error:
             if commit is not None:
                 commit.forget_new_queues()
-            self._undo(db)
+            self._undo(db, error)
             if isinstance(error, NotYet):
                 return self._commit(db, calls, ahead=False)
             if commit is not None and commit.swept and self._db is not None and self.driver.locked(error):
                 rest(commit)
                 return self._commit(db, calls, ahead=False)
-            if committing and self._db is None and isinstance(error, self.driver.error):
+            lost = committing and self._db is None and isinstance(error, self.driver.error)
+            if lost and not self.driver.read_only(error):
                 raise Uncertain from error
             raise
         return replies, commit
@@ -235,8 +237,12 @@ class SqlEngine(abc.ABC):
         now, block, delays, leases, ends = begun()
         return Commit(db, self.house, now, block, (delays, leases, ends), sent)
 
-    def _undo(self, db: Db) -> None:
+    def _undo(self, db: Db, error: BaseException) -> None:
         """Leave the connection clean, or leave it."""
+        if self.driver.read_only(error) or self.driver.read_only(error.__cause__):
+            # Another server may have taken over: nobody here stays with this one.
+            db.close()
+            self._readers.close()
         try:
             if not db.closed:
                 db.rollback()
@@ -260,8 +266,8 @@ class SqlEngine(abc.ABC):
                 try:
                     with own(self, db) as work:
                         yield work
-                except BaseException:
-                    self._undo(db)
+                except BaseException as error:
+                    self._undo(db, error)
                     raise
             except self.driver.error as error:
                 raise self.driver.translate(error) from error

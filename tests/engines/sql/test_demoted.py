@@ -1,0 +1,51 @@
+"""A server that became read only is left: the next call finds the one that may be written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tests.conformance.house import payloads
+
+READ_ONLY = {
+    "PostgresEngine": "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "MariaEngine": "SET SESSION TRANSACTION READ ONLY",
+}
+
+
+@pytest.fixture
+def q(url: str) -> Iterator[tampu.Queue]:
+    with tampu.open(url, keepers=False) as opened:
+        opened.publish("jobs", "before")
+        yield opened
+
+
+def _publish(q: tampu.Queue) -> None:
+    q.publish("jobs", "after")
+
+
+def _publish_with_a_key(q: tampu.Queue) -> None:
+    q.publish("jobs", "after", key="k")
+
+
+def _publish_in_a_transaction(q: tampu.Queue) -> None:
+    with q.transaction() as tx:
+        tx.publish("jobs", "after")
+
+
+@pytest.mark.parametrize("call", [_publish, _publish_with_a_key, _publish_in_a_transaction])
+def test_a_connection_to_a_server_that_is_read_only_is_not_kept(
+    q: tampu.Queue, call: Callable[[tampu.Queue], None]
+) -> None:
+    q.stats("jobs")  # there is one for reading, too
+    engine: Any = q._core.engine
+    engine._db.execute(READ_ONLY[type(engine).__name__], ())
+    with pytest.raises(tampu.Unavailable, match="is read only"):
+        call(q)
+    assert engine._db is None
+    assert not engine._readers._idle
+    call(q)
+    assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]
