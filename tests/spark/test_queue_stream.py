@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import tampu
 import tampu.spark
 from tampu.spark import columns
 from tampu.spark.delivery_log import of_delivery, read_head
+from tampu.spark.options import Options
+from tampu.spark.queue_stream import QueueStreamReader
 from tampu.spark.stores.opening import open_store
 
 if TYPE_CHECKING:
@@ -193,23 +196,52 @@ def beat(url: str) -> int:
     return head.beat_us
 
 
-def test_a_second_query_on_the_same_consumer_is_fenced_by_heartbeats(spark, q, url, tmp_path):
+def test_a_second_query_on_the_same_consumer_is_refused(spark, q, url, tmp_path):
     q.publish("emails", 1)
-    fenced: list[str] = []
+    refused: list[str] = []
 
     def work(frame: DataFrame, number: int) -> None:
-        began = beat(url)
-        while beat(url) == began:
-            q.claim("nothing", wait=0.2)
         second = start(stream(spark, url, takeoverSeconds=1), tmp_path / "other", Seen())
         with pytest.raises(Exception, match="in use by another driver") as caught:
             second.awaitTermination(120)
-        fenced.append(str(caught.value))
+        refused.append(str(caught.value))
         assert frame.count() == 1
 
-    drain(stream(spark, url, leaseSeconds=12), tmp_path, work)
-    assert len(fenced) == 1
+    drain(stream(spark, url), tmp_path, work)
+    assert len(refused) == 1
     assert q.stats("emails").done == 1
+
+
+def reader(url: str, **options: str) -> QueueStreamReader:
+    """The source without Spark: the calls that Spark makes are made here."""
+    return QueueStreamReader(Options({"url": url, "queue": "emails", "consumer": "billing", **options}))
+
+
+def test_the_source_says_that_it_is_alive_while_a_batch_is_worked_on(q, url):
+    q.publish("emails", 1)
+    source = reader(url, leaseSeconds="3")
+    try:
+        source.latestOffset(source.initialOffset(), ReadMaxRows(5))
+        for _ in range(2):
+            began = beat(url)
+            while beat(url) == began:
+                q.claim("nothing", wait=0.1)
+    finally:
+        source.stop()
+
+
+def test_the_backlog_that_spark_shows_is_what_is_ready(q, url):
+    q.publish_many("emails", range(5))
+    source = reader(url)
+    try:
+        assert source.reportLatestOffset() is None, "nobody owns the consumer yet"
+        end = source.latestOffset(source.initialOffset(), ReadMaxRows(2))
+        assert end["delivery"] == 2
+        assert source.reportLatestOffset() == end | {"delivery": 5}
+        q.publish("emails", 5)
+        assert source.reportLatestOffset() == end | {"delivery": 6}
+    finally:
+        source.stop()
 
 
 def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url):
@@ -261,15 +293,8 @@ def test_options_are_checked(options, message):
 
 
 def test_trigger_once_and_a_foreign_checkpoint_are_refused(q, url):
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
-    from tampu.spark.options import Options
-    from tampu.spark.queue_stream import QueueStreamReader
-
     q.publish("emails", 1)
-    one, two = (
-        QueueStreamReader(Options({"url": url, "queue": "emails", "consumer": consumer})) for consumer in ("a", "b")
-    )
+    one, two = (reader(url, consumer=consumer) for consumer in ("a", "b"))
     began = one.initialOffset()
     assert one.initialOffset() == began
     with pytest.raises(tampu.InvalidState, match="availableNow"):
