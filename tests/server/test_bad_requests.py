@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tampu.server import protocol
 from tests.conformance.house import until
 from tests.server.conftest import Start
 from tests.server.web import JSON, MSGPACK, Web
@@ -231,6 +232,28 @@ def test_a_client_that_does_not_go_on_is_let_go(hasty: Server) -> None:
     with ThreadPoolExecutor(3) as pool:
         told = list(pool.map(lambda part: _raw(hasty, part), begun))
     assert [answer[:13] for answer in told] == [b"", b"HTTP/1.1 408 ", b"HTTP/1.1 408 "]
+
+
+def test_a_client_that_does_not_read_its_answer_is_let_go(hasty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck: list[Any] = []
+    pause = protocol._Protocol.pause_writing
+
+    def noting(self: Any) -> None:
+        stuck.append(self)
+        pause(self)
+
+    monkeypatch.setattr(protocol._Protocol, "pause_writing", noting)
+    web = Web(hasty.url, hasty.token)
+    for _ in range(40):
+        web.post("/v1/queues/jobs/messages", b"x" * 200_000)
+    place = urlsplit(hasty.url)
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect((place.hostname, place.port))
+        head = f"GET /v1/queues/jobs/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {hasty.token}\r\n\r\n"
+        raw.sendall(head.encode())
+        until(lambda: stuck)
+        until(lambda: stuck[0] not in hasty.running._server.server_state.connections)
 
 
 def test_two_requests_in_one_read_are_both_answered(server: Server) -> None:

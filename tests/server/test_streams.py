@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -16,11 +18,14 @@ import pytest
 import tampu
 from tampu.broker.streaming import PolledStream
 from tampu.client.streaming import WireStream
+from tampu.server import protocol
 from tampu.server.auth.grants import parse
 from tampu.server.keyring import KeyRing
 from tampu.wire import bodies, frames
 from tests.conformance.house import until
 from tests.server.conftest import Start
+from tests.server.test_metrics import Scrape
+from tests.server.web import Web
 from tests.servers.http import Server, Stall
 from tests.servers.ports import free_port
 
@@ -292,6 +297,57 @@ def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, q
             assert await raw.quiet()
 
     run(work)
+
+
+class Deaf:
+    """A worker that reads nothing but that it may work."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        place = urlsplit(server.url)
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.connect((place.hostname, place.port))
+        self._socket.sendall(
+            f"GET {frames.PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nupgrade: websocket\r\n"
+            f"connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: {'A' * 22}==\r\n\r\n".encode()
+        )
+        assert self._socket.recv(1000).startswith(b"HTTP/1.1 101 ")
+        for said in (frames.Open(["jobs"]), frames.Ready(1000)):
+            raw = frames.write(said)
+            self._socket.sendall(bytes([0x82, 0x80 | len(raw)]) + bytes(4) + raw)  # masked with nothing
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.mark.parametrize("why", ["nothing", "its key", "the server"])
+def test_a_worker_that_does_not_read_is_let_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(protocol, "_STOP_SECONDS", 0.1)
+    patience = 3600 if why == "the server" else 2
+    server = Server(url=str(tmp_path / "jobs.db"), read_timeout=patience, stop_timeout=600)
+    stuck: list[Any] = []
+    pause = protocol._StreamProtocol.pause_writing
+
+    def noting(self: Any) -> None:
+        stuck.append(self)
+        pause(self)
+
+    monkeypatch.setattr(protocol._StreamProtocol, "pause_writing", noting)
+    with tampu.open(server.url, token=server.token) as q:
+        ring = KeyRing(server.node.core, "default")
+        made = server.node.core.drive(ring.create("deaf", [parse("consume")]))
+        deaf = Deaf(server, made.token)
+        q.publish_many("jobs", [b"x" * 200_000] * 60)
+        until(lambda: stuck)
+        if why == "its key":
+            server.node.core.drive(ring.revoke(made.key.id))
+        if why != "the server":
+            until(lambda: not server.node.polls and Scrape(Web(server.url)).of("tampu_worker_streams") == 0)
+    server.stop()
+    deaf.close()
+    assert "Traceback" not in caplog.text
 
 
 # -- the client

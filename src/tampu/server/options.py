@@ -30,7 +30,9 @@ OPTIONS: dict[str, Option] = {
     "max_batch": Option(int, 10_000, "Messages, settlements or ids in one request", {"ge": 1, "le": 10_000}),
     "max_wait": Option(float, 60, "Seconds that a long poll may last", {"ge": 0, "le": 3600}),
     "max_connections": Option(int, 10_000, "Connections at once; more are answered 503", {"ge": 1}),
-    "read_timeout": Option(float, 20, "Seconds within which a request has to arrive whole", {"gt": 0}),
+    "read_timeout": Option(
+        float, 20, "Seconds within which a request has to arrive whole, and who does not read has to go on", {"gt": 0}
+    ),
     "idle_timeout": Option(float, 75, "Seconds that a connection is kept between requests", {"gt": 0}),
     "stop_timeout": Option(float, 20, "Seconds that requests under way get when the server stops", {"ge": 0}),
     "key_rate": Option(float, 0, "Messages a second that each key may move, over all nodes; 0: no limit", {"ge": 0}),

@@ -1,4 +1,4 @@
-"""HTTP on one connection, with what uvicorn leaves open: a limit on headers, and no endless wait for a slow client."""
+"""HTTP and streams on a connection, with what uvicorn leaves open: a limit on headers, no endless wait for anybody."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tampu.model.errors import InvalidMessage, TampuError
 from tampu.server import express
@@ -14,6 +15,8 @@ from tampu.server.node import Node
 from tampu.server.settings import ServerSettings
 from tampu.wire import media
 from tampu.wire.problems import PROBLEM, HeadersTooLarge, RequestTimeout, problem
+
+_STOP_SECONDS = 2.0
 
 
 def protocol_for(settings: ServerSettings, served: Node | None = None) -> type[HttpToolsProtocol]:
@@ -25,6 +28,43 @@ def protocol_for(settings: ServerSettings, served: Node | None = None) -> type[H
         node = None if settings.access_log else served
 
     return Protocol
+
+
+def stream_protocol_for(settings: ServerSettings) -> type[WebSocketsSansIOProtocol]:
+    class Protocol(_StreamProtocol):
+        patience = settings.read_timeout
+
+    return Protocol
+
+
+class _StreamProtocol(WebSocketsSansIOProtocol):
+    """A worker that does not read what it is sent is let go."""
+
+    patience: float
+    _stuck: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(self.patience, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._go_on()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self._stuck is not None:  # what it has not read yet it may read now, but not for as long as others work
+            self._go_on()
+            self._stuck = self.loop.call_later(min(self.patience, _STOP_SECONDS), self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._go_on()
+        super().connection_lost(exc)
+
+    def _go_on(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
 
 class _Protocol(HttpToolsProtocol):

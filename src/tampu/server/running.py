@@ -14,7 +14,7 @@ from tampu.model.errors import InvalidConfig
 from tampu.server import firstkey
 from tampu.server.app import make_app
 from tampu.server.node import Node, open_node
-from tampu.server.protocol import protocol_for
+from tampu.server.protocol import protocol_for, stream_protocol_for
 from tampu.server.settings import ServerSettings
 
 
@@ -101,7 +101,7 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
         app,
         loop="uvloop",
         http=protocol_for(settings, getattr(app, "node", None)),
-        ws="websockets-sansio",
+        ws=stream_protocol_for(settings),
         ws_max_size=settings.max_body,
         ws_per_message_deflate=False,
         interface="asgi3",

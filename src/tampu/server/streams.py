@@ -92,13 +92,14 @@ class _Stream:
         parts = [asyncio.create_task(part) for part in (self._guard(), self._read(), self._push(), self._answer())]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
-            self._over = True
-            await self._end(next(e for e in (task.exception() for task in done) if e is not None))
         finally:
             # A claim under way is given back by who carries it out; settles under way go on.
+            self._over = True
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+        # Last: to a worker that does not read, it takes its time to say goodbye.
+        await self._end(next(e for e in (task.exception() for task in done) if e is not None))
 
     async def _end(self, error: BaseException) -> None:
         if isinstance(error, _Closed):
