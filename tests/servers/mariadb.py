@@ -20,6 +20,7 @@ import pymysql
 from tampu.engines.mariadb import migrating
 from tests.servers import redis
 from tests.servers.ports import free_port
+from tests.servers.watching import Watcher
 
 PACKAGE = "mariadb-server"
 _START_SECONDS = 60
@@ -52,6 +53,7 @@ class MariaDb:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="tampu-mariadb-", dir=folder))
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: Watcher | None = None
         done = subprocess.run(
             [
                 binary("mariadb-install-db"), "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.data}",
@@ -93,6 +95,7 @@ class MariaDb:
                 [binary("mariadbd"), "--no-defaults", f"--datadir={self.data}", *options],
                 stdout=log, stderr=log, cwd="/", start_new_session=True,
             )  # fmt: skip
+        self._watcher = Watcher(self._process.pid)
         self._wait()
         with self.connect() as db, db.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS tampu")
@@ -117,7 +120,7 @@ class MariaDb:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+            self._gone()
 
     def stop(self) -> None:
         """Sessions are ended, everything is written."""
@@ -127,7 +130,13 @@ class MariaDb:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
-            self._process = None
+            self._gone()
+
+    def _gone(self) -> None:
+        self._process = None
+        if self._watcher is not None:
+            self._watcher.dismiss()
+            self._watcher = None
 
     def remove(self) -> None:
         self.kill()

