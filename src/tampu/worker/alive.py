@@ -25,9 +25,10 @@ from typing import Any, Protocol
 import msgspec
 
 from tampu.broker.queue import Queue
-from tampu.model.errors import LeaseLost, StorageError, TampuError, Unavailable
+from tampu.model.errors import LeaseLost, RateLimited, TampuError, Unavailable
 from tampu.worker.book import Book
 from tampu.worker.current import CANCELLED, LOST
+from tampu.worker.outages import AWAY, retry_after
 
 log = logging.getLogger("tampu.worker")
 Told = Callable[[Sequence[str], str], None]
@@ -52,25 +53,39 @@ class Extended(msgspec.Struct, frozen=True):
     lost: list[str]
     missed: list[str]
     """The store could not be asked about these."""
-    error: StorageError | None = None
+    error: TampuError | None = None
     """Why not."""
 
 
 def extend(q: Queue, receipts: Sequence[str], lease: float) -> Extended:
     try:
         replies = q._drive(q._verbs.extend_many([(receipt, lease) for receipt in receipts]))
-    except StorageError as error:
+    except RateLimited as error:
+        return _in_halves(q, receipts, lease, error)
+    except TampuError as error:  # also one that will not go by itself: the next try says so again
         return Extended([], [], list(receipts), error)
     cancelled, lost, missed, away = [], [], [], None
     for receipt, reply in zip(receipts, replies, strict=True):
         if isinstance(reply, LeaseLost):
             lost.append(receipt)
-        elif isinstance(reply, StorageError):
+        elif isinstance(reply, AWAY):
             missed.append(receipt)
             away = reply
         elif not isinstance(reply, TampuError) and reply.cancel_requested:
             cancelled.append(receipt)
     return Extended(cancelled, lost, missed, away)
+
+
+def _in_halves(q: Queue, receipts: Sequence[str], lease: float, error: RateLimited) -> Extended:
+    """Too many at once: as many as the server takes, and the others soon."""
+    half = len(receipts) // 2
+    if not half:
+        return Extended([], [], list(receipts), error)
+    first = extend(q, receipts[:half], lease)
+    if first.error is not None:
+        return msgspec.structs.replace(first, missed=[*first.missed, *receipts[half:]])
+    rest = extend(q, receipts[half:], lease)
+    return Extended([*first.cancelled, *rest.cancelled], [*first.lost, *rest.lost], rest.missed, rest.error)
 
 
 class Inner:
@@ -105,6 +120,7 @@ class Inner:
         self._thread.join()
 
     def _run(self) -> None:
+        failing = False
         while True:
             with self._lock:
                 if self._closed:
@@ -115,11 +131,12 @@ class Inner:
                     continue
                 due = self._book.due(time.monotonic())
             found = extend(self._q, due, self._lease)
-            if found.error is not None:
+            if found.error is not None and not failing:
                 log.warning("leases could not be extended, trying again: %s", found.error)
+            failing = found.error is not None
             with self._lock:
                 self._book.remove(found.lost)
-                self._book.again(found.missed, time.monotonic())
+                self._book.again(found.missed, time.monotonic(), retry_after(found.error))
             self._told(found.cancelled, CANCELLED)
             self._told(found.lost, LOST)
 

@@ -12,6 +12,7 @@ _ASK_SECONDS = 3.0
 
 class Book:
     def __init__(self, lease: float) -> None:
+        self._lease = lease
         self._every = min(lease / _PART, _ASK_SECONDS)
         self._due: dict[str, float] = {}
         """When to extend each; in that order, because all are extended after the same time."""
@@ -42,12 +43,18 @@ class Book:
             self._due[receipt] = now + self._every
         return found
 
-    def again(self, receipts: Sequence[str], now: float) -> None:
-        """They were not extended after all: soon again."""
-        still = [receipt for receipt in receipts if receipt in self._due]
-        for receipt in still:
-            del self._due[receipt]
-        self._due = {**dict.fromkeys(still, now + self._every / 10), **self._due}
+    def again(self, receipts: Sequence[str], now: float, after: float = 0.0) -> None:
+        """They were not extended after all: soon again, but not before so many seconds.
+
+        Who wants to be left alone is asked no more often than leases need it.
+        """
+        if after:
+            self._every = self._lease / _PART
+        soon = now + min(self._every, max(self._every / 10, after))
+        for receipt in receipts:
+            if receipt in self._due:
+                self._due[receipt] = soon
+        self._due = dict(sorted(self._due.items(), key=lambda item: item[1]))
 
     def next(self) -> float | None:
         """When something is due."""

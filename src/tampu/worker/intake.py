@@ -38,6 +38,7 @@ class Intake:
         lease: float,
         worker: str,
         ended: Callable[[], int],
+        refused: Callable[[], bool],
         came: Callable[[list[Lease]], None],
     ) -> None:
         self._q = q
@@ -47,6 +48,8 @@ class Intake:
         self._lease = lease
         self._worker = worker
         self._ended = ended
+        self._refused = refused
+        """Are settlements refused, because the worker asks too much of its server?"""
         self._came = came
         self._room = threading.Event()
         self._stop = threading.Event()
@@ -94,7 +97,7 @@ class Intake:
     def _turn(self) -> None:
         self._room.clear()
         free = min(self._pace.room(self.held), _MOST)
-        if free <= 0:
+        if free <= 0 or self._refused():
             # Looks by itself too: how much should be held grows with the time that what runs takes.
             self._room.wait(_LOOK_AGAIN_SECONDS)
             return

@@ -167,8 +167,8 @@ class Runner:
         self._lanes = (self._hands, self._threads, self._children)
         claims = await asyncio.to_thread(self._own_connection, q)
         self._intake = Intake(
-            claims, self.order, pace, self.outages,
-            lease=lease, worker=self.name, ended=lambda: self._tray.taken, came=self._came,
+            claims, self.order, pace, self.outages, lease=lease, worker=self.name,
+            ended=lambda: self._tray.taken, refused=lambda: self._tray.refused, came=self._came,
         )  # fmt: skip
         self._ticks = Every("tampu-tick", _TICK_SECONDS, self._tick)
         self._beats = Every("tampu-beat", _BEAT_SECONDS, self._beat)

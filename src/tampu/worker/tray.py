@@ -10,11 +10,11 @@ from typing import Any
 
 from tampu.broker.ends import ENDS
 from tampu.broker.queue import Queue
-from tampu.model.errors import InvalidMessage, LeaseLost, StorageError, TampuError
+from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
 from tampu.model.outcome import Outcome, Settlement
 from tampu.worker import endings
 from tampu.worker.current import Current
-from tampu.worker.outages import Outages
+from tampu.worker.outages import AWAY, Outages
 
 log = logging.getLogger("tampu.worker")
 Ended = tuple[Current, Settlement | None]
@@ -32,6 +32,10 @@ class Tray:
         self._give_up = threading.Event()
         self.taken = 0
         """How many have ended; read by who claims."""
+        self.refused = False
+        """The server takes no more settlements for the moment."""
+        self._most = _MOST
+        """How many are settled at once."""
         self.left = 0
         """Settlements that were given up because the store was gone when the worker had to end."""
         self._thread = threading.Thread(target=self._run, name="tampu-settle", daemon=True)
@@ -65,7 +69,7 @@ class Tray:
             self._work.wait()
             self._work.clear()
             while ended:
-                batch = [ended.popleft() for _ in range(min(len(ended), _MOST))]
+                batch = [ended.popleft() for _ in range(min(len(ended), self._most))]
                 self.taken += len(batch)
                 self._settle(batch)
                 self._on_settled(batch)
@@ -96,17 +100,34 @@ class Tray:
 
         def ask() -> None:
             missing = [place for place in range(len(settlements)) if place not in found]
-            away: StorageError | None = None
-            for place, outcome in zip(missing, self._together([settlements[n] for n in missing]), strict=True):
-                if isinstance(outcome.error, StorageError):  # a store of many parts may answer for some of them
-                    away = outcome.error
-                else:
-                    found[place] = outcome
+            away: TampuError | None = None
+            while missing and away is None:
+                part, missing = missing[: self._most], missing[self._most :]
+                for place, outcome in zip(part, self._bounded([settlements[n] for n in part]), strict=True):
+                    if isinstance(outcome.error, AWAY):  # a store of many parts may answer for some of them
+                        away = outcome.error
+                    else:
+                        found[place] = outcome
             if away is not None:
                 raise away
 
         self._outages.through(ask, self._give_up)
+        self._most = min(_MOST, 2 * self._most)
         return [found.get(place) for place in range(len(settlements))]
+
+    def _bounded(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        """What became of each. A server that takes only so many at once is given fewer, now or the next time."""
+        try:
+            outcomes = self._together(settlements)
+            self.refused = False
+            return outcomes
+        except RateLimited as error:
+            self.refused = True
+            self._most = max(1, len(settlements) // 2)
+            if error.retry_after is not None or len(settlements) == 1:
+                raise
+            half = self._most
+            return [*self._bounded(settlements[:half]), *self._bounded(settlements[half:])]
 
     def _together(self, settlements: Sequence[Settlement]) -> list[Outcome]:
         try:

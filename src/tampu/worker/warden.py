@@ -20,9 +20,10 @@ import msgspec
 
 from tampu import opening
 from tampu.broker.queue import Queue
-from tampu.model.errors import StorageError
+from tampu.model.errors import TampuError
 from tampu.worker.alive import _HEAD, Extended, extend, receive
 from tampu.worker.book import Book
+from tampu.worker.outages import retry_after
 
 _LONG_SECONDS = 10.0
 _OWN_STAT = Path("/proc/self/stat")
@@ -58,14 +59,14 @@ class Keeping:
             return
         try:
             q = self._store()
-        except StorageError as error:
+        except TampuError as error:
             found = Extended([], [], due, error)
         else:
             found = extend(q, due, self._lease)
         if found.error is not None and not self._failing:
             self._say({"warn": f"leases could not be extended, trying again: {found.error}"})
         self._failing = found.error is not None
-        self._book.again(found.missed, time.monotonic())
+        self._book.again(found.missed, time.monotonic(), retry_after(found.error))
         self._book.remove(found.lost)
         if found.cancelled or found.lost:
             self._say({"cancelled": found.cancelled, "lost": found.lost})
@@ -73,7 +74,7 @@ class Keeping:
     def begin(self) -> None:
         """With short leases, opening the store must not wait until the first is due."""
         if self._lease < _LONG_SECONDS:
-            with contextlib.suppress(StorageError):  # tried again when something is due, and told then
+            with contextlib.suppress(TampuError):  # tried again when something is due, and told then
                 self._store()
         self._say({"up": True})
 
