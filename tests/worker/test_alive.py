@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import tampu
+from tampu.worker import alive
 from tampu.worker.alive import _HEAD, Warden
 from tests.worker.crew import PATIENCE, ROOT, wait
 
@@ -60,3 +62,27 @@ def test_warden_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_pa
     finally:
         process.kill()
         process.wait()
+
+
+def test_warden_that_can_not_start_is_started_again_with_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(alive, "_GOOD_SECONDS", 3600.0)  # a busy machine takes long to fail
+    monkeypatch.setattr(alive, "_START_SECONDS", 3600.0)
+    pauses, four = list[float](), threading.Event()
+    pause = Warden._pause
+
+    def told(warden: Warden) -> float:
+        pauses.append(pause(warden))
+        if len(pauses) == 4:
+            four.set()
+            warden._up.set()  # as if it was there: it is not waited for any more
+        return 0.0
+
+    monkeypatch.setattr(Warden, "_pause", told)
+    warden = Warden({"url": str(tmp_path / "jobs.db"), "options": {}}, 3.0, None, lambda *_: None)
+    warden.close()
+    assert four.is_set()
+    assert pauses[:4] == [0.0, 0.5, 1.0, 2.0]

@@ -36,6 +36,9 @@ Told = Callable[[Sequence[str], str], None]
 _HEAD = struct.Struct(">I")
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_GOOD_SECONDS = 10.0
+"""A warden that lived so long was not broken from the start."""
 
 
 class Alive(Protocol):
@@ -149,13 +152,16 @@ class Warden:
         self._told = told
         self._lock = threading.Lock()
         self._held: set[str] = set()
-        self._closed = False
+        self._ended = threading.Event()
+        self._next_pause = 0.0
         self._up = threading.Event()
         self._start()
         if not self._up.wait(_START_SECONDS):  # from now on it is quicker than any lease
+            self.close()
             raise Unavailable("the process that keeps leases alive does not start")
 
     def _start(self) -> None:
+        self._began = time.monotonic()
         ours, theirs = socket.socketpair()
         with theirs:
             # Nothing is handed over by arguments: a url may hold a password.
@@ -193,7 +199,7 @@ class Warden:
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._ended.set()
             self._socket.close() if self._process.poll() is not None else self._socket.shutdown(socket.SHUT_WR)
         try:
             self._process.wait(_END_SECONDS)
@@ -210,13 +216,23 @@ class Warden:
                 self._told(message.get("lost", ()), LOST)
                 if "warn" in message:
                     log.warning("%s", message["warn"])
-            self._process.wait()
-            with self._lock:
-                if self._closed:
-                    return
-                log.warning(
-                    "the process that keeps leases alive ended (%s), starting it again", self._process.returncode
-                )
+            code = self._process.wait()
+        if self._ended.is_set():
+            return
+        log.warning("the process that keeps leases alive ended (%s), starting it again", code)
+        if not self._ended.wait(self._pause()):
+            self._start_again()
+
+    def _pause(self) -> float:
+        """At once for one that has lived; longer and longer for one that can not start."""
+        if time.monotonic() - self._began > _GOOD_SECONDS:
+            self._next_pause = 0.0
+        pause, self._next_pause = self._next_pause, min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._next_pause))
+        return pause
+
+    def _start_again(self) -> None:
+        with self._lock:
+            if not self._ended.is_set():
                 self._start()
                 self._send({"add": list(self._held)})
 
