@@ -192,6 +192,24 @@ def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Queue, tmp_path: P
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_what_comes_between_two_runs_is_brought_by_the_next(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+    moved: list[int] = []
+
+    def tell(report: RunReport) -> None:
+        if report.news:
+            moved.append(report.transitions)
+            if len(moved) == 1:
+                q.publish_many("jobs", range(3))
+            else:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    q.publish_many("jobs", range(5))
+    lake = Lake(tmp_path / "jobs.lake")
+    Runner(Pipeline(url, lake), None, None, {}, tell).forever(0.001)
+    assert moved == [5, 3]
+    assert lake.table("bronze.events").open().rows() == 8
+
+
 def test_that_there_is_nothing_new_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
     said = []
