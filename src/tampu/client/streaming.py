@@ -25,7 +25,7 @@ from tampu.broker.under_way import Extending, Settling, extended
 from tampu.client import verbs as wired
 from tampu.client.failing import CONNECT_SECONDS, pauses
 from tampu.client.verbs import outcome
-from tampu.model.errors import Forbidden, InvalidMessage, TampuError, Unauthorized, Unavailable
+from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized, Unavailable
 from tampu.model.message import Lease
 from tampu.model.outcome import Release
 from tampu.model.reading import from_json
@@ -102,7 +102,9 @@ class WireStream(Stream):
         asyncio.set_event_loop(self._loop)
         try:
             self._main = self._loop.create_task(self._live())
-            self._loop.run_until_complete(asyncio.gather(self._main, return_exceptions=True))
+            (ended,) = self._loop.run_until_complete(asyncio.gather(self._main, return_exceptions=True))
+            if isinstance(ended, Exception):  # a defect; whoever waits for leases must not wait for ever
+                self._give_up(TampuError(f"the stream ended by a mistake: {ended!r}"))
         finally:
             self._known.set()
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -113,6 +115,7 @@ class WireStream(Stream):
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         async with aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session:
             while True:
+                at_least = 0.0
                 try:
                     if await self._connected(session):
                         tries = pauses(math.inf)
@@ -120,10 +123,12 @@ class WireStream(Stream):
                     if not self._possible:
                         return
                 except TampuError as error:
-                    if not isinstance(error, Unavailable) or not self._possible:
+                    if not isinstance(error, Unavailable | RateLimited) or not self._possible:
                         self._give_up(error)
                         return
-                await asyncio.sleep(next(tries))
+                    if isinstance(error, RateLimited):
+                        at_least = error.retry_after or 0.0
+                await asyncio.sleep(max(next(tries), at_least))
 
     def _give_up(self, error: TampuError) -> None:
         self._fail(error)
@@ -155,11 +160,18 @@ class WireStream(Stream):
     async def _refusal(self, session: aiohttp.ClientSession) -> TampuError | _NoStream:
         """The answer to a handshake has no body for us: ask who we are, the plain way, to be told why."""
         plain = self._url.with_scheme("https" if self._url.scheme == "wss" else "http")
-        async with session.get(plain.parent / "me") as answer:
-            body = await answer.read()
-            if answer.status >= 300:
-                return from_answer(answer.status, body)
-        if "consume" in _read_me(body).permissions:
+        try:
+            async with session.get(plain.parent / "me") as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return Unavailable(f"the server at {plain.origin()} can not be reached: {error}")
+        if answer.status >= 300:
+            return from_answer(answer.status, body)
+        try:
+            permissions = _read_me(body).permissions
+        except msgspec.MsgspecError as error:
+            return Unavailable(f"{plain.origin()} does not answer as a tampu server does: {error}")
+        if "consume" in permissions:
             return _NoStream()  # so a server, or a proxy, says that there is no such path
         return Forbidden("this key may not consume", hint="ask for a key with the permission consume")
 
@@ -177,15 +189,22 @@ class WireStream(Stream):
         self._under_way.clear()
         self._going.extendleft(reversed(again))
         self._work.set()
-        writing = asyncio.create_task(self._write(socket))
+        parts = [asyncio.create_task(part) for part in (self._read(socket), self._write(socket))]
         try:
-            while True:
-                self._heard(await self._next(socket))
-        except Unavailable:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        except (Unavailable, aiohttp.ClientError, OSError):  # it broke; what was under way is said again on the next
             return True
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+        return True
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        while True:
+            self._heard(await self._next(socket))
 
     async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> frames.Told:
         message = await socket.receive()
