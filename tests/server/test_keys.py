@@ -61,7 +61,7 @@ def test_a_node_that_comes_second_takes_its_key_back(start: Start, tmp_path: Pat
     first = start(url=str(tmp_path / "jobs.db"))
     second = start(url=str(tmp_path / "jobs.db"))
     assert not firstkey.path_of(second.settings).exists()
-    assert [k["name"] for k in Web(first.url, first.token).get("/v1/keys").json["keys"]] == []
+    assert [k["prefix"] for k in Web(first.url, first.token).get("/v1/keys").json["keys"]] == [first.token[:18]]
     assert Web(second.url, first.token).get("/v1/me").status == 200
 
 
@@ -100,11 +100,12 @@ def test_the_secret_is_stored_nowhere(stall: Stall, web: Web) -> None:
 def test_a_list_tells_prefix_name_grants_expiry_and_last_use(web: Web) -> None:
     token = web.key("publish:orders.*", name="shop", expires_in=3600)
     web.as_key(token).get("/v1/me")
-    (listed,) = web.get("/v1/keys").json["keys"]
+    admin, listed = web.get("/v1/keys").json["keys"]
+    assert (admin["name"], admin["tenant"]) == ("admin", "*")
     assert token.startswith(listed["prefix"])
     assert (listed["name"], listed["grants"]) == ("shop", [{"permissions": ["publish"], "queues": ["orders.*"]}])
     assert listed["expires_at"] > listed["created_at"]
-    until(lambda: "last_used_at" in web.get("/v1/keys").json["keys"][0])
+    until(lambda: "last_used_at" in web.get("/v1/keys").json["keys"][1])
 
 
 def test_a_rotated_key_has_two_secrets_until_the_overlap_is_over(start: Start) -> None:
@@ -120,6 +121,23 @@ def test_a_rotated_key_has_two_secrets_until_the_overlap_is_over(start: Start) -
     until(lambda: web.as_key(new).get("/v1/queues").status == 401)
     assert web.as_key(old).get("/v1/queues").status == 401
     assert web.as_key(newest).get("/v1/queues").status == 200
+
+
+def test_keys_of_all_tenants_are_listed_rotated_and_revoked_by_their_like_alone(web: Web) -> None:
+    token = web.key("view", all_tenants=True)
+    id = token.split("_")[1]
+    ours = web.as_key(web.key("admin"))
+    assert id not in [k["id"] for k in ours.get("/v1/keys").json["keys"]]
+    assert ours.post(f"/v1/keys/{id}/rotate", {}).status == ours.ask("DELETE", f"/v1/keys/{id}").status == 404
+    other = web.as_key(web.headers["authorization"][7:], **{"tampu-tenant": "other"})
+    for admin in (web, other):
+        assert id in [k["id"] for k in admin.get("/v1/keys").json["keys"]]
+    assert [k["tenant"] for k in other.get("/v1/keys").json["keys"]] == ["*", "*"]
+    new = web.post(f"/v1/keys/{id}/rotate", {"overlap": 0}).json["token"]
+    until(lambda: web.as_key(token).get("/v1/me").status == 401)
+    assert web.as_key(new).get("/v1/me").status == 200
+    assert other.ask("DELETE", f"/v1/keys/{id}").status == 200
+    until(lambda: web.as_key(new).get("/v1/me").status == 401)
 
 
 def test_numbers_that_mean_nothing_are_refused(web: Web) -> None:

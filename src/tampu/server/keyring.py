@@ -46,11 +46,15 @@ class NewKey(msgspec.Struct):
 
 
 class KeyRing:
-    """The keys of one tenant, or of all (``*``); verbs as steps, as all others."""
+    """The keys of one tenant, or of all (``*``); verbs as steps, as all others.
 
-    def __init__(self, core: Core, tenant: str) -> None:
+    ``shared``: also those that may act in any tenant.
+    """
+
+    def __init__(self, core: Core, tenant: str, *, shared: bool = False) -> None:
         self._core = core
         self._tenant = tenant
+        self._shared = shared
 
     def create(
         self,
@@ -102,7 +106,7 @@ class KeyRing:
         return key, document.version
 
     def _ours(self, key: keys.Key) -> bool:
-        return self._tenant in (ALL_TENANTS, key.tenant)
+        return self._tenant in (ALL_TENANTS, key.tenant) or (self._shared and key.tenant == ALL_TENANTS)
 
 
 def view(key: keys.Key, used_us: int | None = None) -> KeyView:

@@ -1,4 +1,4 @@
-"""Keys, for admins: make, list, rotate, revoke. A key of all tenants sees those of the tenant it asks in."""
+"""Keys, for admins: make, list, rotate, revoke; with a key of all tenants also those of all tenants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from fastapi import APIRouter, Response
 
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.server.auth import grants as granting
-from tampu.server.auth.grants import ALL_TENANTS, Grant
+from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.call import Call
 from tampu.server.keyring import KeyRing, KeyView, NewKey
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, Caller, answer
@@ -40,11 +41,16 @@ class Keys(msgspec.Struct):
 CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 
+async def _ring(call: Call, who: Who) -> KeyRing:
+    who.need_everywhere("admin")
+    return KeyRing(call.node.core, who.tenant, shared=await call.node.of_all_tenants(who))
+
+
 @router.get("", operation_id="list_keys", **doc(Keys))
 async def list_keys(call: Asks, who: Caller) -> Response:
-    """The keys of the tenant; no secrets."""
-    who.need_everywhere("admin")
-    return answer(call, Keys(await call.node.drive(KeyRing(call.node.core, who.tenant).list())))
+    """The keys of the tenant, without their secrets; and those of all tenants, to one of them."""
+    ring = await _ring(call, who)
+    return answer(call, Keys(await call.node.drive(ring.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
@@ -73,14 +79,14 @@ async def create_key(call: Asks, who: Caller) -> Response:
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
 async def rotate_key(id: str, call: Asks, who: Caller) -> Response:
     """A new secret for the key; the old one holds a while longer."""
-    who.need_everywhere("admin")
+    ring = await _ring(call, who)
     asked: RotateKey = await call.read(ROTATE)
-    return answer(call, await call.node.drive(KeyRing(call.node.core, who.tenant).rotate(id, overlap=asked.overlap)))
+    return answer(call, await call.node.drive(ring.rotate(id, overlap=asked.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
 async def revoke_key(id: str, call: Asks, who: Caller) -> Response:
     """The key no longer holds, on any node, within a second; its long polls and streams end."""
-    who.need_everywhere("admin")
-    await call.node.drive(KeyRing(call.node.core, who.tenant).revoke(id))
+    ring = await _ring(call, who)
+    await call.node.drive(ring.revoke(id))
     return answer(call, bodies.Deleted(True))
