@@ -16,11 +16,19 @@ class Event(NamedTuple):
 
 class Listening:
     def __init__(
-        self, url: str, token: str, *, after: str | None = None, tenant: str | None = None, **query: Any
+        self,
+        url: str,
+        token: str,
+        *,
+        after: str | None = None,
+        tenant: str | None = None,
+        cookie: str | None = None,
+        **query: Any,
     ) -> None:
         parts = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream"}
+        headers |= {"Authorization": f"Bearer {token}"} if cookie is None else {"Cookie": cookie}
         if after is not None:
             headers["Last-Event-ID"] = after
         if tenant is not None:

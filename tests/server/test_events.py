@@ -19,6 +19,7 @@ from tampu.server.routes import events as route
 from tests.conformance.house import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.listening import Event, Listening
+from tests.server.web import Web
 from tests.servers import postgres, redis
 from tests.servers.http import Server, Stall
 
@@ -64,6 +65,33 @@ def key(stall: Stall, *grants: str, tenant: str = "default") -> tuple[str, str]:
 
 def moves(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.data["queue"], event.data["verb"]) for event in events]
+
+
+def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
+    stall: Stall, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "BEAT_SECONDS", 2.0)
+    token = Web(stall.url).post("/v1/session", {"key": stall.token}).headers["set-cookie"].split(";")[0]
+    feed = Listening(stall.url, "", cookie=token)
+    over = threading.Event()
+
+    def work() -> None:
+        until(lambda: [q.publish("orders", 1)] and over.is_set())
+
+    def ended(_: str) -> None:
+        raise tampu.Unauthorized("the session has ended")
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    try:
+        feed.take(3)
+        monkeypatch.setattr(stall.node.gate.sign_in, "read", ended)
+        while (event := feed.next()) is not None and event.kind != "end":
+            assert busy.is_alive(), "it was told of everything"
+    finally:
+        over.set()
+        busy.join()
+        feed.close()
 
 
 def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Queue) -> None:

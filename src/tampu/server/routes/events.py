@@ -23,7 +23,8 @@ from tampu.server.routes.asking import Asks, Caller
 
 router = APIRouter(prefix="/v1", tags=["looking"])
 BEAT_SECONDS = 15.0
-"""After so long without an event something is sent all the same: the way stays open, and the key is looked at again."""
+"""After so long without an event something is sent all the same, so that the way stays open; and as often the caller is
+looked at again, however much there is to tell."""
 _MOST_NAMES = 100
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -73,6 +74,7 @@ class EventStream(Response):
         self._until = math.inf if seconds is None else time.monotonic() + seconds
         self._call = call
         self._feed = feed
+        self._ask_at = time.monotonic() + BEAT_SECONDS
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
         streams = self._call.node.metrics.feeds
@@ -131,12 +133,15 @@ class EventStream(Response):
                     came.cancel()
             if poll.over is not None:
                 raise PollOver(poll.over)
+            if time.monotonic() >= self._ask_at:
+                await self._ask_again()
             told = await feed.next()
             if told:
                 await _write(send, b"".join(_id(id) + _data(moved) + b"\n" for moved, id in told))
 
     async def _ask_again(self) -> None:
         """May the caller still hear this? A key or a session can end without anybody's doing."""
+        self._ask_at = time.monotonic() + BEAT_SECONDS
         self._feed.who = await self._call.readmit()
         self._feed.who.need_somewhere("view")
 
