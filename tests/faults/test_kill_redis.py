@@ -3,11 +3,13 @@
 In a cluster it is one server of three that is killed, each in its turn.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engines.redis.resharding import Move
 from tests.faults.examining import outlives_its_lease
 from tests.faults.server_stories import furnish, processes_are_killed, the_server_is_killed
 from tests.servers.redis import DURABLE, Server, Trio, redis_binary, valkey_binary
@@ -43,3 +45,28 @@ def test_a_killed_server_has_all_that_it_acknowledged(
 
 def test_a_worker_stopped_past_its_lease_changes_nothing(url: str, tmp_path: Path) -> None:
     outlives_its_lease(url, tmp_path)
+
+
+class Moving:
+    """Stands in for a server: what it does instead of being killed and started is to move a slot, in two halves."""
+
+    def __init__(self, trio: Trio) -> None:
+        self._trio = trio
+        self._tags = itertools.cycle(("{tampu:default:work}", "{tampu}", "{tampu:default:lanes}"))
+        self._move: Move | None = None
+
+    def kill(self) -> None:
+        self._move = Move(self._trio, next(self._tags))
+        self._move.begin()
+        self._move.carry(3)
+
+    def start(self) -> None:
+        assert self._move is not None
+        self._move.finish()
+
+
+@pytest.mark.parametrize("server", ["cluster"], indirect=True)
+def test_slots_that_move_have_all_that_was_acknowledged(
+    server: Trio, url: str, logs: Path, seed: int, long: int
+) -> None:
+    the_server_is_killed(Moving(server), url, logs, seed, long)
