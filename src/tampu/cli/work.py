@@ -103,6 +103,7 @@ def work(
                     shown(lambda: [picture(runner)], after=runner.started) if pipe is None else told(runner, int(pipe))
                 )
             code = process.run(runner, signs, ceiling)
+        process.close(found, code)
     finally:
         found.close()
         logging.shutdown()

@@ -120,7 +120,7 @@ class Inner:
         with self._lock:
             self._closed = True
             self._lock.notify()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)  # it may wait for a store that does not answer
 
     def _run(self) -> None:
         failing = False

@@ -22,7 +22,7 @@ from tampu.worker import calling, logs
 from tampu.worker.current import Current
 from tampu.worker.tasks import Task
 
-BEGAN, ENDED, MISSING = "began", "ended", "missing"
+READY, ENDED, MISSING = "ready", "ended", "missing"
 READ, WRITE, EXTEND, PROGRESS = "read_note", "write_note", "extend", "progress"
 _MEGABYTE = 1 << 20
 
@@ -73,10 +73,7 @@ def _ready(asked: Any, desk: PipeDesk) -> Current:
     module, name, lease, url, tenant = asked
     task = find(module, name)
     task.app.live_at(url, tenant)
-    work = Current(lease, task, desk)
-    if task.settings.timeout is not None:
-        work._until = time.monotonic() + task.settings.timeout
-    return work
+    return Current(lease, task, desk)
 
 
 def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Lines | None) -> None:
@@ -100,7 +97,11 @@ def main(worker: Connection, lifeline: Connection, memory: int | None, lines: lo
         except (Exception, SystemExit) as error:  # the message fails, and the next one may be of another module
             worker.send((MISSING, *incoming.error_text(error)))
             continue
-        worker.send((BEGAN,))
+        worker.send((READY,))
+        if not worker.recv():
+            continue  # the worker has been stopped meanwhile
+        if work.task.settings.timeout is not None:
+            work._until = time.monotonic() + work.task.settings.timeout
         settlement = calling.run(work)
         if isinstance(settlement, Ack) and isinstance(settlement.result, msgspec.Raw):
             settlement = Ack(settlement.lease, bytes(settlement.result))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tampu.model.errors import TampuError
-from tampu.model.outcome import Ack, Settlement
+from tampu.model.outcome import Ack, Release, Settlement
 from tampu.worker import child, endings, logs
 from tampu.worker.current import LOST, Current
 from tampu.worker.pace import Pace
@@ -80,6 +80,14 @@ class Children(Threads):
             if found is not None:
                 found.kill()
 
+    def drain(self) -> list[Current]:
+        """Take back what has not been started; children that only were to start are not waited for."""
+        with self._children:
+            for one in self._busy.values():
+                if self.halted and not one.began:
+                    one.kill()
+        return super().drain()
+
     def close(self) -> None:
         with self._children:
             spare, self._spare = self._spare, []
@@ -93,6 +101,9 @@ class Children(Threads):
             try:
                 settlement, full = self._attend(one, work)
             except (EOFError, OSError):
+                if self.halted and not one.began and work._stop is None:
+                    one.end()
+                    return Release(work.lease)
                 if work._stop is None and self._was_gone(one):
                     continue
                 return self._died(one, work)
@@ -122,14 +133,15 @@ class Children(Threads):
         if one is None:
             one = Child(self._memory)
         with self._children:
+            one.began = False
             self._busy[work.lease.receipt] = one
-            if work._stop is not None:  # meanwhile
+            if work._stop is not None or self.halted:  # meanwhile
                 one.kill()
         return one
 
     def _attend(self, one: Child, work: Current) -> tuple[Settlement | None, bool]:
         """What the child makes of the message; and whether it has grown too large to go on."""
-        app, one.began = work.task.app, False
+        app = work.task.app
         place = (app.opening()["url"], app.tenant)
         one.pipe.send((work.task.module, work.task.function.__qualname__, work.lease, *place))
         while True:
@@ -138,8 +150,11 @@ class Children(Threads):
                 text, trace = rest
                 error = f"a child process can not import {work.task.name} of {work.task.module}: {text}"
                 return endings.crashed(work, error, trace), False
-            if kind == child.BEGAN:
-                one.began = True
+            if kind == child.READY:
+                if not self._may_begin(one, work):
+                    one.pipe.send(False)
+                    return endings.stopped(work) if work._stop is not None else Release(work.lease), False
+                one.pipe.send(True)
                 if work.task.settings.timeout is not None:
                     work._until = time.monotonic() + work.task.settings.timeout
                 continue
@@ -150,6 +165,12 @@ class Children(Threads):
                     settlement = Ack(work.lease, msgspec.Raw(settlement.result))
                 return settlement, full
             one.pipe.send(self._wish(work, kind, rest))
+
+    def _may_begin(self, one: Child, work: Current) -> bool:
+        """Decided here: nothing is begun after the worker was told to stop, however long a child takes to start."""
+        with self._children:
+            one.began = not self.halted and work._stop is None
+            return one.began
 
     @staticmethod
     def _wish(work: Current, kind: str, rest: list[Any]) -> Any:

@@ -83,7 +83,7 @@ class Current:
     """One message that is being worked on."""
 
     __slots__ = (
-        "_desk", "_lane", "_note", "_noted", "_place", "_stop", "_until", "lease", "message", "task",
+        "_desk", "_lane", "_note", "_noted", "_place", "_settled", "_stop", "_until", "lease", "message", "task",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, task: Task[Any, Any], desk: Desk) -> None:
@@ -99,6 +99,8 @@ class Current:
         self._until: float | None = None
         self._note: dict[str, Any] | None = None
         self._noted = False
+        self._settled = False
+        """The tray has had it: what comes later, of a function that was not waited for, is nothing to the store."""
 
     @property
     def id(self) -> str:

@@ -12,7 +12,6 @@ from tampu.broker.core import Core, Pause
 from tampu.broker.queue import Queue
 from tampu.broker.waiting import Waiter
 from tampu.model.message import Lease
-from tampu.model.outcome import Release
 from tampu.worker.order import Order
 from tampu.worker.outages import Outages
 from tampu.worker.pace import Pace
@@ -55,6 +54,8 @@ class Intake:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._waiter: Waiter | None = None
+        self._polls = False
+        """A claim is waiting at a server."""
         self.claimed = 0
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tampu-claim", daemon=True)
@@ -78,11 +79,18 @@ class Intake:
         with self._lock:
             if self._waiter is not None:
                 self._waiter.wake()
-        if not isinstance(self._q._core, Core):
+        if self._polls:
             self._q.close()  # ends a long poll; it is a connection of its own
 
-    def join(self) -> None:
-        self._thread.join()
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def join(self, patience: float) -> None:
+        """Wait for so long; a store that does not answer must not keep the worker."""
+        self._thread.join(patience)
+        if not isinstance(self._q._core, Core):
+            self._q.close()
 
     def _run(self) -> None:
         try:
@@ -102,18 +110,11 @@ class Intake:
             self._room.wait(_LOOK_AGAIN_SECONDS)
             return
         leases = self._outages.through(lambda: self._claim(free), self._stop)
-        if not leases:
-            return
-        if self._stop.is_set():
-            back = [Release(lease) for lease in leases]
-            self._outages.through(lambda: self._q.settle(back), self._stop)
-            return
-        self.claimed += len(leases)
-        self._came(leases)
+        if leases:  # also those that were answered while it was stopped: they are given back as all that has not begun
+            self.claimed += len(leases)
+            self._came(leases)
 
     def _claim(self, limit: int) -> list[Lease]:
-        if self._stop.is_set():
-            return []
         q, paused = self._q, False
         began = time.perf_counter()
 
@@ -127,10 +128,13 @@ class Intake:
         steps = q._verbs.claim(
             self._order.next(), limit=limit, lease=self._lease, wait=_WAIT_SECONDS, worker=self._worker
         )
+        self._polls = not isinstance(q._core, Core)
         try:
-            leases = q._core.drive(steps, do)
+            leases = [] if self._stop.is_set() else q._core.drive(steps, do)
         except _Stopped:
             return []
+        finally:
+            self._polls = False
         if not paused and isinstance(q._core, Core):
             self._pace.claimed(time.perf_counter() - began)
         return leases

@@ -32,6 +32,7 @@ PICTURES = "TAMPU_PICTURES"
 CLEAN, FORCED = 0, 1
 _STUCK_SECONDS = 30.0
 _AT_ONCE_SECONDS = 2.0
+_CLOSING_SECONDS = 10.0
 
 
 def load(text: str) -> App:
@@ -85,10 +86,7 @@ def run(runner: Runner, signs: Signs, ceiling: Ceiling | None = None) -> int:
         else:
             log.warning("%s again: ending at once", signal.Signals(number).name)
             runner.stop(now=True)
-            # Whatever a task does to this process, it ends now.
-            end = threading.Timer(_AT_ONCE_SECONDS, os._exit, (FORCED,))
-            end.daemon = True
-            end.start()
+            _exit_within(_AT_ONCE_SECONDS, FORCED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
@@ -97,9 +95,21 @@ def run(runner: Runner, signs: Signs, ceiling: Ceiling | None = None) -> int:
         threading.Thread(target=_answer, args=(runner, signs), name="tampu-signs", daemon=True).start()
     left = runner.run()
     if left:
-        log.error("%d messages could not be settled, because the store was gone", left)
+        log.error("%d messages could not be settled, because the store did not answer", left)
     log.info("%s has ended", runner.name)
     return FORCED if asked > 1 or left else CLEAN
+
+
+def close(app: App, code: int) -> None:
+    """Close the store, in a process that ends with this exit code even if the store or a thread of a task does not."""
+    _exit_within(_CLOSING_SECONDS if code == CLEAN else _AT_ONCE_SECONDS, code)
+    app.close()
+
+
+def _exit_within(seconds: float, code: int) -> None:
+    end = threading.Timer(seconds, os._exit, (code,))
+    end.daemon = True
+    end.start()
 
 
 def _pulse(runner: Runner, signs: Signs, ceiling: Ceiling) -> Any:

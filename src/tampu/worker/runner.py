@@ -23,7 +23,7 @@ from tampu.broker.queue import Queue
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
-from tampu.worker import calling, endings
+from tampu.worker import calling, endings, looping
 from tampu.worker.alive import Alive, Inner, Warden
 from tampu.worker.app import App
 from tampu.worker.children import Children
@@ -49,6 +49,8 @@ _BEAT_SECONDS = 1.0
 _PULSE_SECONDS = 2.0
 _INTERRUPT_SECONDS = 5.0
 """After the grace: so long what was interrupted may take to notice."""
+_HURRIED_SECONDS = 0.5
+"""The same, when somebody asked twice."""
 _LAST_SECONDS = 2.0
 """At the very end: so long a thread of the worker may take to notice."""
 
@@ -120,9 +122,8 @@ class Runner:
     # -- from outside
 
     def run(self) -> int:
-        """Work until stopped. How many leases could not be settled, because the store was gone at the end."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(self._work())
+        """Work until stopped. How many leases could not be settled, because the store did not answer at the end."""
+        return looping.run(self._work(), _loop_factory())
 
     def stop(self, *, now: bool = False) -> None:
         """Claim no more, finish what runs within the grace period; ``now``: give back even that."""
@@ -222,7 +223,8 @@ class Runner:
             else:
                 held[lease.receipt] = work = Current(lease, task, desk)
                 known.append(work)
-        self._loop.call_soon_threadsafe(self._hand_out, known)
+        with contextlib.suppress(RuntimeError):  # a claim that was answered after the end: it runs out with its lease
+            self._loop.call_soon_threadsafe(self._hand_out, known)
         self._ticks.wake()
         self._beats.wake()
 
@@ -315,29 +317,34 @@ class Runner:
             for work in lane.drain():
                 self._tray.put(work, Release(work.lease))
         self._intake.stop()
-        await asyncio.to_thread(self._intake.join)
-        await asyncio.sleep(0)  # what it brought last is given back by `_hand_out`
         until = time.monotonic() + self.options.grace
         while not self._idle and time.monotonic() < until and not self._hurry:
             await asyncio.sleep(0.02)
+        await asyncio.sleep(0)  # what the intake brought last is given back by `_hand_out`
         running = [work for work in list(self._held.values()) if work._place is not None]
         if running:
             log.warning("%d tasks did not finish within the grace period and are given back", len(running))
             self._stopper.stop([work.lease.receipt for work in running], STOPPING)
-            until = time.monotonic() + (0 if self._hurry else _INTERRUPT_SECONDS)
+            until = time.monotonic() + (_HURRIED_SECONDS if self._hurry else _INTERRUPT_SECONDS)
             while not self._idle and time.monotonic() < until:
                 await asyncio.sleep(0.02)
-            for work in list(self._threads.running.values()):
+            for work in [work for lane in self._lanes for work in list(lane.running.values())]:
+                log.warning("%s %s goes on after it was asked to stop, and is not waited for", work.task.name, work.id)
                 self._tray.put(work, endings.stopped(work))
-        self._children.close()
         await asyncio.to_thread(self._close)
-        return self._tray.left
+        if self._intake.ended:
+            return self._tray.left
+        log.error("a claim was not answered; what it brings runs out with its lease")
+        return self._tray.left + 1
 
     @property
     def _idle(self) -> bool:
-        return all(lane.idle for lane in self._lanes)
+        return self._intake.ended and all(lane.idle for lane in self._lanes)
 
     def _close(self) -> None:
+        """A store that does not answer is not waited for for ever."""
+        self._intake.join(_LAST_SECONDS)
+        self._children.close()
         self._ticks.close(_LAST_SECONDS)
         self._tray.close(5.0 if not self._hurry else 1.0)
         self._beats.close(_LAST_SECONDS)

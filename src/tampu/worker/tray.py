@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -19,6 +20,7 @@ from tampu.worker.outages import AWAY, Outages
 log = logging.getLogger("tampu.worker")
 Ended = tuple[Current, Settlement | None]
 _MOST = 2_000
+_LAST_SECONDS = 2.0
 
 
 class Tray:
@@ -36,8 +38,8 @@ class Tray:
         """The server takes no more settlements for the moment."""
         self._most = _MOST
         """How many are settled at once."""
-        self.left = 0
-        """Settlements that were given up because the store was gone when the worker had to end."""
+        self._given_up = 0
+        self._under_way = 0
         self._thread = threading.Thread(target=self._run, name="tampu-settle", daemon=True)
         self._thread.start()
 
@@ -61,7 +63,12 @@ class Tray:
         self._work.set()
         self._thread.join(patience)
         self._give_up.set()
-        self._thread.join()
+        self._thread.join(_LAST_SECONDS)
+
+    @property
+    def left(self) -> int:
+        """Settlements that could not be made before the worker had to end."""
+        return self._given_up + self._under_way + len(self._ended)
 
     def _run(self) -> None:
         ended = self._ended
@@ -71,25 +78,32 @@ class Tray:
             while ended:
                 batch = [ended.popleft() for _ in range(min(len(ended), self._most))]
                 self.taken += len(batch)
+                self._under_way = len(batch)
                 self._settle(batch)
+                self._under_way = 0
                 self._on_settled(batch)
             if self._closing and not ended:
                 return
 
     def _settle(self, batch: list[Ended]) -> None:
-        given = [(work, settlement) for work, settlement in batch if settlement is not None]
+        given = []
+        for work, settlement in batch:
+            if settlement is not None and not work._settled:
+                work._settled = True
+                given.append((work, settlement))
         if not given:
             return
         over: list[str] = []
         for (work, settlement), outcome in zip(given, self._asked([one for _, one in given]), strict=True):
             if outcome is None:
-                self.left += 1
+                self._given_up += 1
             elif outcome.error is not None:
                 self._refused(work, settlement, outcome.error)
             elif work._noted and outcome.state in ENDS:
                 over.append(work.id)
         if over:
-            self._outages.through(lambda: self._drop(over), self._give_up)
+            with contextlib.suppress(TampuError):  # the next worker that starts removes them
+                self._outages.through(lambda: self._drop(over), self._give_up)
 
     def _drop(self, ids: list[str]) -> None:
         self._q._drive(self._q._verbs.drop_notes(ids))
@@ -111,7 +125,10 @@ class Tray:
             if away is not None:
                 raise away
 
-        self._outages.through(ask, self._give_up)
+        try:
+            self._outages.through(ask, self._give_up)
+        except TampuError as error:  # one that does not go by itself, such as a key that was revoked
+            log.error("%d messages can not be settled: %s", len(settlements) - len(found), error)
         self._most = min(_MOST, 2 * self._most)
         return [found.get(place) for place in range(len(settlements))]
 
