@@ -17,7 +17,8 @@ from tampu.model.reading import convert, from_json
 from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
 from tampu.server.settings import ServerSettings
 
-_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+_RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
+_ALGORITHMS = [*_RSA, "ES256", "ES384", "ES512", "EdDSA"]
 _KEYS_SECONDS = 300.0
 _AGAIN_SECONDS = 5.0
 """An unknown key id asks the issuer again, but not more often than this."""
@@ -25,6 +26,8 @@ _LEEWAY = 30
 _MOST_BYTES = 1 << 20
 _MOST_KNOWN = 10_000
 _RECHECK_SECONDS = 60.0
+_Key = jwt.PyJWK | Any
+"""A key with its algorithm; or an RSA key of an issuer that does not name one, good for all of `_RSA`."""
 _read_keys = from_json(dict[str, Any]).decode
 
 
@@ -61,7 +64,7 @@ class Issuer:
         self._audience = settings.oidc_audience or ""
         self._jwks_url = settings.oidc_jwks_url
         self._claim = settings.oidc_claim
-        self._keys: dict[str, jwt.PyJWK] = {}
+        self._keys: dict[str, _Key] = {}
         self._read_at = -_KEYS_SECONDS
         self._lock = asyncio.Lock()
         self._known: dict[bytes, Bearer] = {}
@@ -74,14 +77,14 @@ class Issuer:
         """Check a token: signature, issuer, audience, times, and what it says about us."""
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, RecursionError):
             raise Unauthorized("this is neither a key nor a token", field="authorization") from None
         key = await self._key(str(header.get("kid", "")))
         try:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=_ALGORITHMS,
+                algorithms=_ALGORITHMS if isinstance(key, jwt.PyJWK) else _RSA,
                 audience=self._audience,
                 issuer=self._issuer,
                 leeway=_LEEWAY,
@@ -105,7 +108,7 @@ class Issuer:
         ends = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
         return Bearer(ours, str(claims.get("sub", "token"))[:100], ends)
 
-    async def _key(self, kid: str) -> jwt.PyJWK:
+    async def _key(self, kid: str) -> _Key:
         async with self._lock:
             age = time.monotonic() - self._read_at
             if age > _KEYS_SECONDS or (kid not in self._keys and age > _AGAIN_SECONDS):
@@ -123,12 +126,21 @@ class Issuer:
             raise Unauthorized("the token is signed with a key the issuer does not have", field="authorization")
         return found
 
-    def _fetch(self) -> dict[str, jwt.PyJWK]:
+    def _fetch(self) -> dict[str, _Key]:
         url = self._jwks_url
-        if url is None:
-            about = _get_json(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
-            url = str(about["jwks_uri"])
-        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(_get_json(url)).keys}
+        try:
+            if url is None:
+                about = _get_json(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
+                url = str(about["jwks_uri"])
+            return _usable(_get_json(url))
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the answer is not of the form that it must have: {error!r}") from None
+
+
+def _usable(told: dict[str, Any]) -> dict[str, _Key]:
+    silent = {key.get("kid") for key in told["keys"] if key.get("kty") == "RSA" and not key.get("alg")}
+    keys = jwt.PyJWKSet.from_dict(told).keys
+    return {key.key_id or "": key.key if key.key_id in silent else key for key in keys}
 
 
 def _get_json(url: str) -> dict[str, Any]:
