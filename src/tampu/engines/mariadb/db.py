@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,9 @@ class Db(Wire):
     def begin_reading(self) -> None:
         self.say(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self.say(b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def patient(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # the driver has one limit for all
 
     def rollback(self) -> None:
         self.say(b"ROLLBACK")

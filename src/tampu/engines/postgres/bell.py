@@ -60,7 +60,7 @@ class Bell:
     def _run(self) -> None:
         while not self._stopped:
             try:
-                db = connecting.connect(self._place)
+                db = connecting.connect(self._place, patience=connecting.REPLY_SECONDS)
             except (psycopg.Error, TampuError) as error:
                 log.debug("the bell is not heard for a moment: %s", error)
                 self._sleep(_RETRY_SECONDS)
@@ -79,9 +79,10 @@ class Bell:
         """Until the connection is lost or we are closed."""
         listens = db.ours
         if listens:
-            db.connection.execute(f"LISTEN {self._channel}")
-            db.connection.execute("SET synchronous_commit = off")
-            db.connection.execute(f"SET application_name = '{self._channel}'")
+            with db.together():
+                db.say(b"LISTEN %s" % self._channel.encode())
+                db.say(b"SET synchronous_commit = off")
+                db.say(b"SET application_name = '%s'" % self._channel.encode())
             self._heard()  # what was rung while nobody listened
         rung = counted = 0.0
         others_listen = True

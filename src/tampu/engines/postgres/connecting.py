@@ -20,6 +20,13 @@ from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFu
 
 OLDEST = 130_000
 CONNECT_SECONDS = 10
+LOST_SECONDS = 30
+"""What was sent and not acknowledged by then is lost, and so is the connection."""
+REPLY_SECONDS = 60
+"""A server that has said nothing for so long is gone, also where something on the way to it acknowledges what we send.
+Locks are waited for less long (see `statements.LOCK_SECONDS`), and so are the batches of a commit."""
+POOLED_SECONDS = 180
+"""The same behind a pooler, which lets us wait for a session of its server: pgbouncer two minutes."""
 _OWN = ("schema", "durability")
 _DURABILITIES = {"full": "on", "process": "off"}
 """synchronous_commit; the server's own setting may be stricter than ``on``, and stays."""
@@ -36,7 +43,7 @@ class PostgresDriver:
         self._stepping = Stepping()
 
     def connect(self) -> Db:
-        return connect(self.place, self._stepping)
+        return connect(self.place, self._stepping, patience=REPLY_SECONDS)
 
     def gone(self, error: BaseException) -> bool:
         return gone(error)
@@ -85,7 +92,8 @@ def target(url: str, durability: str | None) -> Target:
             field="durability",
             hint="full (survives a crash of the server) or process (the last moments before one may be lost)",
         )
-    rest = f"{base}?{urllib.parse.urlencode(options)}" if options else base
+    # libpq knows no + for a space, as several settings in `options` have between them.
+    rest = f"{base}?{urllib.parse.urlencode(options, quote_via=urllib.parse.quote)}" if options else base
     try:
         parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(rest)
     except psycopg.ProgrammingError as error:
@@ -94,19 +102,25 @@ def target(url: str, durability: str | None) -> Target:
     parts.setdefault("application_name", "tampu")
     for name, value in (("keepalives_idle", 30), ("keepalives_interval", 10), ("keepalives_count", 3)):
         parts.setdefault(name, value)
+    parts.setdefault("tcp_user_timeout", LOST_SECONDS * 1000)
     shown = f"{parts.get('host', '')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
     return Target(psycopg.conninfo.make_conninfo(**parts), schema, durability, asked == "full", shown)
 
 
-def connect(place: Target, stepping: Stepping | None = None) -> Db:
-    """A connection in autocommit: transactions are begun and ended by name."""
+def connect(place: Target, stepping: Stepping | None = None, *, patience: float | None = None) -> Db:
+    """A connection in autocommit: transactions are begun and ended by name.
+
+    ``patience`` is for how many seconds the server may say nothing when it was asked something; None: for ever.
+    """
     connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=None)
     try:
         version = connection.info.server_version
         if version < OLDEST:
             raise Unavailable(f"PostgreSQL {version // 10_000} is too old", hint="tampu needs 13 or newer")
-        ours, synchronous = not pooled(connection), _DURABILITIES[place.durability]
-        db = Db(connection, place.schema, ours=ours, synchronous=synchronous, stepping=stepping)
+        ours, synchronous = not _pooled(connection, place, patience), _DURABILITIES[place.durability]
+        if patience is not None and not ours:
+            patience = max(patience, POOLED_SECONDS)
+        db = Db(connection, place.schema, ours=ours, synchronous=synchronous, stepping=stepping, patience=patience)
         if db.ours:
             db.rows("settings", False)
         return db
@@ -135,9 +149,10 @@ def turned_off(connection: psycopg.Connection[Any]) -> str:
     return " and ".join(name for (name,) in rows.fetchall())
 
 
-def pooled(connection: psycopg.Connection[Any]) -> bool:
+def _pooled(connection: psycopg.Connection[Any], place: Target, patience: float | None) -> bool:
     """Is there a pooler between us and the server?"""
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    patience = None if patience is None else max(patience, POOLED_SECONDS)
+    row = Db(connection, place.schema, ours=False, patience=patience).row("session")
     return row is None or row[0] != connection.info.backend_pid
 
 

@@ -18,6 +18,11 @@ from tampu.engines.postgres.wire import Wire
 T = TypeVar("T")
 MANY = 50
 """Messages of a commit from which on it is worth to make its replies while the server commits."""
+LOCK_SECONDS = 10.0
+"""How long an engine's commit waits for a lock, unless the user has set something. Transactions of users wait as they
+like."""
+_WHOLE = "snapshot_"
+"""Statements about all messages there are: it is not for us to say how long they take."""
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 
@@ -50,6 +55,7 @@ class Db:
         ours: bool,
         synchronous: str = "on",
         stepping: Stepping | None = None,
+        patience: float | None = None,
     ) -> None:
         self.connection = connection
         self._stepping = stepping or Stepping()
@@ -58,7 +64,7 @@ class Db:
         self.ours = ours
         """The session is ours alone: what is set or prepared in it stays."""
         self._texts = statements(schema)
-        self._wire = Wire(connection, prepare=ours)
+        self._wire = Wire(connection, prepare=ours, patience=patience)
         self._together = False
         self.answered = False
 
@@ -89,7 +95,9 @@ class Db:
         self.say(b"BEGIN")
         if not self.ours:
             self.send("settings", True)
-        begun = self.ahead("begin", now, numbers, due, self.synchronous, *self._stepping.begin())
+        past = self._stepping.begin()
+        lock_ms = 0 if self._wire.patience is None else LOCK_SECONDS * 1000
+        begun = self.ahead("begin", now, numbers, due, self.synchronous, *past, f"{lock_ms:.0f}")
 
         def answer() -> Any:
             told = begun()[0]
@@ -127,10 +135,24 @@ class Db:
         finally:
             self._together = False
 
+    @contextlib.contextmanager
+    def patient(self) -> Iterator[None]:
+        usual, self._wire.patience = self._wire.patience, None
+        try:
+            yield
+        finally:
+            self._wire.patience = usual
+
     def rows(self, name: str, *parameters: Any) -> list[Any]:
         """What a statement answers."""
         if name == "take":
             return self._take(parameters)()
+        if name.startswith(_WHOLE):
+            with self.patient():
+                return self._rows(name, *parameters)
+        return self._rows(name, *parameters)
+
+    def _rows(self, name: str, *parameters: Any) -> list[Any]:
         if self._together:
             return self._wire.send(self._texts[name], parameters).get()
         with self.together():

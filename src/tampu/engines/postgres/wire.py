@@ -82,10 +82,12 @@ _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
 class Wire:
     """One connection, outside of psycopg's cursors. Used by one thread at a time."""
 
-    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool, patience: float | None = None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._prepare = prepare
+        self.patience = patience
+        """For how many seconds the server may say nothing; None: for ever."""
         self._prepared: dict[bytes, bytes] = {}
         self._made = 0
         self._loader = Transformer()
@@ -148,7 +150,7 @@ class Wire:
         if pgconn.flush():
             self._write()
         while pgconn.is_busy():
-            self._poll.poll()
+            self._wait(self._poll)
             pgconn.consume_input()
         return pgconn.get_result()
 
@@ -157,11 +159,18 @@ class Wire:
         writing = select.poll()
         writing.register(self._pgconn.socket, select.POLLIN | select.POLLOUT)
         while True:
-            for _, event in writing.poll():
+            for _, event in self._wait(writing):
                 if event & select.POLLIN:
                     self._pgconn.consume_input()
             if not self._pgconn.flush():
                 return
+
+    def _wait(self, poll: select.poll) -> list[tuple[int, int]]:
+        events = poll.poll(None if self.patience is None else self.patience * 1000)
+        if not events:
+            self._connection.close()
+            raise psycopg.OperationalError(f"the server has not answered for {self.patience:.0f} seconds")
+        return events
 
     def answer_first(self, wanted: Answer) -> None:
         """That is all; have the server answer before it commits, and read that answer. `leave` waits for the commit."""

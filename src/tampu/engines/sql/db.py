@@ -93,6 +93,10 @@ class Db(Protocol):
         """What is read from now on, until COMMIT, is of one moment."""
         ...
 
+    def patient(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the server may take any time to answer: what is asked of it is not only ours."""
+        ...
+
     def rollback(self) -> None: ...
 
 

@@ -177,8 +177,8 @@ class SqlEngine(abc.ABC):
                     hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
                 ) from error.__cause__
             except self.driver.error as error:
-                again = self.driver.retriable(error) or (self._db is None and not self.driver.read_only(error))
-                if turn == _TRIES - 1 or not again:
+                lost = self._db is None and not self.driver.read_only(error) and time.monotonic() < give_up
+                if turn == _TRIES - 1 or not (lost or self.driver.retriable(error)):
                     raise
                 pause.wait(0.01 * secrets.randbelow(1 << turn))
         raise AssertionError("unreachable")
@@ -264,7 +264,7 @@ class SqlEngine(abc.ABC):
             try:
                 db = self._connected(time.monotonic() + _PATIENCE_SECONDS)
                 try:
-                    with own(self, db) as work:
+                    with db.patient(), own(self, db) as work:
                         yield work
                 except BaseException as error:
                     self._undo(db, error)

@@ -1,0 +1,2 @@
+-- Out: the number of the server's session
+SELECT pg_backend_pid()
