@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -21,6 +21,8 @@ _GOOD_SECONDS = 10.0
 """Who lived so long was not broken from the start."""
 _LOOK_SECONDS = 0.5
 BAD_INPUT = 2
+_HELD_NOTHING = (CLEAN, -signal.SIGTERM)
+"""Exit codes of who left nothing behind: a worker that the signal itself has ended had not begun to claim."""
 
 
 class Frame(Protocol):
@@ -57,6 +59,8 @@ class Supervisor:
         """Makes what takes the pictures that a worker sends, if somebody wants to see them."""
         self._readers: list[threading.Thread] = []
         self._asked = 0
+        self._told: set[int] = set()
+        """The processes that know of it."""
         self._wake = threading.Event()
 
     def run(self) -> int:
@@ -66,7 +70,8 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: self._wake.set())
         while not self._asked:
             for seat in self._seats:
-                self._look_after(seat)
+                if not self._asked:
+                    self._look_after(seat)
             codes = [seat.process.poll() for seat in self._seats if seat.process is not None]
             if codes and all(code == BAD_INPUT for code in codes):
                 log.error("the workers can not start")
@@ -77,10 +82,11 @@ class Supervisor:
                 self._wait()
             self._wake.wait(_LOOK_SECONDS)
             self._wake.clear()
+        self._tell(signal.SIGTERM, self._told)  # those that were being started when the signal came
         ended = self._wait()
         for reader in self._readers:
             reader.join()
-        return CLEAN if all(code == CLEAN for code in ended) else FORCED
+        return CLEAN if all(code in _HELD_NOTHING for code in ended) else FORCED
 
     @property
     def pids(self) -> list[int]:
@@ -128,12 +134,14 @@ class Supervisor:
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self._asked += 1
-        self._tell(number)
+        self._told |= self._tell(number)
         self._wake.set()
 
-    def _tell(self, number: int) -> None:
-        for pid in self.pids:
+    def _tell(self, number: int, but: Collection[int] = ()) -> set[int]:
+        told = {pid for pid in self.pids if pid not in but}
+        for pid in told:
             os.kill(pid, number)
+        return told
 
     def _wait(self) -> list[int]:
         return [seat.process.wait() for seat in self._seats if seat.process is not None]
