@@ -42,6 +42,18 @@ def test_a_raw_publish_takes_its_fields_from_headers_and_query(web: Web) -> None
     assert "payload" not in in_json
 
 
+def test_a_longer_or_shorter_batch_under_the_same_idempotency_key_is_another(web: Web) -> None:
+    path, some = "/v1/queues/jobs/publish", [{"payload": n} for n in range(4)]
+    for count in (1, 3):
+        key = f"of-{count}"
+        first = web.post(path, {"messages": some[:count]}, idempotency_key=key).json["messages"]
+        for other in {1, 2, 3, 4} - {count}:
+            assert web.post(path, {"messages": some[:other]}, idempotency_key=key).code == "idempotency_conflict"
+        again = web.post(path, {"messages": some[:count]}, idempotency_key=key).json["messages"]
+        assert [(m["id"], m["duplicate"]) for m in again] == [(m["id"], True) for m in first]
+    assert web.get("/v1/queues/jobs/stats").json["depth"] == 4
+
+
 def test_the_same_idempotency_key_answers_with_the_first(web: Web) -> None:
     first = web.post("/v1/queues/jobs/messages", {"n": 1}, idempotency_key="once")
     again = web.post("/v1/queues/jobs/messages", {"n": 1}, idempotency_key="once")

@@ -147,6 +147,8 @@ async def publish_many(call: Call, queue: str) -> Reply:
     if _is_plain(call):
         _clear(call, lane=lane)
     step = lane.storing(call.node, news, asked.once)
+    if key is not None and step is not None:
+        step = raw.as_one(step)
     messages = [] if step is None else await call.node.core.coalescer.submit_async(step)
     status, told = lane.answer(call.node, messages)
     return Reply(status, told, lane.form)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import urllib.parse
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from tampu.engines.port import Publish
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import BYTES, JSON, Encoded, NewMessage, to_new
 from tampu.model.reading import convert
@@ -113,6 +115,19 @@ def keyed(news: list[Any], key: str) -> list[NewMessage]:
         whole = to_new(new)
         if whole.idempotency_key is not None:
             raise InvalidMessage("a message has an idempotency_key of its own", field="idempotency_key")
-        name = key if len(news) == 1 else f"{key}:{number}"
+        name = f"{key}:{number}" if number else key
         made.append(msgspec.structs.replace(whole, idempotency_key=name))
     return made
+
+
+def as_one(step: Publish) -> Publish:
+    """A batch under one Idempotency-Key is one body: the same messages, among more or fewer, are another."""
+    count = len(step.items)
+    if count == 1:
+        return step
+    items = [msgspec.structs.replace(item, digest=_among(item.digest or b"", count)) for item in step.items]
+    return msgspec.structs.replace(step, items=items)
+
+
+def _among(digest: bytes, count: int) -> bytes:
+    return hashlib.sha256(b"%d:%s" % (count, digest)).digest()[: len(digest)]
