@@ -9,7 +9,9 @@ import pytest
 
 from tampu.server.app import framework
 from tampu.server.auth.grants import PERMISSIONS
+from tests.server.conftest import Start
 from tests.server.web import Web
+from tests.servers import redis
 
 OPEN = {"health", "ready", "metrics", "sign_in", "sign_out", "sign_in_by_link"}
 """Need no key; metrics only on loopback."""
@@ -235,3 +237,29 @@ def test_who_sees_some_queues_sees_only_those(web: Web) -> None:
     assert [row["queue"] for row in some.get("/v1/stats").json["queues"]] == ["jobs.a", "jobs.b"]
     assert {t["queue"] for t in some.get("/v1/journal").json["transitions"]} == {"jobs.a", "jobs.b"}
     assert some.get("/v1/queues/*/config").status == 403
+
+
+def test_where_each_queue_has_a_part_of_the_journal_the_names_of_others_are_not_told(start: Start) -> None:
+    node = start(url=redis.redis.url())
+    web = Web(node.url, node.token)
+    rival = web.as_key(node.token, **{"tampu-tenant": "rival"})
+    for _ in range(3):
+        web.post("/v1/queues/secret/messages", {"n": 1})
+        web.post("/v1/queues/jobs/messages", {"n": 1})
+    rival.post("/v1/queues/theirs/messages", {"n": 1})
+    some = web.as_key(web.key("view:jobs"))
+    first = some.get("/v1/journal?limit=2").json
+    assert [t["queue"] for t in first["transitions"]] == ["jobs"] * 2, "others do not fill the page"
+    assert (first["position"], first["latest"]) == ({"default/jobs": 2}, {"default/jobs": 3})
+    after = "&".join(f"after={p}={offset}" for p, offset in first["position"].items())
+    rest = some.get(f"/v1/journal?{after}").json
+    assert ([t["queue"] for t in rest["transitions"]], rest["position"]) == (["jobs"], {"default/jobs": 3})
+    assert (
+        some.get("/v1/journal?after=rival/theirs=0&after=default/secret=0&limit=9").json["position"] == rest["position"]
+    )
+
+    def status(of: Web, partition: str) -> int:
+        return of.get(f"/v1/spark/journal?partition={partition}&after=0&upto=1").status
+
+    assert status(some, "default/jobs") == status(web, "rival/theirs") == 200
+    assert {status(some, name) for name in ("rival/theirs", "rival/none", "default/secret", "default/none")} == {404}

@@ -12,6 +12,7 @@ import zlib
 
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position
+from tampu.server.auth.grants import Who
 from tampu.wire import positions
 
 _PACKED = "~"
@@ -45,6 +46,16 @@ def queue_of(partition: str) -> str | None:
     """The queue that a partition belongs to; None when all share it."""
     _, slash, queue = partition.partition("/")
     return queue if slash else None
+
+
+def seen_by(who: Who, position: Position) -> Position:
+    """The parts whose name tells the caller nothing that it may not view."""
+    return {part: offset for part, offset in position.items() if is_seen_by(who, part)}
+
+
+def is_seen_by(who: Who, partition: str) -> bool:
+    queue = queue_of(partition)
+    return is_of(partition, who.tenant) and (queue is None or who.may("view", queue))
 
 
 def is_of(partition: str, tenant: str) -> bool:

@@ -14,10 +14,10 @@ import tampu
 from tampu.broker import readers
 from tampu.broker.where import Where
 from tampu.model.errors import InvalidMessage, NotFound
-from tampu.model.journal import JournalPage
+from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.reading import from_json
-from tampu.server import results
+from tampu.server import positions, results
 from tampu.server.auth.grants import Who
 from tampu.server.call import Call
 from tampu.server.ends import ENDS
@@ -122,13 +122,17 @@ async def journal(
         if found is None:
             raise InvalidMessage("after is partition=offset", field="after")
         position[found[1]] = int(found[2])
-    page: JournalPage = await call.node.drive(
-        call.node.verbs(who.tenant).journal(after=position if after else None, limit=limit)
-    )
-    seen = page.transitions
-    if not who.everywhere("view"):
-        seen = [t for t in seen if who.may("view", t.queue)]
-    return answer(call, bodies.JournalView(seen, page.position, page.latest))
+    verbs = call.node.verbs(who.tenant)
+    if who.everywhere("view"):
+        page: JournalPage = await call.node.drive(verbs.journal(after=position if after else None, limit=limit))
+        return answer(call, bodies.JournalView(page.transitions, page.position, page.latest))
+    latest: Position = (await call.node.drive(verbs.journal(limit=1))).latest
+    # What the caller may not view is passed over, so that it does not fill the pages either.
+    begin = {p: position.get(p, 0) if positions.is_seen_by(who, p) else offset for p, offset in latest.items()}
+    page = await call.node.drive(verbs.journal(after=begin, limit=limit))
+    seen = [moved for moved in page.transitions if who.may("view", moved.queue)]
+    view = bodies.JournalView(seen, positions.seen_by(who, page.position), positions.seen_by(who, page.latest))
+    return answer(call, view)
 
 
 @router.get("/me", operation_id="me", **doc(bodies.Me))

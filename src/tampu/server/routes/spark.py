@@ -159,7 +159,7 @@ async def place(call: Asks, who: Caller, since: Micros = None, until: Micros = N
     everyone = await call.node.of_all_tenants(who)
 
     def seen(position: Position) -> Position:
-        return {part: offset for part, offset in position.items() if everyone or _visible(part, who)}
+        return position if everyone else positions.seen_by(who, position)
 
     def look() -> wire.SparkPlace:
         earliest, latest = desk.store.bounds() if who.somewhere("view") else ({}, {})
@@ -169,11 +169,6 @@ async def place(call: Asks, who: Caller, since: Micros = None, until: Micros = N
         return wire.SparkPlace(seen(earliest), seen(latest), desk.store.now(), found)
 
     return answer(call, await _do(look))
-
-
-def _visible(partition: str, who: Who) -> bool:
-    of = positions.queue_of(partition)
-    return positions.is_of(partition, who.tenant) and (of is None or who.may("view", of))
 
 
 @router.get("/journal", operation_id="spark_journal", **_arrow(more=(404,)))
@@ -193,7 +188,8 @@ async def journal(
 
     tenant = await _tenant(call, who, everyone)
     queues = rules.viewed(who, tuple(queue), await _do(desk.queues, tenant))
-    if partition not in (await _do(desk.store.bounds))[1]:
+    known = positions.is_seen_by(who, partition) or await call.node.of_all_tenants(who)
+    if not known or partition not in (await _do(desk.store.bounds))[1]:
         raise NotFound(f"the journal has no partition {partition}", field="partition")
     chosen = None if queues == () else queues or ()
     return await arrows.answer(
