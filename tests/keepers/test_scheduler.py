@@ -168,3 +168,20 @@ def test_many_large_ticks_are_stored_in_portions_and_each_once(
     assert ticks == ["01", "02", "03", "04", "05", "06"]
     assert [m.payload for m in q.messages("jobs")].count("changed, and small") == 6 - 2 * stored
     assert q.schedules.get("s").fired == 6
+
+
+@pytest.mark.parametrize("limit", [2000, None])
+@pytest.mark.parametrize("missed", ["once", "all(1000)"])
+def test_a_schedule_that_had_ended_at_its_limit_fires_no_past_ticks_when_the_limit_is_raised(
+    q: tampu.Queue, clock: FakeClock, missed: str, limit: int | None
+) -> None:
+    q.schedules.put("s", queue="jobs", payload=1, every=60, limit=1, missed=missed)
+    clock.advance(60)
+    Scheduler(q._core).fire()
+    clock.advance(30 * 24 * 3600)
+    q.schedules.put("s", queue="jobs", payload=1, every=60, limit=limit, missed=missed)
+    Scheduler(q._core).fire()
+    assert q.stats("jobs").ready == 1
+    clock.advance(60)
+    Scheduler(q._core).fire()
+    assert q.stats("jobs").ready == 2

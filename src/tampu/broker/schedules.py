@@ -234,6 +234,7 @@ class Scheduling(Verbs):
 def _changed(old: Kept | None, terms: Terms, now: int) -> Kept:
     """What the document holds then."""
     same = old is not None and terms.timing(old.timing.anchor_us) == old.timing
+    goes_on = same and not _begins_again(old, terms.limit)
     base = old or Kept(
         incarnation=scheduled.incarnation(),
         queue=terms.queue,
@@ -247,7 +248,7 @@ def _changed(old: Kept | None, terms: Terms, now: int) -> Kept:
         queue=terms.queue,
         body=scheduled.packed(terms.item),
         timing=base.timing if same else terms.timing(now),
-        after_us=base.after_us if same else now,
+        after_us=base.after_us if goes_on else now,
         max_attempts=terms.message.max_attempts,
         delay_us=terms.item.delay_us,
         ttl_us=None if terms.message.ttl is None else terms.item.ttl_us,
@@ -256,6 +257,13 @@ def _changed(old: Kept | None, terms: Terms, now: int) -> Kept:
         missed=terms.missed,
     )
     return made if terms.paused is None else _paused(made, terms.paused, now)
+
+
+def _begins_again(old: Kept | None, limit: int | None) -> bool:
+    """It had ended at its limit, and has a higher one: what it did not fire meanwhile was not missed."""
+    if old is None or old.limit is None or old.fired < old.limit:
+        return False
+    return limit is None or limit > old.fired
 
 
 def _paused(kept: Kept, paused: bool, now: int) -> Kept:
