@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -99,6 +100,24 @@ def test_a_day_without_anything_gives_empty_tables_of_the_right_columns() -> Non
     assert tuple(found) == gold.NAMES
     for name, table in found.items():
         assert (table.num_rows, table.schema) == (0, BY_NAME[name].schema)
+
+
+def test_many_queues_with_little_to_do_take_little_memory() -> None:
+    count, at = 5_000, MIDNIGHT + timedelta(hours=12)
+    rows = [{"at": at, "queue": f"q{n}", "verb": "publish", "state": "ready", "id": str(n)} for n in range(count)]
+    schema = BY_NAME["bronze.events"].schema
+    events = pa.Table.from_pylist(rows, schema=pa.schema([schema.field(name) for name in gold.EVENTS]))
+    waiting = pa.table({"queue": events["queue"], "ready_at": events["at"]})
+    tracemalloc.start()
+    try:
+        day = gold.Day(at.date(), "default", events.to_batches(), [], [], [], waiting.to_batches(), at)
+        found = dict(gold.compute(day))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    minutes = found["gold.queue_minutes"]
+    assert (minutes.num_rows, set(minutes["depth"].to_pylist())) == (count, {1})
+    assert peak < count * 10_000, "an eight-byte count for each minute of the day of each queue is more"
 
 
 def test_messages_that_came_from_another_store_count_as_backlog_and_not_as_work(kept: Keeping) -> None:

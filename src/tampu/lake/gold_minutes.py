@@ -20,6 +20,8 @@ from tampu.lake.tables import BY_NAME
 
 _LATE = 1 << 40
 """More minutes than there are."""
+_WIDTH = DAY_MINUTES + 1
+"""Minutes of a day, and the one after it, in which everything has left."""
 
 
 class Ready:
@@ -44,22 +46,26 @@ class Ready:
         empty = np.zeros(0, np.int64)
         queue, since, out = (np.concatenate([part[n] for part in parts] or [empty]) for n in range(3))
         first = np.maximum(minute_of(since, day), 0)
-        self.depth = np.zeros((len(self.queues), DAY_MINUTES + 1), np.int64)
-        np.add.at(self.depth, (queue, first), 1)
-        np.add.at(self.depth, (queue, out), -1)
-        self.depth = np.cumsum(self.depth, axis=1)[:, :DAY_MINUTES]
-        self.since = _oldest(len(self.queues), queue, since, first, out)
+        self.place, self.since = _oldest(queue, since, first, out)
+        self.depth = _depth(self.place, queue, first, out)
 
 
-def _oldest(queues: int, queue: Codes, since: Codes, first: Codes, out: Codes) -> Codes:
-    """By queue and minute: since when the oldest was ready, or -1.
+def _depth(place: Codes, queue: Codes, first: Codes, out: Codes) -> Codes:
+    """How many lasted over the end of each of these minutes: who came by then, without who had left by then. The
+    queues before add as many of both."""
+    came, left = (np.sort(queue * _WIDTH + minute) for minute in (first, out))
+    until = place // DAY_MINUTES * _WIDTH + place % DAY_MINUTES
+    return np.searchsorted(came, until, "right") - np.searchsorted(left, until, "right")
+
+
+def _oldest(queue: Codes, since: Codes, first: Codes, out: Codes) -> tuple[Codes, Codes]:
+    """The minutes of queues at whose end something was ready, and since when the oldest of it was.
 
     A stay is never the oldest while an older one lasts at least as long. The others follow one another: each is the
     oldest from when the one before it left (or it came itself) until it leaves.
     """
-    found = np.full((queues, DAY_MINUTES), -1, np.int64)
     if not len(queue):
-        return found
+        return queue, since
     order = np.lexsort((-out, since, queue))
     queue, since, first, out = queue[order], since[order], first[order], out[order]
     # The queues lie far apart on one line, so that what lasted in one is over before the next begins.
@@ -68,33 +74,31 @@ def _oldest(queues: int, queue: Codes, since: Codes, first: Codes, out: Codes) -
     oldest = np.flatnonzero(begin < out)
     length = (out - begin)[oldest]
     minutes = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length) + np.repeat(begin[oldest], length)
-    found[np.repeat(queue[oldest], length), minutes] = np.repeat(since[oldest], length)
-    return found
+    return np.repeat(queue[oldest], length) * DAY_MINUTES + minutes, np.repeat(since[oldest], length)
 
 
 def queue_minutes(own: Mapping[str, object], events: Events, attempts: Attempts, ready: Ready) -> pa.Table:
     day = own["day"]
     assert isinstance(day, date)
     names = sorted({*events.queues.all, *ready.queues.all} - {None}, key=str)
-    happened = _placed(names, events.queues, events.of("happened"), 0)
-    since = _placed(names, ready.queues, ready.since, -1)
-    queue, minute = np.nonzero((happened > 0) | (since >= 0))
+    worked, stood = _renamed(names, events.queues, events.place), _renamed(names, ready.queues, ready.place)
+    place = np.union1d(worked, stood)
+    queue, minute = place // DAY_MINUTES, place % DAY_MINUTES
 
-    def of(known: Names, numbers: Codes, missing: int = 0) -> Codes:
-        return _placed(names, known, numbers, missing)[queue, minute]
+    def spread(own: Codes, values: Codes, missing: int = 0) -> Codes:
+        found = np.full(len(place), missing, np.int64)
+        found[np.searchsorted(place, own)] = values
+        return found
 
-    counts = {name: of(events.queues, events.of(name)) for name in COUNTS}
+    counts = {name: spread(worked, events.of(name)) for name in COUNTS}
     ended = counts["done"] + counts["dead"] + counts["cancelled"] + counts["expired"]
-    oldest = since[queue, minute]
+    oldest = spread(stood, ready.since, -1)
     at = (first_minute(day) + minute) * MINUTE
     # Deliveries end with an event, so each falls on one of the rows.
-    row_of = np.zeros((len(names), DAY_MINUTES), np.int64)
-    row_of[queue, minute] = np.arange(len(queue))
-    place = _ranks(names, attempts.queues)[attempts.queue] if len(attempts) else attempts.queue
-    row = row_of[place, attempts.minute] if len(attempts) else place
+    row = np.searchsorted(place, _renamed(names, attempts.queues, attempts.queue * DAY_MINUTES + attempts.minute))
     return rows(
         BY_NAME["gold.queue_minutes"].schema,
-        len(queue),
+        len(place),
         {
             **own,
             **counts,
@@ -102,9 +106,9 @@ def queue_minutes(own: Mapping[str, object], events: Events, attempts: Attempts,
             "minute": at,
             "in_rate": counts["published"] / 60.0,
             "out_rate": ended / 60.0,
-            **named_percentiles("wait", row, len(queue), attempts.wait),
-            **named_percentiles("run", row, len(queue), attempts.run),
-            "depth": np.where(oldest >= 0, of(ready.queues, ready.depth), 0),
+            **named_percentiles("wait", row, len(place), attempts.wait),
+            **named_percentiles("run", row, len(place), attempts.run),
+            "depth": spread(stood, ready.depth),
             "oldest": nullable(np.where(oldest >= 0, (at + MINUTE - oldest) / 1e6, np.nan)),
         },
     )
@@ -116,9 +120,8 @@ def _ranks(names: list[str | None], known: Names) -> Codes:
     return np.array([places.get(name, 0) for name in known.all], np.int64)
 
 
-def _placed(names: list[str | None], known: Names, numbers: Codes, missing: int) -> Codes:
-    """The same numbers, with a row for every name of the list."""
-    found = np.full((len(names), DAY_MINUTES), missing, np.int64)
-    if len(known):
-        found[_ranks(names, known)] = numbers
-    return found
+def _renamed(names: list[str | None], known: Names, place: Codes) -> Codes:
+    """The same minutes, with the queues' numbers in the list."""
+    if not len(known):
+        return place
+    return _ranks(names, known)[place // DAY_MINUTES] * DAY_MINUTES + place % DAY_MINUTES

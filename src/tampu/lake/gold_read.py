@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake.grouping import MINUTE, Codes, Flags, Floats, Names, floats, numbers
+from tampu.lake.grouping import MINUTE, Codes, Flags, Floats, Names, Tally, floats, numbers
 from tampu.lake.tables import BY_NAME
 from tampu.lake.verbs import FAILS, MOVES, STANDS
 
@@ -35,7 +35,7 @@ class Events:
 
     def __init__(self, day: date, batches: Iterable[pa.RecordBatch]) -> None:
         self.queues = Names()
-        self._counts = {name: np.zeros(0, np.int64) for name in (*COUNTS, "happened")}
+        self._counts = Tally(COUNTS)
         failures = []
         known = pa.array(sorted(MOVES | STANDS))
         for batch in batches:
@@ -52,18 +52,23 @@ class Events:
         verbs, states = Names(), Names()
         verb, state = verbs.codes(batch.column("verb")), states.codes(batch.column("state"))
         here = ~verbs.among(verb, ("adopt",))  # what ended, ended elsewhere
-        for name, total in self._counts.items():
-            which: Flags | None = None
-            if name != "happened":
-                which = verbs.among(verb, _VERBS[name]) if name in _VERBS else here & states.among(state, (name,))
-            chosen = place if which is None else place[which]
-            found = np.bincount(chosen, minlength=len(self.queues) * DAY_MINUTES)
-            found[: len(total)] += total
-            self._counts[name] = found
+        self._counts.add(
+            place,
+            {
+                name: verbs.among(verb, _VERBS[name]) if name in _VERBS else here & states.among(state, (name,))
+                for name in COUNTS
+            },
+        )
+
+    @property
+    def place(self) -> Codes:
+        """The minutes of queues in which something happened: the queue's number times the minutes of a day, and the
+        minute."""
+        return self._counts.place
 
     def of(self, name: str) -> Codes:
-        """A count by queue (a row) and minute of the day."""
-        return self._counts[name].reshape(-1, DAY_MINUTES)
+        """A count, for each of those."""
+        return self._counts.of(name)
 
 
 class Attempts:
@@ -156,9 +161,9 @@ class Ended:
 
     def totals(self, queue: str, state: str) -> Floats:
         """Seconds from publish to end."""
-        names = self._states.all
-        if state not in names:
+        own, its = self._queues.number(queue), self._states.number(state)
+        if own is None or its is None:
             return np.zeros(0)
-        place = self._queues.all.index(queue) * len(names) + names.index(state)
+        place = own * len(self._states) + its
         start, end = np.searchsorted(self._place, [place, place + 1])
         return self._total[self._order[start:end]]
