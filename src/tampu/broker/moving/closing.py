@@ -18,6 +18,8 @@ from tampu.model.message import State
 
 _TRIES = 20
 _LOOK_SECONDS = 0.1
+NOTICED_SECONDS = 1.0
+"""Every process has noticed a change of settings after this."""
 _STEP = 1000
 CLOSED = "closed"
 
@@ -36,22 +38,22 @@ def own_config(engine: Engine, tenant: str, queue: str) -> tuple[QueueConfig, in
     return read_config(found.value), found.version
 
 
-def put_status(engine: Engine, name: str, status: str | None) -> None:
-    """Give a queue this status, whatever else is set for it; settings that say nothing are removed."""
+def put_status(engine: Engine, name: str, status: str | None) -> bool:
+    """Give a queue this status, whatever else is set for it; settings that say nothing are removed. Had it another?"""
     tenant, queue = split(name)
     for _ in range(_TRIES):
         config, version = own_config(engine, tenant, queue)
         if config.status == status:
-            return
+            return False
         changed = msgspec.structs.replace(config, status=status)
         if changed == QueueConfig():
             do(engine, DeleteDocument(KIND, tenant, queue))
-            return
+            return True
         try:
             do(engine, PutDocument(KIND, tenant, queue, msgspec.json.encode(changed), version))
         except VersionConflict:
             continue
-        return
+        return True
     raise VersionConflict(f"the settings of {name} keep changing", hint="try again")
 
 
@@ -63,18 +65,24 @@ def names(engine: Engine) -> list[str]:
     return [*(f"{tenant}/{queue}" for tenant, queue in queues), *(f"{tenant}/{DEFAULTS}" for tenant in sorted(tenants))]
 
 
-def close(engine: Engine, note: Away) -> None:
-    """Close every queue, after what it was has been written down."""
+def close(engine: Engine, note: Away) -> bool:
+    """Close every queue, after what it was has been written down. Was one open?"""
+    closed = False
     for _ in range(_TRIES):
         new = {name: own_config(engine, *split(name))[0].status for name in names(engine) if name not in note.statuses}
         if new:
             note.statuses.update(new)
             save(engine, note)
         for name in note.statuses:
-            put_status(engine, name, CLOSED)
+            closed = put_status(engine, name, CLOSED) or closed
         if not new:
-            return
+            return closed
     raise InvalidState("somebody keeps making queues in the source", hint="stop who publishes there")
+
+
+def wait_until_noticed() -> None:
+    """Nobody publishes to queues that were closed before this, or claims from them, when it returns."""
+    threading.Event().wait(NOTICED_SECONDS)
 
 
 def open_again(engine: Engine, statuses: Iterable[tuple[str, str | None]]) -> None:

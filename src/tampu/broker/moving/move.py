@@ -148,6 +148,7 @@ class Move:
 
     def _bring(self, away: Away, coming: Coming, moved: Moved) -> Report:
         closing.close(self._source, away)
+        closing.wait_until_noticed()  # also if nothing was open: who closed it may have been killed just now
         self._wait()
         made = Report()
         end = coming.journal or papers.end_of_journal(self._source)
@@ -163,6 +164,7 @@ class Move:
         report.count(made, self._target)
         report.compare(made, coming.had, strict=not self._wishes.into_existing)
         made.readers = papers.carry_readers(self._source, self._target, coming)
+        self._check_quiet(made)
         made.notes += [
             f"{reader.name} reads another journal from now on: register it anew at the target"
             for reader in registered(self._source)
@@ -170,8 +172,25 @@ class Move:
         ]
         return made
 
+    def _came_late(self, made: Report) -> list[str]:
+        """Queues of the source that have more than the last look at them has found."""
+        found = {queue.name: sum(queue.source.values()) for queue in made.queues}
+        return [queue.name for queue in self._in_source() if sum(queue.source.values()) > found.get(queue.name, 0)]
+
+    def _check_quiet(self, made: Report) -> None:
+        """Before it is said that all has arrived: nobody has published or claimed in the source since."""
+        late = self._came_late(made)
+        if late:
+            raise InvalidState(
+                f"messages still come to {', '.join(late)} in the source, though it is closed",
+                hint="stop who publishes there and copy again: it goes on",
+            )
+        self._refuse_leases(closing.leased(self._source))
+
     def _wait(self) -> None:
-        found = closing.wait_for_leases(self._source, self._wishes.wait_seconds)
+        self._refuse_leases(closing.wait_for_leases(self._source, self._wishes.wait_seconds))
+
+    def _refuse_leases(self, found: dict[str, int]) -> None:
         if found and not self._wishes.force:
             where = ", ".join(f"{count} in {name}" for name, count in found.items())
             raise InvalidState(
@@ -195,12 +214,13 @@ class Move:
         have moved from one state to another between two looks."""
         carrier = Carrier(self._source, self._target, self._origin, into=self._wishes.into_existing)
         for _ in range(_MOST_PASSES):
-            closing.close(self._source, away)  # a queue may have been made by somebody who was slow
+            if closing.close(self._source, away):  # a queue was made by somebody who was slow
+                closing.wait_until_noticed()
             made.queues = self._queues()
             new = sum(carrier.carry(queue, self.states, moved) for queue in made.queues)
             made.stored += new
             moved = _nobody
-            if not new:
+            if not new and not self._came_late(made):
                 break
         else:
             raise StorageError("new messages keep coming in the source", hint="stop who publishes there")
