@@ -154,3 +154,19 @@ def test_coroutine_that_cancels_itself_and_returns_harms_no_other(memory: tampu.
         return 3
 
     assert _ended(memory, leave).result == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: tampu.Retry(after=-1), "InvalidMessage: after must be"),
+        (lambda: tampu.Snooze("soon"), "InvalidMessage: after must be"),  # type: ignore[arg-type]  # untyped programs
+        (lambda: tampu.Retry(5), "InvalidMessage: error must be a text"),  # type: ignore[arg-type]  # as above
+    ],
+)
+def test_wish_for_another_attempt_that_makes_no_sense_is_a_failed_attempt_that_says_so(
+    memory: tampu.App, make: Callable[[], BaseException], told: str
+) -> None:
+    found = _ended(memory, lambda: _raise(make()))
+    assert found.reason == "retries_exhausted"
+    assert told in (found.last_error or "")

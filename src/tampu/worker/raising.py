@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message
-from tampu.model.times import Duration
+from tampu.model.times import Duration, duration
 
 
 class Retry(Exception):
@@ -11,6 +12,10 @@ class Retry(Exception):
 
     def __init__(self, error: str | None = None, *, after: Duration | None = None) -> None:
         super().__init__(error, after)
+        if error is not None and not isinstance(error, str):
+            raise InvalidMessage("error must be a text", field="error")
+        if after is not None:
+            duration(after, "after")
         self.error = error
         self.after = after
 
@@ -23,6 +28,7 @@ class Snooze(Exception):
 
     def __init__(self, after: Duration) -> None:
         super().__init__(after)
+        duration(after, "after")
         self.after = after
 
     def __str__(self) -> str:
