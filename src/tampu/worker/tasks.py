@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Execution = Literal["auto", "process"]
 _LONG = 3600.0
 _FIELDS = frozenset(NewMessage.__struct_fields__) - {"payload", "type", "content_type"} | {"queue"}
@@ -58,7 +59,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
         )
 
 
-class TaskMessage(msgspec.Struct, Generic[R], frozen=True, gc=False):
+class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     """A call of a task that can be published: with others, in a transaction, or by a schedule."""
 
     task: Any
