@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,46 @@ def test_errors_can_be_raised_in_the_test(stage: Rehearsal) -> None:
     send.publish("ada@example.org")
     with pytest.raises(ConnectionError, match="no route"):
         stage.drain(raise_errors=True)
+
+
+def test_a_message_that_fails_without_an_error_of_its_task_is_told_too() -> None:
+    own = tampu.App("memory://")
+
+    @own.task
+    def work(n: int) -> Any:
+        return object() if n == 1 else b"x" * 300_000
+
+    for payload, reason in (({"n": "x"}, "decode_failed"), ({"n": 1}, "result_invalid"), ({"n": 2}, "result_invalid")):
+        with Rehearsal(own) as stage:
+            own.queue.publish("default", payload, type="work")
+            with pytest.raises(tampu.TaskFailed, match=reason):
+                stage.drain(raise_errors=True)
+
+
+def test_errors_of_a_middleware_are_raised_in_the_test() -> None:
+    class Strict(tampu.Middleware):
+        @contextlib.contextmanager
+        def run(self, current: tampu.Current) -> Iterator[None]:
+            raise RuntimeError("not allowed")
+            yield
+
+    own = tampu.App("memory://", middleware=[Strict()])
+    task = own.task(name="work")(lambda: None)
+    with Rehearsal(own) as stage:
+        task.publish()
+        with pytest.raises(RuntimeError, match="not allowed"):
+            stage.drain(raise_errors=True)
+    assert len(own.running) == 1
+
+
+def test_an_async_task_is_not_drained_inside_a_loop_but_the_test_is_told_how(stage: Rehearsal) -> None:
+    async def story() -> None:
+        send.publish("ada@example.org")
+        with pytest.raises(tampu.InvalidState, match=r"await drain_async\(\)"):
+            stage.drain()
+        assert [r.attempt for r in await stage.drain_async()] == [1]
+
+    asyncio.run(story())
 
 
 def test_a_slow_task_keeps_its_lease_and_ends_at_its_timeout(stage: Rehearsal) -> None:

@@ -1,4 +1,4 @@
-"""What a rehearsal does to tasks that run: lets them fail, take long or stall on demand, and notes what they raise."""
+"""What a rehearsal does to tasks that run: lets them fail, take long or stall on demand; and notes what is raised."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ class Trick(msgspec.Struct):
     stall: float = 0
 
 
+class Observer(Middleware):
+    """The outermost middleware of a rehearsed app: it sees what the task and the others raise."""
+
+    def __init__(self) -> None:
+        self.raised: dict[str, BaseException] = {}
+        """By receipt."""
+
+    @contextlib.contextmanager
+    def run(self, current: Current) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.raised[current.lease.receipt] = error
+            raise
+
+
 class Meddler(Middleware):
     """The innermost middleware of a rehearsed app."""
 
@@ -34,20 +50,14 @@ class Meddler(Middleware):
         self._q = q
         self._clock = clock
         self.tricks: dict[str, list[Trick]] = {}
-        self.raised: dict[str, BaseException] = {}
-        """By receipt."""
 
     def add(self, task: str, trick: Trick) -> None:
         self.tricks.setdefault(task, []).append(trick)
 
     @contextlib.contextmanager
     def run(self, current: Current) -> Iterator[None]:
-        try:
-            self._meddle(current)
-            yield
-        except BaseException as error:
-            self.raised[current.lease.receipt] = error
-            raise
+        self._meddle(current)
+        yield
 
     def _meddle(self, current: Current) -> None:
         waiting = self.tricks.get(current.task.name, [])

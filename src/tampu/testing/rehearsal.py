@@ -11,15 +11,17 @@ from tampu import opening
 from tampu.broker.queue import Queue
 from tampu.keepers.scheduler import Scheduler
 from tampu.keepers.sweeper import Sweeper
-from tampu.model.errors import NotFound
+from tampu.model.errors import InvalidMessage, InvalidState, NotFound
 from tampu.model.message import Message, State
+from tampu.model.outcome import Ack, Nack, Reject
 from tampu.model.times import Duration
 from tampu.testing.clock import FakeClock
-from tampu.testing.meddling import Meddler, Trick, count, seconds
-from tampu.worker import calling
+from tampu.testing.meddling import Meddler, Observer, Trick, count, seconds
+from tampu.worker import calling, endings
 from tampu.worker.app import App
 from tampu.worker.current import Current
 from tampu.worker.desk import StoreDesk
+from tampu.worker.raising import TaskFailed
 from tampu.worker.tasks import Task
 
 _ENDLESS = 10_000
@@ -37,7 +39,7 @@ class Ran(msgspec.Struct, frozen=True):
     """Of the message after it; None when the lease had run out and the result was refused."""
     result: Any = None
     error: BaseException | None = None
-    """What the task raised."""
+    """What the task or a middleware raised; `TaskFailed` when its message failed without that."""
 
 
 class Rehearsal:
@@ -60,10 +62,13 @@ class Rehearsal:
         self._before = app._given
         app._given = self.queue
         app.running.append(self._meddler)
+        self._observer = Observer()
+        app.running.insert(0, self._observer)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.app.running.remove(self._meddler)
+        self.app.running.remove(self._observer)
         self.app._given = self._before
         self.queue.close()
 
@@ -73,7 +78,8 @@ class Rehearsal:
         """Run what is ready, and what becomes ready by that, until nothing is; of these queues, or of all.
 
         What is delayed waits: move the clock. Schedules that are due are fired first. With ``raise_errors`` the first
-        error of a task is raised here.
+        error of a task or of a middleware is raised here; if the message failed without one, as with arguments that do
+        not fit, `TaskFailed`.
         """
         done: list[Ran] = []
         while len(done) < _ENDLESS:
@@ -111,13 +117,24 @@ class Rehearsal:
         if task is None:
             self.queue.release(lease)
             raise NotFound(f"no task named {lease.message.type} in this app", field="type")
+        if task.is_async and _in_a_loop():
+            self.queue.release(lease)
+            raise InvalidState(f"{task.name} is async, and a loop is running here", hint="await drain_async()")
         settlement = calling.run(Current(lease, task, self._desk))
-        error = self._meddler.raised.pop(lease.receipt, None)
-        state = None if settlement is None else self.queue.settle([settlement])[0].state
+        error = self._observer.raised.pop(lease.receipt, None)
+        state = None if settlement is None else self._settle(settlement)
         result = None
         if state is State.DONE:
             result = task.arguments.read_result(self.queue.get(lease.id).result_raw)
+        elif error is None and isinstance(settlement, Ack | Nack | Reject) and state is not None:
+            error = TaskFailed(self.queue.get(lease.id))
         return Ran(task.name, lease.id, lease.attempt, state, result, error)
+
+    def _settle(self, settlement: Any) -> State | None:
+        try:
+            return self.queue.settle([settlement])[0].state
+        except InvalidMessage as error:  # as a worker does it
+            return self.queue.settle([endings.bad_result(settlement.lease, error)])[0].state
 
     # -- on demand
 
@@ -180,3 +197,11 @@ def _told(what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> str:
     name = what if isinstance(what, str) else what.name
     words = [*(repr(a) for a in args), *(f"{k}={v!r}" for k, v in kwargs.items())]
     return f"{name}({', '.join(words)})" if words else name
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
