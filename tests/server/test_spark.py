@@ -27,6 +27,7 @@ from tampu.spark.stores.http import HttpStore
 from tampu.spark.stores.opening import open_store
 from tampu.spark.stores.port import MessageQuery
 from tests.server.conftest import Start
+from tests.server.test_metrics import Scrape
 from tests.server.test_permissions import rows_of
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -93,6 +94,14 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
         assert opened.run([good]) == [1]
     (message,) = web.get("/v1/queues/jobs/messages").json["messages"]
     assert (message["payload"], message["max_attempts"]) == ("fine", 7), "what the queue says, not the client"
+
+
+def test_messages_of_a_job_are_counted_by_their_queue(stall: Stall, web: Web) -> None:
+    with store(stall) as opened:
+        opened.run([load("jobs", 1, 2, 3), load("mail", 4, first=3)])
+    seen = Scrape(web)
+    counts = [seen.of("tampu_published_total", tenant="default", queue=queue) for queue in ("jobs", "mail")]
+    assert (counts, seen.of("tampu_published_total")) == ([3, 1], 4)
 
 
 def test_what_a_job_keeps_is_for_those_who_may_publish_to_its_queue(stall: Stall, web: Web) -> None:

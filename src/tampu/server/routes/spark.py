@@ -104,8 +104,9 @@ async def changes(call: Asks, who: Caller) -> Response:
         raise InvalidMessage(f"{count} messages in one request", field="changes", hint="send several")
     await call.spend(who, count)
     replies = await _do(_change, owners, desk, asked)
-    if count:
-        call.node.metrics.published.add((), count)
+    for change, new in zip(asked.changes, replies, strict=True):
+        if new and isinstance(change, wire.SparkLoad | wire.SparkPublish):
+            call.node.metrics.publish(who.tenant, change.queue, new)
     call.node.tail.stir()
     return answer(call, wire.SparkChanged(replies))
 
