@@ -89,6 +89,33 @@ def test_a_claim_costs_what_it_hands_out(start: Start) -> None:
     assert len(web.post("/v1/claim", {"queues": "jobs", "limit": 9}).json["leases"]) == 9, "nothing costs one"
 
 
+@pytest.mark.parametrize("verb", ["cancel", "free", "replay", "purge"])
+def test_moving_messages_costs_as_publishing_them_does(start: Start, verb: str) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    admin = Web(node.url, node.token)
+    admin.post("/v1/queues/jobs/publish", _batch(50))
+    if verb == "replay":
+        leases = admin.post("/v1/claim", {"queues": "jobs", "limit": 50}).json["leases"]
+        admin.post("/v1/settle", {"settlements": [{"verb": "reject", "receipt": one["receipt"]} for one in leases]})
+    ids = [m["id"] for m in admin.get("/v1/queues/jobs/messages").json["messages"]]
+    web = admin.as_key(admin.key("operate", rate=10, burst=20))
+    if verb in ("cancel", "free"):
+        assert web.post(f"/v1/messages/{verb}", {"ids": ids}).code == "rate_limited"
+        assert web.post(f"/v1/messages/{verb}", {"ids": ids[:20]}).headers["ratelimit-remaining"] == "0"
+        assert web.post(f"/v1/messages/{verb}", {"ids": ids[20:21]}).code == "rate_limited"
+        return
+    body: dict[str, object] = {"states": ["ready"]} if verb == "purge" else {"where": {}}
+    path = f"/v1/queues/jobs/{verb}"
+    careful = admin.as_key(admin.key("operate", rate=1, burst=3))
+    previews = [careful.post(path, {**body, "dry_run": True}).status for _ in range(4)]
+    assert previews == [200, 200, 200, 429], "a preview costs one"
+    assert web.post(path, body).status == 200
+    assert web.post(path, body).code == "rate_limited"
+    clock.advance(2)
+    assert web.post(path, body).status == 200, "no more than a burst is owed"
+
+
 def test_a_debt_is_one_on_every_node(start: Start, tmp_path: Path) -> None:
     clock = FakeClock()
     nodes = [start(url=str(tmp_path / "jobs.db"), clock=clock) for _ in range(2)]

@@ -28,7 +28,7 @@ async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callabl
     if not any(who.somewhere(permission) for permission in permissions):
         who.need_somewhere(permissions[0])
     asked: bodies.Ids = await call.read(bodies.IDS)
-    call.check_batch(asked.ids, "ids")
+    await call.spend(who, call.check_batch(asked.ids, "ids"))
     ids = [incoming.id_text(id) for id in asked.ids]
     hidden: set[str] = set()
     if not any(who.everywhere(permission) for permission in permissions):
@@ -46,6 +46,11 @@ async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callabl
             ]
         ),
     )
+
+
+async def _charge(call: Call, who: Who, moved: int) -> None:
+    """What was moved, beside the one that is paid for; never more than a burst, or a purge would cost a day."""
+    await call.charge(who, min(moved, call.node.limits.most(who, moved)) - 1)
 
 
 def _hidden(call: Call, who: Who, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
@@ -78,11 +83,13 @@ async def replay(queue: QueueName, call: Asks, who: Caller) -> Response:
     """Dead messages run again, from attempt 0, with the same id."""
     who.need("operate", queue)
     asked: bodies.Replay = await call.read(bodies.REPLAY)
+    await call.spend(who, 1)
     done = await call.node.drive(
         call.node.verbs(who.tenant).replay(
             queue, ids=asked.ids, where=asked.where, limit=asked.limit, dry_run=asked.dry_run
         )
     )
+    await _charge(call, who, 0 if done.dry_run else len(done.messages))
     form = call.wanted
     return answer(
         call,
@@ -97,5 +104,8 @@ async def purge(queue: QueueName, call: Asks, who: Caller) -> Response:
     """Remove all messages of some states for good; how many."""
     who.need("operate", queue)
     asked: bodies.Purge = await call.read(bodies.PURGE)
+    await call.spend(who, 1)
     steps = call.node.verbs(who.tenant).purge(queue, state=asked.states, dry_run=asked.dry_run)
-    return answer(call, bodies.Count(await call.node.drive(steps)))
+    count: int = await call.node.drive(steps)
+    await _charge(call, who, 0 if asked.dry_run else count)
+    return answer(call, bodies.Count(count))
