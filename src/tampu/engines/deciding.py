@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tampu.engines.port import Ending, Later, Load, Publish, Want
-from tampu.model.errors import QueueFull
+from tampu.model.errors import IdempotencyConflict, LeaseLost, QueueFull
 from tampu.model.message import Lease
 
 SWEEP_FIRST = 1000
@@ -22,6 +22,14 @@ def full(call: Publish | Load) -> QueueFull:
         f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
         field="queue",
         hint="publish again when workers have caught up, or raise max_depth",
+    )
+
+
+def conflict() -> IdempotencyConflict:
+    return IdempotencyConflict(
+        "this idempotency key was used for a message with another body",
+        field="idempotency_key",
+        hint="use a new key for new work",
     )
 
 
@@ -50,6 +58,14 @@ def next_token(want: Want, tokens: float) -> int:
 
 
 # -- settle
+
+
+def lost() -> LeaseLost:
+    return LeaseLost(
+        "this receipt is not the current lease of its message",
+        field="receipt",
+        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
+    )
 
 
 def trace(verb: str, lease: int) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tampu.engines.codes import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
-from tampu.engines.deciding import delay, first_line, trace
+from tampu.engines.deciding import delay, first_line, lost, trace
 from tampu.engines.port import Call, Ending, Settle
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
@@ -25,7 +25,7 @@ from tampu.engines.sql.house import House
 from tampu.engines.sql.lanes import leave_lanes, step_back
 from tampu.engines.sql.pacing import coming_back
 from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks
-from tampu.model.errors import LeaseLost, TampuError
+from tampu.model.errors import TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
 
@@ -175,7 +175,7 @@ class _Settling:
         except TampuError as error:
             return error
         q = self.commit.house.number(self.commit.db, tenant, item.queue)
-        return _lost() if q is None else (q, seq, lease)
+        return lost() if q is None else (q, seq, lease)
 
     def gather(self, item: Ending, place: Place) -> None:
         if place in self._first:
@@ -319,7 +319,7 @@ class _Settling:
             return Outcome(None, None, place)
         done = self._done.get(place)
         if done is not None:
-            return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, _lost())
+            return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
         return self._repeated(item, place)
 
     def _repeated(self, item: Ending, place: Place) -> Outcome:
@@ -331,7 +331,7 @@ class _Settling:
         for state, id in self._led.get((seq, trace(item.verb, lease)), ()):
             if state in _LED_TO[item.verb]:
                 return Outcome(id, STATES[state])
-        return Outcome(None, None, _lost())
+        return Outcome(None, None, lost())
 
     def _ask_where(self) -> None:
         missed = [
@@ -360,11 +360,3 @@ def _failing(one: Unleased) -> int:
 
 def _reason(item: Ending) -> str:
     return (item.reason or "unrecoverable") if item.verb == "reject" else "retries_exhausted"
-
-
-def _lost() -> LeaseLost:
-    return LeaseLost(
-        "this receipt is not the current lease of its message",
-        field="receipt",
-        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
-    )

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
-from tampu.engines.deciding import full
+from tampu.engines.deciding import conflict, full
 from tampu.engines.places import Limits
 from tampu.engines.port import Item, Publish
 from tampu.engines.sql.card import Card
@@ -21,7 +21,6 @@ from tampu.engines.sql.lanes import admit
 from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.reading import find, load
 from tampu.engines.sql.waiting import hold, restore_marks
-from tampu.model.errors import IdempotencyConflict
 from tampu.model.message import Message, State, pack_body
 from tampu.model.rank import FAIR, rank
 
@@ -133,11 +132,7 @@ class _Special:
             if entry is not None:
                 seq, stamp, own, digest = entry
                 if digest != item.digest:
-                    raise IdempotencyConflict(
-                        "this idempotency key was used for a message with another body",
-                        field="idempotency_key",
-                        hint="use a new key for new work",
-                    )
+                    raise conflict()
                 return _again(self._message(seq) or self._gone(item, seq, stamp, own))
         if item.id is not None:
             place = self._ids.get(item.id)

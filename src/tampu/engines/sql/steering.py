@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tampu.engines.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.deciding import lost
 from tampu.engines.places import Limits, stored
 from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
 from tampu.engines.sql import reading
@@ -20,7 +21,7 @@ from tampu.engines.sql.lanes import admit, fill, known_lanes, leave_lanes, set_l
 from tampu.engines.sql.locks import fair_lock
 from tampu.engines.sql.pacing import retime
 from tampu.engines.sql.waiting import restore_marks, withdraw
-from tampu.model.errors import InvalidState, LeaseLost, NotFound, TampuError
+from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
 from tampu.model.rank import FAIR, rank
@@ -65,16 +66,8 @@ def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
         if isinstance(key, TampuError):
             replies.append(key)
         else:
-            replies.append(found.get(key) or _lost())
+            replies.append(found.get(key) or lost())
     return replies
-
-
-def _lost() -> LeaseLost:
-    return LeaseLost(
-        "this receipt is not the current lease of its message",
-        field="receipt",
-        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
-    )
 
 
 Act = Callable[[Commit, list[int]], dict[int, int | TampuError]]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.codes import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, as_json, parse_receipt
-from tampu.engines.deciding import delay, first_line, trace
+from tampu.engines.deciding import delay, first_line, lost, trace
 from tampu.engines.port import Ending, Settle
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.ending import bury, end, write_failure
 from tampu.engines.sqlite.lanes import leave_lanes, step_back
 from tampu.engines.sqlite.pacing import token_again
 from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks
-from tampu.model.errors import LeaseLost, TampuError
+from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 
 LEASES = (
@@ -194,15 +194,7 @@ class _Settling:
             for sql, code in _WHERE_IT_LED[verb]:
                 if db.execute(sql, (q, seq, trace(verb, lease))).fetchone() is not None:
                     return Outcome(self.commit.id(seq), STATES[code])
-        return Outcome(
-            None,
-            None,
-            LeaseLost(
-                "this receipt is not the current lease of its message",
-                field="receipt",
-                hint="the lease ran out or was settled; stop working on it, somebody else may have it",
-            ),
-        )
+        return Outcome(None, None, lost())
 
     def apply(self) -> None:
         self._apply_acks()

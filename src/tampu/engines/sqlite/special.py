@@ -8,14 +8,13 @@ from __future__ import annotations
 import msgspec
 
 from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
-from tampu.engines.deciding import full
+from tampu.engines.deciding import conflict, full
 from tampu.engines.port import Item, Publish
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import admit, set_limits
 from tampu.engines.sqlite.reading import load
 from tampu.engines.sqlite.waiting import hold, restore_marks
-from tampu.model.errors import IdempotencyConflict
 from tampu.model.message import Message, State, pack_body
 from tampu.model.rank import rank
 
@@ -78,11 +77,7 @@ def _known(commit: Commit, call: Publish, item: Item) -> Message | None:
         ).fetchone()
         if row is not None and row[3] > commit.now:
             if row[2] != item.digest:
-                raise IdempotencyConflict(
-                    "this idempotency key was used for a message with another body",
-                    field="idempotency_key",
-                    hint="use a new key for new work",
-                )
+                raise conflict()
             found = load(commit.db, commit.house, row[0])
             return again(found) if found is not None else gone(commit, call, item, row[0], row[1])
     if item.id is not None:

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from tampu.engines.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.deciding import lost
 from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
 from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.commit import Commit
@@ -17,7 +18,7 @@ from tampu.engines.sqlite.lanes import admit, fill_lane, leave_lanes, set_limits
 from tampu.engines.sqlite.pacing import retime_lane
 from tampu.engines.sqlite.reading import state_of
 from tampu.engines.sqlite.waiting import restore_marks, withdraw
-from tampu.model.errors import InvalidState, LeaseLost, NotFound, TampuError
+from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
 from tampu.model.rank import FAIR, rank
@@ -35,11 +36,7 @@ def _extend(commit: Commit, tenant: str, queue: str, receipt: str, lease_us: int
         return error
     row = commit.db.execute("SELECT q, lease, until, cancel FROM tampu_leased WHERE seq = ?", (seq,)).fetchone()
     if row is None or row[1] != lease or row[0] != commit.house.number(commit.db, tenant, queue):
-        return LeaseLost(
-            "this receipt is not the current lease of its message",
-            field="receipt",
-            hint="the lease ran out or was settled; stop working on it, somebody else may have it",
-        )
+        return lost()
     until = commit.now + lease_us
     commit.db.execute("UPDATE tampu_leased SET until = ? WHERE seq = ?", (until, seq))
     if until < row[2]:
