@@ -42,7 +42,7 @@ engines: $(VENV)/.dev ## Run the conformance suite and write docs/reference/engi
 	@tools/servers
 	@$(BIN)/python -m tests.conformance.matrix
 
-bench: $(VENV)/.dev ## Measure, side by side with peers (ENGINE=embedded, postgres or redis; all when not given)
+bench: $(VENV)/.dev ## Measure, side by side with peers (ENGINE=embedded, postgres, mariadb or redis; all when not given)
 	@tools/servers
 	@$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
