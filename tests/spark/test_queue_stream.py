@@ -15,10 +15,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import tampu
 import tampu.spark
-from tampu.spark import columns
+from tampu.spark import columns, queue_stream
 from tampu.spark.delivery_log import of_delivery, read_head
 from tampu.spark.options import Options
-from tampu.spark.queue_stream import QueueStreamReader
+from tampu.spark.queue_stream import QueuePartition, QueueStreamReader
 from tampu.spark.stores.opening import open_store
 
 if TYPE_CHECKING:
@@ -242,6 +242,32 @@ def test_the_backlog_that_spark_shows_is_what_is_ready(q, url):
         assert source.reportLatestOffset() == end | {"delivery": 6}
     finally:
         source.stop()
+
+
+def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(q, url, monkeypatch):
+    monkeypatch.setattr(queue_stream, "_HELD", 40_000)
+    q.queues.put("emails", max_payload=10_000)
+    sent = q.publish_many("emails", ["x"] * 20 + ["x" * 9_000] * 10)
+    source = reader(url)
+    asked: list[int] = []
+    with open_store(url) as store:
+        real = store.by_ids
+
+        def by_ids(tenant: str, ids: list[str]) -> Any:
+            asked.append(len(ids))
+            return real(tenant, ids)
+
+        monkeypatch.setattr(store, "by_ids", by_ids)
+        try:
+            begin = source.initialOffset()
+            (part,) = source.partitions(begin, source.latestOffset(begin, ReadMaxRows(100)))
+            assert isinstance(part, QueuePartition)
+            batches = queue_stream.rows(store, "default", "emails", part.piece)
+            got = [id for batch in batches for id in batch.column("id").to_pylist()]
+        finally:
+            source.stop()
+    assert got == [message.id for message in sent]
+    assert max(asked) == 4
 
 
 def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url):

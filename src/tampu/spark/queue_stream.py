@@ -31,7 +31,7 @@ from tampu.model.message import State
 from tampu.model.times import SECOND
 from tampu.spark import columns
 from tampu.spark.deliveries import Deliveries
-from tampu.spark.delivery_log import MOST, Fenced, Piece, delivered, entries
+from tampu.spark.delivery_log import MOST, Fenced, Piece, delivered, entries, settings_of
 from tampu.spark.heartbeat import Heartbeat
 from tampu.spark.options import Options, has_password
 from tampu.spark.settling import PLACE
@@ -41,6 +41,8 @@ from tampu.spark.stores.port import Store
 _MANY = 5_000
 _TRIES = 6
 _BATCH_BYTES = 16 << 20
+_HELD = 128 << 20
+"""The largest payloads that the queue takes are no more than this together, in one fetch."""
 _ASYNC = "asyncProgressTrackingEnabled"
 # What the message was when it was delivered, though it may have moved on when a batch is read again.
 _UNSAID = ("run_at", "ended_at", "reason", "result")
@@ -174,7 +176,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueuePartition)
         with open_store(self.url) as store:
-            yield from rows(store, self.tenant, partition.piece)
+            yield from rows(store, self.tenant, self.queue, partition.piece)
 
     # -- helpers
 
@@ -242,10 +244,11 @@ def _exit(*_: object) -> NoReturn:
     sys.exit(0)
 
 
-def rows(store: Store, tenant: str, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The deliveries of a piece with their messages, few at a time where they are large."""
+def rows(store: Store, tenant: str, queue: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The deliveries of a piece with their messages, few at a time where they are large, or may be."""
     found = entries(store, tenant, piece)
-    at, step = 0, 16
+    most = max(1, min(1000, _HELD // settings_of(store, tenant, queue).max_payload))
+    at, step = 0, min(16, most)
     while at < len(found.ids):
         part = slice(at, at + step)
         numbers = {id: number for number, id in enumerate(found.ids[part], start=at)}
@@ -253,7 +256,7 @@ def rows(store: Store, tenant: str, piece: Piece) -> Iterator[pa.RecordBatch]:
         if table.num_rows < len(numbers):
             log.warning("%d messages of a batch are no longer in the store", len(numbers) - table.num_rows)
         at += len(numbers)
-        step = max(1, min(1000, step * 4 if table.nbytes < _BATCH_BYTES // 4 else step // 2))
+        step = max(1, min(most, step * 4 if table.nbytes < _BATCH_BYTES // 4 else step // 2))
         places = [numbers[id] for id in table.column("id").to_pylist()]
         told: dict[str, pa.Array] = {
             "state": pa.array([State.LEASED.value] * len(places), pa.string()),
