@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 import tampu
 from tampu.cli import exits
 from tampu.cli.output import leave_quietly
+from tampu.cli.plain import never_refuse
 from tampu.cli.session import DEFAULT_URL, Session
 
 P = ParamSpec("P")
@@ -48,6 +49,7 @@ class Group(TyperGroup):
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         json = "--json" in given[: given.index("--") if "--" in given else None]
+        never_refuse(sys.stdout, sys.stderr)
         try:
             code = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
