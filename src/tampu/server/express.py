@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tampu.model.errors import TampuError
 from tampu.server import raw
+from tampu.server.refusing import refused
 from tampu.wire.problems import Internal
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ class Express:
             self._refuse(Internal("the server made a mistake"))
 
     def _refuse(self, error: TampuError) -> None:
-        from tampu.server.front import refused
-
         reply = refused(self._node, self.id, error)
         head = b"".join(b"%s: %s\r\n" % pair for pair in reply.headers if pair[0] != b"content-length")
         self._answer(reply.status, head, reply.body)

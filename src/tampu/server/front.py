@@ -15,11 +15,10 @@ import structlog
 from tampu import tracing
 from tampu.model.errors import TampuError
 from tampu.server import logs, streams
-from tampu.server.auth.gate import refusal
 from tampu.server.call import KEY, LARGE, NODE, Call, Disconnected, Handler, Receive, Reply, Scope, Send
 from tampu.server.node import Node
-from tampu.wire import media
-from tampu.wire.problems import PROBLEM, Internal, problem
+from tampu.server.refusing import refused
+from tampu.wire.problems import Internal
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger("tampu.server")
@@ -40,8 +39,9 @@ class Front:
             return
         if scope["type"] != "http":
             if scope["path"] == streams.PATH:
-                logs.REQUEST.set(self.node.request_id())
-                await streams.serve(self.node, scope, receive, send)
+                id = self.node.request_id()
+                logs.REQUEST.set(id)
+                await streams.serve(self.node, id, scope, receive, send)
                 return
             scope[NODE] = self.node
             await self.framework(scope, receive, send)
@@ -148,22 +148,3 @@ class Front:
                 tenant=call.who.tenant if call.who else None,
                 key=call.who.key_id if call.who else None,
             )
-
-
-def refused(node: Node, request_id: str, error: TampuError) -> Reply:
-    """The problem that tells of an error."""
-    told = problem(error, request_id)
-    headers = refusal(error)
-    if told.retry_after is not None:
-        headers.setdefault("retry-after", str(max(1, round(told.retry_after + 0.49))))
-    node.metrics.refused.labels(told.code if told.code in _CODES else "other").inc()
-    return Reply(told.status, media.write(told, "application/json"), PROBLEM, headers)
-
-
-def _codes() -> frozenset[str]:
-    from tampu.wire.problems import BY_CODE
-
-    return frozenset(BY_CODE)
-
-
-_CODES = _codes()

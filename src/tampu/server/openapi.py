@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from tampu.model.message import JSON, MSGPACK
-from tampu.wire.problems import PROBLEM, STATUS, Problem
+from tampu.wire.problems import PROBLEM, Problem
 
 _REF = "#/components/schemas/{name}"
 _TEXTS = {
@@ -56,7 +56,7 @@ def doc(
 ) -> dict[str, Any]:
     """What FastAPI is told of a route: its body, its answer (with ``also`` as other statuses), its problems."""
     problems = {*_ALWAYS, *more, *(_BODY if body is not None else ())}
-    content = {"application/problem+json": {"schema": _schema(Problem)}}
+    content = {PROBLEM: {"schema": _schema(Problem)}}
     responses: dict[int | str, Any] = {
         code: {"description": _TEXTS[code], "content": content} for code in sorted(problems)
     }
@@ -95,10 +95,3 @@ def _without_pydantic(responses: dict[str, Any]) -> None:
         schema = response.get("content", {}).get(JSON, {}).get("schema", {})
         if schema.get("$ref", "").endswith("HTTPValidationError"):
             del responses[code]
-
-
-def statuses() -> set[int]:
-    return set(STATUS.values())
-
-
-__all__ = ["PROBLEM", "describe", "doc"]

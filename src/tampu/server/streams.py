@@ -17,14 +17,14 @@ from tampu.broker import incoming
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
 from tampu.server import hot
-from tampu.server.auth.gate import refusal
 from tampu.server.auth.grants import Who
 from tampu.server.call import Receive, Scope, Send
 from tampu.server.node import Node
 from tampu.server.polls import REVOKED, STOPPING, Poll, PollOver
-from tampu.wire import frames, media
+from tampu.server.refusing import refused
+from tampu.wire import frames
 from tampu.wire.messages import lease_view
-from tampu.wire.problems import PROBLEM, item_error, problem
+from tampu.wire.problems import item_error, problem
 
 PATH = frames.PATH
 _PUSHED_AT_ONCE = 500
@@ -37,7 +37,7 @@ _CLAIM_SECONDS = 3600.0
 log = structlog.get_logger("tampu.server")
 
 
-async def serve(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(node: Node, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     headers: dict[bytes, bytes] = dict(scope["headers"])
     client = scope.get("client")
     address = client[0] if client else ""
@@ -46,7 +46,9 @@ async def serve(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
         who = await node.gate.admit(headers, address, "STREAM")
         who.need_somewhere("consume")
     except TampuError as error:
-        await _refuse(node, send, error)
+        reply = refused(node, request_id, error)
+        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": reply.headers})
+        await send({"type": "websocket.http.response.body", "body": reply.body})
         return
     await send({"type": "websocket.accept"})
     node.metrics.streams.inc()
@@ -54,14 +56,6 @@ async def serve(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
         await _Stream(node, who, headers, receive, send).run()
     finally:
         node.metrics.streams.dec()
-
-
-async def _refuse(node: Node, send: Send, error: TampuError) -> None:
-    told = problem(error, node.request_id())
-    headers = [(b"content-type", PROBLEM.encode())]
-    headers += [(name.encode(), value.encode()) for name, value in refusal(error).items()]
-    await send({"type": "websocket.http.response.start", "status": told.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": media.write(told, "application/json")})
 
 
 class _Closed(Exception):

@@ -34,10 +34,10 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="Messages of a page")]
 Moment = Annotated[datetime | None, Query(description="With its time zone")]
 
 
-async def find(call: Call, who: Who, id: str, permission: str = "view") -> Message:
-    """A message the caller may see; else it is not there."""
-    message = await call.node.drive(call.node.verbs(who.tenant).get(id))
-    if not who.may(permission, message.queue):
+async def find(call: Call, who: Who, id: str, *permissions: str) -> Message:
+    """A message in whose queue the caller has one of these permissions; else it is not there."""
+    message: Message = await call.node.drive(call.node.verbs(who.tenant).get(id))
+    if not any(who.may(permission, message.queue) for permission in permissions):
         raise NotFound(f"no message {message.id}", field="id")
     return message
 
@@ -45,7 +45,7 @@ async def find(call: Call, who: Who, id: str, permission: str = "view") -> Messa
 @router.get("/messages/{id}", operation_id="get", **doc(MessageView, more=(404,)))
 async def get(id: str, call: Asks, who: Caller) -> Response:
     """One message as it is now, with its failed attempts and its result."""
-    return answer(call, message_view(await find(call, who, id), call.wanted))
+    return answer(call, message_view(await find(call, who, id, "view"), call.wanted))
 
 
 @router.get("/messages/{id}/result", operation_id="result", **doc(bodies.ResultView, more=(404,)))
@@ -56,7 +56,7 @@ async def result(
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for the message's end")] = 0,
 ) -> Response:
     """What came of a message; with ``wait``, wait until it has ended."""
-    await find(call, who, id)
+    await find(call, who, id, "view")
     message = await results.wait_for(call, who, id, min(wait, call.node.settings.max_wait))
     view = message_view(message, call.wanted)
     ended = message.state in ENDS

@@ -6,37 +6,28 @@ from fastapi import APIRouter, Response
 
 from tampu.broker import incoming
 from tampu.broker.ends import ENDS
-from tampu.model.errors import NotFound, TampuError
-from tampu.model.message import Message
+from tampu.model.errors import TampuError
 from tampu.model.times import SECOND, duration
-from tampu.server.auth.grants import Who
-from tampu.server.call import Call
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, Caller, answer
+from tampu.server.routes.looking import find
 from tampu.wire import bodies
 from tampu.wire.problems import item_error
 
 router = APIRouter(prefix="/v1", tags=["working"])
 
 
-async def _find(call: Call, who: Who, id: str, *permissions: str) -> Message:
-    message: Message = await call.node.drive(call.node.verbs(who.tenant).get(id))
-    if not any(who.may(permission, message.queue) for permission in permissions):
-        raise NotFound(f"no message {message.id}", field="id")
-    return message
-
-
 @router.get("/messages/{id}/note", operation_id="read_note", **doc(bodies.NoteView, more=(404,)))
 async def read_note(id: str, call: Asks, who: Caller) -> Response:
     """What its worker has noted about a message: how far it is."""
-    message = await _find(call, who, id, "view", "consume")
+    message = await find(call, who, id, "view", "consume")
     return answer(call, bodies.NoteView(await call.node.drive(call.node.verbs(who.tenant).read_note(message.id))))
 
 
 @router.put("/messages/{id}/note", operation_id="write_note", **doc(bodies.Noted, bodies.Note, more=(404, 507)))
 async def write_note(id: str, call: Asks, who: Caller) -> Response:
     """Replace the note, and keep the lease for longer; refused, item by item, when the lease is lost."""
-    message = await _find(call, who, id, "consume")
+    message = await find(call, who, id, "consume")
     asked: bodies.Note = await call.read(bodies.NOTE)
     who.need("consume", incoming.name(asked.receipt.rpartition("/")[0], "receipt"))
     by_us = duration(asked.by, "by", zero=False)
@@ -51,7 +42,7 @@ async def write_note(id: str, call: Asks, who: Caller) -> Response:
 @router.delete("/messages/{id}/note", operation_id="drop_note", **doc(bodies.Count, more=(404, 507)))
 async def drop_note(id: str, call: Asks, who: Caller) -> Response:
     """Remove the note of a message that has ended; that of another stays."""
-    message = await _find(call, who, id, "consume")
+    message = await find(call, who, id, "consume")
     if message.state not in ENDS:
         return answer(call, bodies.Count(0))
     await call.node.drive(call.node.verbs(who.tenant).drop_notes([message.id]))

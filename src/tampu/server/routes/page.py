@@ -122,7 +122,7 @@ async def message_page(call: Asks, id: Annotated[str, Path()]) -> Response:
         who = await _enter(call)
         if who is None:
             return _sign_in("../")
-        message = await find(call, who, id)
+        message = await find(call, who, id, "view")
         moves, whole = await asyncio.to_thread(history.timeline, call.node.core.engine, message)
         tenants = await _tenants(call, who)
     except TampuError as error:

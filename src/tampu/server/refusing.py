@@ -1,0 +1,20 @@
+"""How an error is told over HTTP, whichever way the request took."""
+
+from __future__ import annotations
+
+from tampu.model.errors import TampuError
+from tampu.server.auth.gate import refusal
+from tampu.server.call import Reply
+from tampu.server.node import Node
+from tampu.wire import media
+from tampu.wire.problems import BY_CODE, PROBLEM, problem
+
+
+def refused(node: Node, request_id: str, error: TampuError) -> Reply:
+    """The problem that tells of an error; it is counted."""
+    told = problem(error, request_id)
+    headers = refusal(error)
+    if told.retry_after is not None:
+        headers.setdefault("retry-after", str(max(1, round(told.retry_after + 0.49))))
+    node.metrics.refused.labels(told.code if told.code in BY_CODE else "other").inc()
+    return Reply(told.status, media.write(told, "application/json"), PROBLEM, headers)
