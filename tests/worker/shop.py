@@ -45,6 +45,14 @@ def wait_thread(n: int) -> int:
     return n
 
 
+@app.task
+def takes(seconds: float) -> int:
+    note("begun")
+    threading.Event().wait(seconds)
+    note("ended")
+    return os.getpid()
+
+
 @app.task(execution="process")
 def wait_process(n: int) -> int:
     note("begun")

@@ -1,10 +1,12 @@
 """Workers that are killed, stopped, starved or cut off from their store: nothing is lost or completed twice."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 import tampu
 from tampu.broker.queue import Queue
 from tampu.model.times import SECOND
-from tests.conformance.house import House
+from tests.conformance.house import House, Kit
+from tests.conformance.served import build
 from tests.worker import shop
 from tests.worker.conftest import SHARED
 from tests.worker.crew import Crew, completions, crew, wait
@@ -32,10 +35,27 @@ class Scene:
 
 @pytest.fixture
 def scene(shared_house: House, tmp_path: Path) -> Iterator[Scene]:
-    q = shared_house.live()  # so that the url is that of the live store
-    with crew(shared_house.url, tmp_path) as made:
-        yield Scene(shared_house, made)
+    with _set(shared_house, tmp_path) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def _set(house: House, folder: Path) -> Iterator[Scene]:
+    q = house.live()  # so that the url is that of the live store
+    with crew(house.url, folder) as made:
+        yield Scene(house, made)
     q.close()
+
+
+@contextlib.contextmanager
+def _scene(kit: Kit, folder: Path) -> Iterator[Scene]:
+    folder.mkdir()
+    house = build(kit, folder)
+    try:
+        with _set(house, folder) as made:
+            yield made
+    finally:
+        house.close()
 
 
 def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> None:
@@ -77,6 +97,41 @@ def test_task_that_holds_the_interpreter_for_three_leases_runs_once(scene: Scene
     assert (holder.stop(), other.stop()) == (0, 0)
     assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
     assert completions(scene.q) == {id: 1}
+
+
+def test_task_of_31_seconds_with_a_lease_of_10_runs_once_on_every_store(tmp_path: Path) -> None:
+    """Side by side: they take as long as one."""
+    with contextlib.ExitStack() as stack:
+        scenes = [stack.enter_context(_scene(kit, tmp_path / kit.name)) for kit in SHARED]
+        assert [kit.name for kit in SHARED] == ["file", "postgres", "redis", "http"]
+        for scene in scenes:
+            scene.q.publish_many("default", [shop.takes.message(31.0).new])
+            scene.crew.start("--lease", "10")
+        for scene in scenes:
+            wait(lambda: scene.q.stats("default").done == 1)  # noqa: B023 - called at once
+            ((begun, id, _, attempt), ended) = scene.crew.ledger()
+            assert (begun, attempt, ended[0]) == ("begun", 1, "ended")
+            found = scene.q.get(id)
+            assert (found.state, found.attempts) == ("done", 1)
+            assert [worker.stop() for worker in scene.crew.workers] == [0]
+
+
+def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(scene: Scene) -> None:
+    scene.crew.open_gate()
+    crew = [scene.crew.start() for _ in range(5)]
+    wait(lambda: all(worker.says("works on") for worker in crew))
+    made = scene.q.schedules.put(
+        "s", queue="default", payload={"n": 1}, type="wait_async", every=1, limit=6, missed="all(1000)"
+    )
+    wait(lambda: scene.q.schedules.get("s").fired >= 2)
+    crew.pop().kill()
+    crew.append(scene.crew.start())
+    wait(lambda: scene.q.schedules.get("s").status == "ended")
+    wait(lambda: scene.q.stats("default").done == 6)
+    found = sorted(message.headers["tampu-tick"] for message in scene.q.messages("default", limit=100))
+    assert found == [(made.created_at + timedelta(seconds=n)).isoformat() for n in range(1, 7)]
+    assert [worker.stop() for worker in crew] == [0] * 5
+    assert set(completions(scene.q).values()) == {1}
 
 
 @pytest.mark.parametrize(

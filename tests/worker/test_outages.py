@@ -81,3 +81,50 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
             wait(lambda: "the store is back" in caplog.text)
         assert sorted(runs) == list(range(40))  # what had ended meanwhile was settled, and not run again
         assert completions(app.queue) == dict.fromkeys((one.id for one in published), 1)
+
+
+@pytest.mark.parametrize("place", [_redis, _postgres, _http], ids=["redis", "postgres", "http"])
+def test_leases_timeouts_and_progress_outlive_an_outage(
+    place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Ask.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    go, begun, runs, words = threading.Event(), threading.Semaphore(0), list[int](), ["before"]
+    with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
+
+        def tell() -> None:
+            tampu.current().progress(0.5, words[-1])
+
+        @app.task(timeout=600)
+        def moves(n: int) -> int:
+            runs.append(n)
+            begun.release()
+            while not go.wait(0.05):
+                tell()
+            return n
+
+        @app.task(timeout=4, max_attempts=1)
+        def late() -> None:
+            begun.release()
+            while True:
+                tell()
+                threading.Event().wait(0.05)
+
+        published = app.publish_many([moves.message(n) for n in range(10)])
+        with caplog.at_level(logging.WARNING, "tampu.worker"), tampu.working(app, concurrency=30, lease=60):
+            too_late = late.publish()
+            for _ in range(11):
+                assert begun.acquire(timeout=90)
+            away()
+            wait(lambda: "the store can not be used" in caplog.text)
+            wait(lambda: f"late {too_late.id}: timed out" in caplog.text)
+            back()
+            words.append("after")
+            wait(lambda: published[0].progress() == (0.5, "after"))
+            app.queue.cancel(published[9].id)
+            with pytest.raises(tampu.TaskFailed, match="cancelled"):  # the warden tells, when it extends
+                published[9].result(90)
+            go.set()
+            assert [one.result(90) for one in published[:9]] == list(range(9))
+            with pytest.raises(tampu.TaskFailed, match="TimedOut"):
+                too_late.result(90)
+        assert sorted(runs) == list(range(10))
