@@ -46,6 +46,14 @@ def test_claim_with_nothing_there_is_exit_3(command: Command) -> None:
     assert "no queue nope" in unknown.err
 
 
+def test_what_is_no_receipt_is_told_with_one_that_is(command: Command) -> None:
+    id = command.ok("publish", "q", "1")["id"]
+    for nonsense in ("nonsense", id, "/1a.2b"):
+        answer = command("ack", nonsense)
+        assert answer.code == 2
+        assert "this is not a receipt\nhint: pass what claim gave, such as emails/1a" in answer.err
+
+
 def test_ack_keeps_the_result(command: Command, receipt: str) -> None:
     outcome = command.ok("ack", receipt, "--result", '{"sent": true}')["outcomes"][0]
     assert (outcome["state"], outcome["receipt"], outcome["error"]) == ("done", receipt, None)

@@ -337,7 +337,11 @@ class Verbs:
         receipt = lease.receipt if type(lease) is Lease else lease
         if not isinstance(receipt, str) or not 0 < len(receipt) <= _LONGEST_RECEIPT:
             raise InvalidMessage("pass the lease, or its receipt", field="lease")
-        return incoming.name(receipt.rpartition("/")[0], "receipt"), receipt
+        queue = receipt.rpartition("/")[0]
+        if not queue:
+            hint = "pass what claim gave, such as emails/1a1e79452f500000.43eba732c12bffe6"
+            raise InvalidMessage("this is not a receipt", field="receipt", hint=hint)
+        return incoming.name(queue, "receipt"), receipt
 
     def extend(self, lease: Lease | str, by: Duration | None = None) -> Steps[Lease | None]:
         """Keep a lease for ``by`` from now (the queue's lease time if not given).
