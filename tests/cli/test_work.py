@@ -46,6 +46,32 @@ def test_claim_with_nothing_there_is_exit_3(command: Command) -> None:
     assert "no queue nope" in unknown.err
 
 
+@pytest.mark.parametrize("status", ["pause", "close"])
+def test_claim_says_that_a_queue_delivers_nothing(command: Command, status: str) -> None:
+    command.ok("publish", "open", "1", "--delay", "1h")
+    command.ok("publish", "shut", "1")
+    told = command.ok(status, "shut")["queues"][0]["status"]
+    answer = command("claim", "shut", "open")
+    assert answer.code == 3
+    assert answer.err.splitlines() == [
+        "nothing to deliver",
+        f"shut is {told}: nothing is delivered until tampu resume shut",
+    ]
+    assert command("claim", "open").err == "nothing to deliver\n"
+
+
+def test_claim_with_a_key_that_may_not_look_is_no_error(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    command.ok("publish", "q", "1", "--delay", "1h")
+
+    def refuse(*_: object) -> None:
+        raise tampu.Forbidden("this key may not view q")
+
+    monkeypatch.setattr(tampu.Queue, "stats", refuse)
+    monkeypatch.setattr("tampu.broker.queue.Queues.list", refuse)
+    answer = command("claim", "q")
+    assert (answer.code, answer.err) == (3, "nothing to deliver\n")
+
+
 def test_what_is_no_receipt_is_told_with_one_that_is(command: Command) -> None:
     id = command.ok("publish", "q", "1")["id"]
     for nonsense in ("nonsense", id, "/1a.2b"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parsing
+from tampu.cli import documents, exits, output, parsing, stopped
 from tampu.cli.app import QueueName, command, queue_names
 from tampu.cli.bell import Bell
 from tampu.cli.output import count, text, word
@@ -92,8 +92,7 @@ def peek(
         session.out.show(message_table(found))
     else:
         session.out.note("nothing to deliver")
-    if status in ("paused", "closed"):
-        session.out.note(f"{queue} is {status}: nothing is delivered until {session.call('resume', queue)}")
+    stopped.note(session, queue, status)
     if not found:
         raise typer.Exit(exits.NOTHING)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parsing
+from tampu.cli import documents, exits, output, parsing, stopped
 from tampu.cli.app import QueueNames, command
 from tampu.cli.session import Session
 
@@ -35,7 +35,7 @@ def claim(
         leases = q.claim(
             queues, limit=limit, lease=lease_seconds, wait=wait_seconds, worker=worker or socket.gethostname()
         )
-        missing = [] if leases else sorted(set(queues) - set(q.queues.list()))
+        standing = [] if leases else [(queue, stopped.standing(q, queue)) for queue in dict.fromkeys(queues)]
     if session.json:
         session.out.document({"leases": [documents.lease(one) for one in leases]})
     else:
@@ -43,10 +43,10 @@ def claim(
             _show(session, one)
         if leases:
             session.out.note(f"next: {session.call('ack')} RECEIPT, or nack, extend, release")
-    if missing:
-        session.out.note(f"there is no queue {', '.join(missing)} yet")
     if not leases:
         session.out.note("nothing to deliver")
+        for queue, status in standing:
+            stopped.note(session, queue, status)
         raise typer.Exit(exits.NOTHING)
 
 
