@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, output, parsing
+from tampu.cli import documents, output, parsing, stopped
 from tampu.cli.app import command, queue_names
 from tampu.cli.output import text
 from tampu.cli.session import Session
@@ -54,6 +54,7 @@ def config(
             raise tampu.NotFound(
                 f"no queue {queue}", field="queue", hint="set a value to make it; '*' are the defaults of all"
             )
+        made = bool(wanted) and queue != DEFAULTS and stopped.standing(q, queue) == stopped.MISSING
         if reset:
             q.queues.reset(queue)
         elif wanted:
@@ -61,6 +62,8 @@ def config(
         effective = documents.config(q.queues.get(queue))
         own = documents.config(q.queues.get(queue, inherited=False))
         defaults = documents.config(q.queues.get(DEFAULTS, inherited=False))
+    if made:
+        session.out.note(f"made a new queue {queue} (no command removes a queue)")
     if session.json:
         session.out.document({"queue": queue, "effective": effective, "own": own})
         return
