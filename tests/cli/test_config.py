@@ -56,6 +56,24 @@ def test_a_queue_that_was_made_is_told(command: Command) -> None:
     assert command("config", "published", "lease=5").err == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--max-attempts", "3"], "write max_attempts=3"),
+        (["--max-attempts=3"], "write max_attempts=3"),
+        (["--max_attempts"], "write max_attempts=VALUE"),
+        (["--lease", "5m", "--json"], "write lease=5m"),
+        (["--lease", "--json"], "write lease=VALUE"),
+    ],
+)
+def test_a_setting_given_as_an_option_is_told_how_to_write_it(command: Command, words: list[str], hint: str) -> None:
+    command.ok("publish", "emails", "1")
+    answer = command("config", "emails", *words)
+    assert answer.code == 2
+    assert hint in answer.err
+    assert "see tampu config --help" in command("config", "emails", "--max-tries", "3").err
+
+
 def test_reset_forgets_what_is_set(command: Command) -> None:
     command.ok("config", "q", "lease=10s")
     assert command.ok("config", "q", "--reset")["own"]["lease"] is None

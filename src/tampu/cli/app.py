@@ -57,7 +57,7 @@ class Group(TyperGroup):
             exits.tell(exits.describe_error(error), json=json)
             code = exits.exit_code(error)
         except typer.TyperException as error:
-            code = _usage(error, json=json)
+            code = _usage(error, given, json=json)
         except typer.Abort:
             exits.tell(exits.describe("aborted", "nothing was changed"), json=json)
             code = exits.INTERRUPTED
@@ -69,17 +69,30 @@ class Group(TyperGroup):
         sys.exit(code if isinstance(code, int) else exits.OK)
 
 
-def _usage(error: typer.TyperException, *, json: bool) -> int:
+def _usage(error: typer.TyperException, given: list[str], *, json: bool) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return exits.BAD_INPUT  # making the error has printed the help
     parameter = getattr(error, "param", None)
     path = "tampu" if context is None else " ".join(context.command_path.split())
+    hint = _as_setting(getattr(error, "option_name", ""), given) if path == "tampu config" else None
     exits.tell(
-        exits.describe("usage", error.format_message(), getattr(parameter, "name", None), f"see {path} --help"),
+        exits.describe("usage", error.format_message(), getattr(parameter, "name", None), hint or f"see {path} --help"),
         json=json,
     )
     return exits.BAD_INPUT
+
+
+def _as_setting(option: str, given: list[str]) -> str | None:
+    """How to write a setting of a queue that was given as an option."""
+    name = option.lstrip("-").replace("-", "_")
+    if name not in tampu.QueueConfig.__struct_fields__:
+        return None
+    for word, after in zip(given, [*given[1:], "-"], strict=True):
+        start, equals, value = word.partition("=")
+        if start == option:
+            return f"write {name}={value if equals else 'VALUE' if after.startswith('-') else after}"
+    return None
 
 
 app = typer.Typer(
