@@ -31,7 +31,8 @@ class Breaker:
         """So many answers are lost."""
         self.lost: Callable[[], object] = lambda: None
         """What happens when one is."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         while True:
@@ -53,7 +54,10 @@ class Breaker:
                 client.sendall(answer)
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone leaves who is in accept() there
         self._listener.close()
+        self._accepting.join(60)
+        assert not self._accepting.is_alive()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
