@@ -317,6 +317,20 @@ def test_without_auth_the_server_has_only_the_names_of_this_machine(start: Start
         assert web.get("/v1/queues", host=name).status == 200, name
 
 
+@pytest.mark.parametrize("says", [{}, {"x_forwarded_proto": "https"}, {"origin": "https://queues.example"}], ids=str)
+def test_behind_a_proxy_that_speaks_https_cookies_are_only_sent_encrypted(
+    stall: Stall, web: Web, says: dict[str, str]
+) -> None:
+    given = {"host": "queues.example", **says}
+    nobody, form = web.as_key(None), {"content_type": "application/x-www-form-urlencoded"}
+    answers = [
+        nobody.post("/v1/session", {"key": stall.token}, **given),
+        nobody.post("/signin", f"key={stall.token}".encode(), **form, **given),
+        nobody.post("/tenant", b"tenant=other", **form, **given),
+    ]
+    assert ["Secure" in answer.headers["set-cookie"] for answer in answers] == [bool(says)] * 3
+
+
 def test_a_session_of_the_older_secret_ends_with_it(start: Start) -> None:
     clock = FakeClock()
     node = start(clock=clock)

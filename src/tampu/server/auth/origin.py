@@ -26,6 +26,14 @@ def check_site(headers: Headers) -> None:
         raise Forbidden("this was sent from another site", field="origin", hint="send Authorization: Bearer with a key")
 
 
+def came_encrypted(headers: Headers) -> bool:
+    """Did the browser come by https, up to a proxy?
+
+    That one says so, or the browser. Only the caller's own cookie depends on it: nothing is gained by a lie.
+    """
+    return headers.get(b"x-forwarded-proto") == b"https" or headers.get(b"origin", b"").startswith(b"https://")
+
+
 def check_local(headers: Headers) -> None:
     """Refuse who comes by another name than this machine's own: a site can give any name the address of loopback."""
     host = headers.get(b"host")

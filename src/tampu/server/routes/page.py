@@ -174,7 +174,7 @@ async def choose_tenant(call: Asks) -> Response:
     except TampuError as error:
         return _refused("", None, error)
     response = _redirect("./")
-    secure = call.scope.get("scheme") == "https"
+    secure = origin.came_encrypted(call.headers)
     response.set_cookie(CHOICE, chosen, path="/", secure=secure, httponly=True, samesite="strict")
     return response
 

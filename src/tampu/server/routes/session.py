@@ -50,7 +50,7 @@ async def sign_in_by_link(call: Asks, token: Annotated[str, Query(max_length=200
 
 
 def with_cookie(response: Response, call: Call, cookie: str) -> Response:
-    secure = call.scope.get("scheme") == "https"
+    secure = origin.came_encrypted(call.headers)
     response.set_cookie(
         COOKIE, cookie, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
     )
