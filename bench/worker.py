@@ -1,4 +1,4 @@
-"""`make bench-worker`: tasks beside those of other queues; how late one starts; what an idle worker costs.
+"""`make bench-worker`: tasks beside those of other queues; how late one starts; what a no-op and an idle worker cost.
 
 ARGS="--only redis" chooses a part, ARGS=--quick is a rough look.
 """
@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -47,8 +48,8 @@ def on_postgres(quick: bool) -> list[Row]:
 
 
 def embedded(quick: bool) -> list[Row]:
-    count = 500 if quick else 2_000
-    found = in_turns({"tampu app": partial(_on_file, count=count * 10), "huey SQLite": partial(huey, count=count)}, 3)
+    count, theirs = (5_000, 500) if quick else (APP.count, 2_000)
+    found = in_turns({"tampu app": partial(_on_file, count=count), "huey SQLite": partial(huey, count=theirs)}, 3)
     return [*rates(found), ratio_row(found, "tampu app", "huey SQLite", "≥ 10")]
 
 
@@ -83,7 +84,7 @@ def _stores() -> Iterator[dict[str, tuple[str, str | None, Callable[[], int] | N
                 "embedded": (str(place / "jobs.db"), None, None),
                 "PostgreSQL": (postgres.url(), None, partial(_transactions, postgres)),
                 "Redis": (redis.url(), None, partial(_reads, redis)),
-                "http": (http.url, http.token, None),
+                "http": (http.url, http.token, lambda: _answers(http)),
             }
         finally:
             http.stop()
@@ -104,6 +105,14 @@ def _transactions(server: Postgres) -> int:
 def _reads(server: Server) -> int:
     with server.client() as client:
         return int(client.info("stats")["total_reads_processed"])
+
+
+def _answers(server: HttpServer) -> int:
+    """Requests that the server has answered, as it tells itself; the question is one more."""
+    asked = urllib.request.Request(f"{server.url}/metrics", headers={"authorization": f"Bearer {server.token}"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("tampu_http_requests_total"))
 
 
 @contextmanager
@@ -155,10 +164,34 @@ def _late(q: tampu.Queue) -> float:
     return float(q.result(found.id, wait=60).result)
 
 
+def costs(quick: bool) -> list[Row]:
+    """Processor time of a worker for one no-op: to claim, decode, run and settle it."""
+    rows, count = list[Row](), 5_000 if quick else APP.count
+    with _stores() as stores:
+        for name, (url, token, _) in stores.items():
+            with tampu.open(url, token=token) as q:
+                news: list[Any] = [worker_app.nothing.message("x" * 200).stored for _ in range(1_000)]
+                with _worker(url, token) as pid:
+                    _carry_out(q, news, 1_000, 1_000)  # it has started
+                    before = _cpu(pid)
+                    _carry_out(q, news, count, 1_000 + count)
+                    rows.append(Row(f"{name}: a no-op task", (_cpu(pid) - before) / count * 1e6, "µs of a core"))
+    return rows
+
+
+def _carry_out(q: tampu.Queue, news: list[Any], count: int, done: int) -> None:
+    """Publish so many, and wait until so many are done altogether."""
+    for _ in range(0, count, len(news)):
+        q.publish_many("default", news)
+    while q.stats("default").done < done:
+        time.sleep(0.05)
+
+
 PARTS = {
     "redis": ("Tasks on the same Redis, no-op, synced every second", on_redis),
     "postgres": ("Tasks on the same PostgreSQL, no-op, full fsync", on_postgres),
     "embedded": ("Tasks in a file, no-op, full fsync", embedded),
+    "costs": ("A worker that works", costs),
     "waiting": ("A worker that waits", waiting),
 }
 

@@ -14,3 +14,8 @@ app = tampu.App(os.environ.get("TAMPU_URL", "memory://"))
 async def late(published: float) -> float:
     """Seconds from just before the publish to the start of the task."""
     return time.time() - published
+
+
+@app.task
+async def nothing(payload: str) -> None:
+    del payload
