@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import tampu
 from tampu.cli import parsing
 from tests.cli.running import Command
 
@@ -102,6 +103,31 @@ def test_a_bad_setting_is_exit_2_and_changes_nothing(command: Command, text: str
     before = command.fingerprint()
     assert command("config", "q", "ttl=5m", text).code == 2
     assert command.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "told"),
+    [
+        ("max_in_flight=1.5", "max_in_flight", "max_in_flight must be a whole number"),
+        ("max_attempts=0", "max_attempts", "max_attempts must be a whole number between 1 and 1,000"),
+        ("max_payload=x", "max_payload", "max_payload must be a whole number between 1 and 1,073,741,824"),
+        ("rate=nan", "rate", "rate must be a number between 0 and 1,000,000,000"),
+        ("ordering=random", "ordering", "ordering must be fifo, priority, deadline or fair"),
+        ("group_by=size", "group_by", "group_by must be group or type"),
+        ("backoff=wild", "backoff", "backoff: kind must be fixed, linear, exponential or list"),
+        ("backoff=fixed:jitter=x", "backoff", "backoff: jitter must be none, full or equal"),
+    ],
+)
+def test_a_bad_setting_is_told_with_its_name_and_what_it_takes(
+    command: Command, text: str, field: str, told: str
+) -> None:
+    error = command("--json", "config", "q", text).error
+    assert (error["field"], error["message"]) == (field, told)
+
+
+def test_a_list_of_backoffs_from_a_program_takes_numbers(command: Command) -> None:
+    with command.queue() as q, pytest.raises(tampu.InvalidConfig, match="backoff: delays must be a list of numbers"):
+        q.queues.put("q", backoff={"kind": "list", "delays": ["soon"]})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -160,6 +160,7 @@ FIELDS = tuple(QueueConfig.__struct_fields__)
 # Made here, while one thread imports: msgspec 0.22 crashes when several threads are the first to decode a struct.
 read_config = from_json(QueueConfig).decode
 _DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
+_PLACE = re.compile(r"`\$\.(\w+)")
 _RATES = frozenset({"rate", "group_rate"})
 _AT_LEAST = {
     "group_concurrency": 0, "group_rate": 0, "group_burst": 0, "max_attempts": 1, "max_depth": 0, "max_in_flight": 0,
@@ -210,8 +211,9 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
             if name in _AT_LEAST and not (
                 isinstance(value, int | float) and _AT_LEAST[name] <= value <= _AT_MOST.get(name, 10**9)
             ):
+                most = f"{_AT_MOST.get(name, 10**9):,.0f}"
                 raise InvalidConfig(
-                    f"{name} must be a number between {_AT_LEAST[name]} and {_AT_MOST.get(name, 10**9):g}", field=name
+                    f"{name} must be {_takes(QueueConfig, name)} between {_AT_LEAST[name]} and {most}", field=name
                 )
             values[name] = value
     try:
@@ -225,4 +227,21 @@ def _convert(value: Any, kind: type[S], field: str | None) -> S:
     try:
         return convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InvalidConfig(str(error), field=field) from None
+        place = _PLACE.search(str(error))
+        if place is None:
+            raise InvalidConfig(str(error), field=field) from None
+        whole = f"{field}: {place[1]}" if field else place[1]
+        raise InvalidConfig(f"{whole} must be {_takes(kind, place[1])}", field=field or place[1]) from None
+
+
+def _takes(kind: type, name: str) -> str:
+    """The values of a field, as people say it."""
+    hint = get_type_hints(kind)[name]
+    if get_origin(hint) is tuple:
+        return "a list of numbers"
+    kinds = [one for one in get_args(hint) or [hint] if one is not type(None)]
+    if get_origin(kinds[0]) is Literal:
+        kinds = list(get_args(kinds[0]))
+    if isinstance(kinds[0], str):
+        return f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kinds[0], f"a {name}")
