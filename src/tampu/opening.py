@@ -20,6 +20,8 @@ from tampu.model.times import Clock, Duration, duration
 log = logging.getLogger("tampu")
 DEFAULT_URL = "tampu.db"
 _WEEK = 7 * 86_400
+_ELSEWHERE = {"mysql": "mariadb", "mariadb": "mariadb", "postgresql": "postgresql", "postgres": "postgresql"}
+"""Schemes that others have for the same servers, most often with a driver's name behind a plus."""
 _WEAKER = {
     "process": "the last moments before a loss of power may be lost",
     "everysec": "the last second before a loss of power may be lost",
@@ -107,6 +109,8 @@ def make_engine(
         return _mariadb(text, durability, clock)
     if scheme.partition("+")[0] in ("redis", "rediss"):
         return _redis(text, durability, clock)
+    if scheme not in ("memory", "sqlite"):
+        raise InvalidConfig(f"no engine for {scheme}://", field="url", hint=_instead(scheme))
     path, _, query = rest.partition("?")
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     durability = options.pop("durability", durability)
@@ -114,17 +118,21 @@ def make_engine(
         raise InvalidConfig(f"no such option in the url: {', '.join(options)}", field="url", hint="known: durability")
     if scheme == "memory":
         return SqliteEngine(clock=clock)
-    if scheme == "sqlite":
-        # As elsewhere: three slashes are a relative path, four an absolute one.
-        if not path.startswith("/") or len(path) < 2:
-            raise InvalidConfig(f"no path in {text}", field="url", hint="sqlite:///jobs.db, or sqlite:////abs/jobs.db")
-        name = urllib.parse.unquote(path[1:])
-        return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
-    raise InvalidConfig(
-        f"no engine for {scheme}://",
-        field="url",
-        hint="this version opens files, sqlite:///path, memory://, postgresql://, mariadb://, redis:// and http://",
-    )
+    # As elsewhere: three slashes are a relative path, four an absolute one.
+    if not path.startswith("/") or len(path) < 2:
+        raise InvalidConfig(f"no path in {text}", field="url", hint="sqlite:///jobs.db, or sqlite:////abs/jobs.db")
+    name = urllib.parse.unquote(path[1:])
+    return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
+
+
+def _instead(scheme: str) -> str:
+    """What to write for a scheme that nobody knows here."""
+    kind, plus, more = scheme.lower().partition("+")
+    if kind.startswith("valkey"):
+        return f"write {kind.replace('valkey', 'redis')}{plus}{more}://"
+    if kind in _ELSEWHERE:
+        return f"write {_ELSEWHERE[kind]}://"
+    return "this version opens files, sqlite:///path, memory://, postgresql://, mariadb://, redis:// and http://"
 
 
 def _text(url: Any) -> str:

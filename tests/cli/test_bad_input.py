@@ -160,6 +160,21 @@ def test_a_foreign_file_is_exit_5_and_is_left(command: Command, words: list[str]
     assert command.path.read_text() == "my diary\n" * 20
 
 
+@pytest.mark.parametrize(
+    ("scheme", "right"),
+    [
+        ("mysql", "mariadb"), ("mysql+pymysql", "mariadb"), ("postgresql+psycopg", "postgresql"),
+        ("postgres+asyncpg", "postgresql"), ("valkey", "redis"), ("valkeys", "rediss"),
+        ("valkey+cluster", "redis+cluster"),
+    ],
+)  # fmt: skip
+def test_a_scheme_that_others_use_is_told_with_ours(command: Command, scheme: str, right: str) -> None:
+    answer = command("--json", "publish", "q", "1", "--url", f"{scheme}://me:secret@localhost/jobs?charset=utf8")
+    assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
+    assert answer.error["hint"] == f"write {right}://"
+    assert "secret" not in answer.err
+
+
 def test_a_folder_or_a_missing_folder_is_exit_5(command: Command) -> None:
     for url, code in ((".", "foreign_file"), ("no/such/jobs.db", "unavailable")):
         answer = command("--json", "publish", "q", "1", "--url", url)
