@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import linecache
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ import pytest
 import tampu
 from tampu.broker import coalescer
 from tampu.engines import port
+from tests.conformance.house import until
 
 PATIENCE = 60.0
 
@@ -118,6 +123,88 @@ def test_a_task_inside_a_transaction_is_told_to_use_it() -> None:
                     async with q.transaction():
                         pass
             await q.publish("jobs", 1)
+
+    asyncio.run(scenario())
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def interrupted(call: Callable[[], object], at: int) -> str | None:
+    """Interrupt a call at the so-manyeth line of the coalescer that it comes to; in which function that was.
+
+    Not at a ``with``: a trace comes there between the block and its end, where no interrupt ever does.
+    """
+    hit: list[str] = []
+    lines = itertools.count(1)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != coalescer.__file__:
+            return None
+        text = linecache.getline(coalescer.__file__, frame.f_lineno).lstrip()
+        if event == "line" and not text.startswith("with ") and next(lines) == at:
+            hit.append(frame.f_code.co_name)
+            raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Interrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return hit[0] if hit else None
+
+
+def test_an_interrupt_at_any_line_leaves_a_store_that_works() -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        for at in itertools.count(1):
+            where = interrupted(lambda: q.publish("jobs", 1), at)
+            until(lambda: not q._core.coalescer.busy)
+            assert not coalescer.inside_store(threading.get_ident()), (at, where)
+            if where is None:
+                break
+        assert at > 20
+        assert q.publish("jobs", 2).state == "ready"
+
+
+def test_what_an_interrupted_thread_claimed_goes_back_uncounted() -> None:
+    lost = []
+    for at in itertools.count(1):
+        with tampu.open("memory://", keepers=False) as q:
+            q.publish("jobs", 1, max_attempts=1)
+            where = interrupted(lambda: q.claim("jobs"), at)
+            if where is None:
+                break
+            if where == "submit" and at > 20:  # its last lines: the caller has its leases
+                continue
+            until(lambda: not q._core.coalescer.busy)
+            while q._core.coalescer.busy or q._core.coalescer._pending:
+                q.stats("jobs")
+            if not q.stats("jobs").ready:
+                lost.append((at, where))
+    assert at > 20
+    assert len(lost) <= 1, "only between the end of the commit and the line that keeps its replies"
+
+
+def test_when_no_thread_can_be_had_a_task_leads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("tampu-commits"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def scenario() -> None:
+        async with tampu.open_async("memory://", keepers=False) as q:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                await asyncio.wait_for(asyncio.gather(*(q.publish("jobs", n) for n in range(5))), PATIENCE)
+            await asyncio.wait_for(q.publish("jobs", 5), PATIENCE)
+            assert (await q.stats("jobs")).ready == 6
 
     asyncio.run(scenario())
 

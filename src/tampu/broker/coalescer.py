@@ -57,13 +57,14 @@ class Takes(Protocol):
         ...
 
 
-_inside: set[int] = set()
+_inside: dict[int, Ticket] = {}
 
 
 def inside_store(thread: int) -> bool:
     """Is this thread (by its ident) in a commit now? It may be leading one of others: who has a choice does not
     interrupt it then."""
-    return thread in _inside
+    ticket = _inside.get(thread)
+    return ticket is not None and (ticket.lead or (ticket.reply is None and not ticket.abandoned))
 
 
 MOST = 10_000
@@ -89,36 +90,36 @@ class Coalescer:
 
     def submit(self, call: Call) -> Any:
         """Carry out a call from a thread; its reply, or its error raised."""
-        thread = threading.get_ident()
-        _inside.add(thread)
-        try:
-            return self._submit(call)
-        finally:
-            _inside.discard(thread)
-
-    def _submit(self, call: Call) -> Any:
-        ticket = Ticket(call)
-        try:
-            with self._mutex:
-                if self._busy:
-                    ticket.gate = threading.Lock()
-                    ticket.gate.acquire()
-                    self._pending.append(ticket)
-                else:
-                    ticket.lead = True
-                    # In front, so that a leader always runs its own call, however many tasks wait.
-                    self._pending.insert(0, ticket)
-                    self._busy = True
-            if ticket.gate is not None:
-                ticket.gate.acquire()
+        ticket, thread = Ticket(call), threading.get_ident()
+        try:  # an interrupt may come at any line
+            _inside[thread] = ticket
+            self._go_through(ticket)
+            reply = ticket.reply
         except BaseException:
             self.abandon(ticket)
             raise
+        finally:
+            _inside.pop(thread, None)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    def _go_through(self, ticket: Ticket) -> None:
+        """Wait for the reply, or lead the commit that brings it."""
+        with self._mutex:
+            if self._busy:
+                ticket.gate = threading.Lock()
+                ticket.gate.acquire()
+                self._pending.append(ticket)
+            else:
+                ticket.lead = True
+                # In front, so that a leader always runs its own call, however many tasks wait.
+                self._pending.insert(0, ticket)
+                self._busy = True
+        if ticket.gate is not None:
+            ticket.gate.acquire()
         if ticket.lead:
-            self._lead()
-        if isinstance(ticket.reply, BaseException):
-            raise ticket.reply
-        return ticket.reply
+            self._lead(ticket)
 
     async def submit_async(self, call: Call) -> Any:
         """Carry out a call from a task."""
@@ -145,13 +146,13 @@ class Coalescer:
         return ticket
 
     def abandon(self, ticket: Ticket) -> None:
-        """The caller was interrupted: its call is dropped if nobody took it up; a lead it was given is carried on."""
+        """The caller was interrupted: its call is dropped if nobody took it up; a lead that it has is carried on."""
         with self._mutex:
             ticket.abandoned = True
             given = ticket.lead
             late = self._give_back(ticket)
         if given:
-            self._lead()
+            self._lead(ticket)
         elif late:
             self._kick()
 
@@ -163,9 +164,15 @@ class Coalescer:
         call, reply = ticket.call, ticket.reply
         if not isinstance(call, Claim) or not isinstance(reply, list) or not reply:
             return False
+        ticket.reply = None  # once is enough
         releases = [Ending("release", lease.queue, lease.receipt) for lease in reply]
         self._pending.append(Ticket(Settle(call.tenant, releases)))
         return True
+
+    def _give_all_back(self, batch: list[Ticket]) -> None:
+        for ticket in batch:
+            if ticket.abandoned:
+                self._give_back(ticket)
 
     def _kick(self) -> None:
         with self._mutex:
@@ -173,16 +180,26 @@ class Coalescer:
             if self._busy or not self._pending:
                 return
             self._busy = True
-        self._start_helper()
+        if not self._start_helper():
+            self._lead()
 
-    def _start_helper(self) -> None:
+    def _start_helper(self) -> bool:
+        """Let the helper lead; false when no thread can be had for it: then who has the lead keeps it."""
         with self._mutex:
             if self._helper is None:
                 self._helper = ThreadPoolExecutor(1, thread_name_prefix="tampu-commits")
-            self._helper.submit(self._lead)
+            try:
+                self._helper.submit(self._lead)
+            except RuntimeError:
+                self._helper = None  # it would lead as soon as it has a thread, beside us
+                return False
+            return True
 
-    def _lead(self) -> None:
-        """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait."""
+    def _lead(self, leader: Ticket | None = None) -> None:
+        """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait.
+
+        ``leader`` is the ticket of who leads: it has the lead until somebody else has it, or nobody.
+        """
         batch: list[Ticket] = []
         heir: Ticket | None = None
         passed = False
@@ -191,44 +208,51 @@ class Coalescer:
                 with self._mutex:
                     batch = [ticket for ticket in self._pending[:MOST] if not ticket.abandoned]
                     del self._pending[:MOST]
-                replies = self._run(batch)
+                self._run(batch)
                 with self._mutex:
-                    for ticket, reply in zip(batch, replies, strict=True):
-                        ticket.reply = reply
-                        if ticket.abandoned:
-                            self._give_back(ticket)
+                    self._give_all_back(batch)
                     heir = self._heir()
                     passed = heir is None or heir.gate is not None
+                    if passed and leader is not None:
+                        leader.lead = False
                 if heir is not None and heir.gate is not None:
                     heir.gate.release()
                 self._deliver(batch)
                 if passed:
                     return
-                if not threading.current_thread().name.startswith("tampu-commits"):
+                if not threading.current_thread().name.startswith("tampu-commits") and self._start_helper():
                     passed = True
-                    self._start_helper()
+                    if leader is not None:
+                        leader.lead = False
                     return
         except BaseException as error:
-            self._stopped(batch, heir, error, passed=passed)
+            self._stopped(batch, heir, error, leader, passed=passed)
             raise
 
-    def _stopped(self, batch: list[Ticket], heir: Ticket | None, error: BaseException, *, passed: bool) -> None:
+    def _stopped(
+        self, batch: list[Ticket], heir: Ticket | None, error: BaseException, leader: Ticket | None, *, passed: bool
+    ) -> None:
         """Somebody stopped the leading thread: the others must not wait for ever, and the next one leads."""
         stopped = Unavailable(
             f"the commit was interrupted, it may or may not have happened: {error!r}",
             hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
         )
         with self._mutex:
+            self._give_all_back(batch)
             for ticket in batch:
                 if ticket.reply is None:
                     ticket.reply = stopped
+            if leader is not None:
+                leader.abandoned = True  # nobody carries it out behind its back
             if not passed:
                 heir = self._heir()
+            if leader is not None:
+                leader.lead = False
+        self._deliver(batch)
         if heir is not None and heir.gate is not None:
             _release(heir.gate)
-        elif heir is not None:
-            self._start_helper()
-        self._deliver(batch)
+        elif heir is not None and not self._start_helper():
+            self._lead()
 
     def _heir(self) -> Ticket | None:
         """Who leads next; those who walked away are left out. Called with the mutex held."""
@@ -241,16 +265,19 @@ class Coalescer:
         heir.lead = heir.gate is not None
         return heir
 
-    def _run(self, batch: list[Ticket]) -> Sequence[Any]:
+    def _run(self, batch: list[Ticket]) -> None:
+        """Carry out the calls; each ticket has its reply, or the error of all, as soon as there is one."""
         if not batch:
-            return []
+            return
         began = time.perf_counter()
         try:
             if self._takes is not None:
                 self._takes.take_along(batch)
-            return self._engine.run([ticket.call for ticket in batch])
-        except Exception as error:  # every caller of the batch gets it
-            return [error] * len(batch)
+            for ticket, reply in zip(batch, self._engine.run([ticket.call for ticket in batch]), strict=True):
+                ticket.reply = reply
+        except Exception as error:
+            for ticket in batch:
+                ticket.reply = error
         finally:
             if self._takes is not None:
                 self._takes.done()
