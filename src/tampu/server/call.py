@@ -128,7 +128,11 @@ class Call:
         if message["type"] == "http.disconnect":
             raise Disconnected
         body: bytes = message.get("body", b"")
-        return await self._rest(body, most) if message.get("more_body") else body
+        if message.get("more_body"):
+            body = await self._rest(body, most)
+        if self.who is not None and self.who.dropped:  # while the body came
+            await self.readmit()
+        return body
 
     async def _rest(self, first: bytes, most: int) -> bytes:
         parts, size = [first], len(first)

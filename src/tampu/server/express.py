@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tampu.model.errors import TampuError
+from tampu.model.errors import TampuError, Unavailable
 from tampu.server import raw
 from tampu.server.refusing import refused
 from tampu.wire.problems import Internal
@@ -93,6 +93,8 @@ class Express:
         """The body is there."""
         node, lane = self._node, self._lane
         try:
+            if lane.who.dropped:
+                raise Unavailable("the key was changed while this was on its way", hint="send it again")
             if not node.core.settings.knows(lane.who.tenant, lane.queue):
                 task = asyncio.ensure_future(self._start_later())
                 self._protocol.tasks.add(task)

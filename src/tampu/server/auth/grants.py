@@ -53,7 +53,19 @@ def parse(text: str) -> Grant:
 class Who:
     """A caller that was let in, in one tenant."""
 
-    __slots__ = ("_known", "_patterns", "bucket", "burst", "ends", "grants", "key_id", "name", "rate", "tenant")
+    __slots__ = (
+        "_known",
+        "_patterns",
+        "bucket",
+        "burst",
+        "dropped",
+        "ends",
+        "grants",
+        "key_id",
+        "name",
+        "rate",
+        "tenant",
+    )
 
     def __init__(
         self,
@@ -77,6 +89,8 @@ class Who:
         """The name of the rate that only this caller spends; None: it has none of its own."""
         self.ends = ends
         """When it has to go, by the monotonic clock, if nothing changes."""
+        self.dropped = False
+        """Its key was changed or revoked, or is not kept in mind any more: who goes on for it has to ask again."""
         self._patterns: dict[str, list[Pattern]] = {}
         for grant in grants:
             for permission in PERMISSIONS if "admin" in grant.permissions else grant.permissions:

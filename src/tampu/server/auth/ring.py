@@ -32,10 +32,15 @@ class Known:
         """By the monotonic clock; the watcher writes it down now and then."""
         self.who: dict[str, Who] = {}
 
+    def drop(self) -> None:
+        for who in list(self.who.values()):
+            who.dropped = True
+
     def as_tenant(self, tenant: str) -> Who:
         known = self.who.get(tenant)
         if known is None:
             if len(self.who) > 1000:
+                self.drop()
                 self.who.clear()
             key = self.key
             known = self.who[tenant] = Who(
@@ -76,6 +81,8 @@ class Ring:
             if before != self._refreshed:
                 return False
             if len(self._known) >= _MOST:
+                for old in self._known.values():
+                    old.drop()
                 self._known.clear()
             self._known[known.key.id, known.secret_hash] = known
             return True
@@ -102,9 +109,11 @@ class Ring:
         for (id, secret_hash), old, new in read:
             if new is None:
                 self._known.pop((id, secret_hash), None)
+                old.drop()
                 gone.append(id)
             elif new.key != old.key:
                 self._known[id, secret_hash] = new
+                old.drop()
                 gone.append(id)  # it may have lost a permission: who waits asks again
             else:
                 old.ends = new.ends
