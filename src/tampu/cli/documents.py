@@ -10,16 +10,37 @@ import msgspec
 import tampu
 from tampu.cli.exits import describe_error
 
+BASE64 = "in base64: it is bytes, nested too deeply, or not what its content type says"
+_ROOM = 50
+"""Levels of nesting that are left for what stands around a payload or a result."""
+
 
 def payload(message: tampu.Message | tampu.Schedule) -> dict[str, Any]:
-    """The payload as a value, or in base64 when it is bytes or not what its content type says."""
+    """The payload as a value, or in base64 when it is bytes, nested too deeply or not what its content type says."""
     try:
-        value = message.payload
-    except (ValueError, msgspec.MsgspecError):
+        value = _not_too_deep(message.payload)
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         value = message.message.payload if isinstance(message, tampu.Schedule) else message.raw
     if isinstance(value, bytes):
         return {"payload": None, "payload_base64": base64.b64encode(value).decode()}
     return {"payload": value}
+
+
+def result(message: tampu.Message) -> dict[str, Any]:
+    """What the message was acked with; MessagePack in base64 when it is nested too deeply."""
+    try:
+        return {"result": _not_too_deep(message.result)}
+    except RecursionError:
+        return {"result": None, "result_base64": base64.b64encode(message.result_raw or b"").decode()}
+
+
+def _not_too_deep(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        around = value
+        for _ in range(_ROOM):
+            around = [around]
+        msgspec.json.encode(around, enc_hook=str)
+    return value
 
 
 def message(m: tampu.Message) -> dict[str, Any]:

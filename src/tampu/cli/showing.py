@@ -75,7 +75,7 @@ def show(
         session.out.document(
             {
                 **documents.message(message),
-                "result": message.result,
+                **documents.result(message),
                 "failures": failures,
                 "history": [documents.transition(t) for t in transitions],
             }
@@ -84,9 +84,10 @@ def show(
     out = session.out
     out.show(_facts(message))
     _show_payload(session, message)
-    if message.result is not None:
+    if message.result_raw is not None:
         out.say("result", "bold")
-        out.show(output.pretty(message.result))
+        result = documents.result(message)
+        out.show(output.pretty(result.get("result_base64", result["result"])))
     for failure in message.failures:
         who = f" by {failure.worker}" if failure.worker else ""
         out.say(f"attempt {failure.attempt}: {failure.outcome}{who}, {output.ago(failure.at)}", "bold red")
@@ -129,6 +130,7 @@ def _show_payload(session: Session, message: tampu.Message) -> None:
     session.out.say(f"\npayload  {message.content_type}, {len(message.raw):,} bytes", "bold")
     if "payload_base64" in found:
         session.out.say(found["payload_base64"])
+        session.out.note(f"the payload is {documents.BASE64}")
     elif isinstance(found["payload"], str) and message.content_type.startswith("text/"):
         session.out.say(found["payload"])
     else:

@@ -11,7 +11,8 @@ MISSING = "missing"
 def standing(q: tampu.Queue, queue: str) -> str | None:
     """The status of a queue; None for a key that may work but not look."""
     try:
-        return q.stats(queue).status
+        found: tampu.Stats = q.stats(queue)
+        return found.status
     except tampu.NotFound:
         return MISSING
     except tampu.Forbidden:

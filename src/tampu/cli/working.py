@@ -59,6 +59,8 @@ def _show(session: Session, lease: tampu.Lease) -> None:
     found = documents.payload(message)
     value = found.get("payload_base64", found["payload"])
     out.show(output.text(value) if isinstance(value, str) else output.pretty(value))
+    if "payload_base64" in found:
+        out.note(f"the payload is {documents.BASE64}")
     out.say(f"receipt {lease.receipt}\n", "cyan")
 
 
