@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import tampu
 from tests.cli.running import Command
 
@@ -90,6 +92,25 @@ def test_a_closed_pipe_is_left_quietly(command: Command) -> None:
         process.stderr.close()
         assert process.wait(60) == 141
         assert said == "" or said.startswith("more: ")
+
+
+@pytest.mark.parametrize(
+    "words", [["journal", "--follow"], ["stats", "--watch", "--interval", "1h", "--json"]], ids=lambda words: words[0]
+)
+def test_who_waits_notices_a_closed_pipe(command: Command, words: list[str]) -> None:
+    command.ok("publish", "q", "1")
+    process = subprocess.Popen([*TAMPU, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline()
+    process.stdout.close()
+    try:
+        assert process.wait(60) == 141  # though nothing happens in the queue
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 def test_follow_prints_what_happens_until_ctrl_c(command: Command) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import tampu
+from tampu.cli.output import leave_if_unread
+
+_UNREAD_SECONDS = 1.0
+"""How long it may take to notice that nobody reads what is waited for."""
 
 
 class Bell:
@@ -22,5 +27,9 @@ class Bell:
         q._core.on_stir = rung
 
     def wait(self, seconds: float) -> None:
-        self._rung.wait(seconds)
+        """Also ends the command when nobody reads its output any more."""
+        until = time.monotonic() + seconds
+        leave_if_unread()
+        while not self._rung.wait(min(_UNREAD_SECONDS, until - time.monotonic())) and time.monotonic() < until:
+            leave_if_unread()
         self._rung.clear()

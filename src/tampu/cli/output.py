@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import select
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +97,17 @@ def leave_quietly() -> NoReturn:
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(exits.BROKEN_PIPE)
+
+
+def leave_if_unread() -> None:
+    """For who waits and writes nothing meanwhile: only a write is told that the reader has gone."""
+    if not hasattr(select, "poll"):  # not on Windows
+        return
+    watch = select.poll()
+    with contextlib.suppress(OSError, ValueError):  # no real stream
+        watch.register(sys.stdout.fileno(), 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
+        leave_quietly()
 
 
 def table(
