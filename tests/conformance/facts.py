@@ -35,6 +35,7 @@ CAPABILITIES = {
     "transaction": "publish and settle inside your own transaction: `q.transaction(connection)`",
     "group_order": "groups deliver one message at a time, in order",
     "load": "many plain messages at once, without an object for each; else they are published, slower and as well",
+    "once": "a batch that is published again under its name is one row to look up; else its ids follow from the name",
 }
 FACTS = {
     name: msgspec.convert({key: " ".join(text.split()) for key, text in facts.items()}, Facts)
