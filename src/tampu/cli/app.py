@@ -16,6 +16,7 @@ from tampu.cli import exits
 from tampu.cli.output import leave_quietly
 from tampu.cli.plain import never_refuse
 from tampu.cli.session import DEFAULT_URL, Session
+from tampu.cli.streams import stand_in
 
 P = ParamSpec("P")
 GLOBAL = "Global options"
@@ -49,6 +50,7 @@ class Group(TyperGroup):
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         json = "--json" in given[: given.index("--") if "--" in given else None]
+        stand_in()
         never_refuse(sys.stdout, sys.stderr)
         try:
             code = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -59,11 +60,17 @@ def tell(error: dict[str, Any], *, json: bool) -> None:
 
     if json:
         whole = {k: v if v is None else v.encode("utf-8", "backslashreplace").decode() for k, v in error.items()}
-        print(msgspec.json.encode({"error": whole}).decode(), file=sys.stderr)
+        remark(msgspec.json.encode({"error": whole}).decode())
         return
-    print(f"error [{error['code']}]: {_one_line(clean(error['message']))}", file=sys.stderr)
+    remark(f"error [{error['code']}]: {_one_line(clean(error['message']))}")
     if error["hint"]:
-        print(f"hint: {_one_line(clean(error['hint']))}", file=sys.stderr)
+        remark(f"hint: {_one_line(clean(error['hint']))}")
+
+
+def remark(line: str) -> None:
+    """A line on standard error. If nobody can hear it, the exit code still says what happened."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _one_line(text: str) -> str:

@@ -71,7 +71,7 @@ class Output:
     def note(self, text: str) -> None:
         """A remark that a script may ignore: only for people, on standard error."""
         if not self.json:
-            print(clean(text), file=sys.stderr)
+            exits.remark(clean(text))
 
 
 def width() -> int:
