@@ -132,11 +132,13 @@ class Queue:
         engine: Any = self._core.engine
         if "transaction" not in engine.capabilities:
             raise InvalidState("this engine has no transactions with your own writes")
+        self._check_process()
         me = threading.get_ident()
         if connection is None:
             self._check_outside()
-            self._core.in_transaction.add(me)
         try:
+            if connection is None:
+                self._core.in_transaction.add(me)  # inside: an interrupt may come when it has just been added
             with engine.transaction(connection) as work:
                 yield Transaction(self._core, self._verbs, work)
         finally:
@@ -153,11 +155,15 @@ class Queue:
         return self._core.engine.durability
 
     def _drive(self, steps: Steps[R]) -> R:
-        if os.getpid() != self._pid:  # before any lock is touched: it may have been held when the process forked
-            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+        self._check_process()
         if self._core.in_transaction:
             self._check_outside()
         return self._core.drive(steps)
+
+    def _check_process(self) -> None:
+        """Before any lock is touched: it may have been held when the process forked."""
+        if os.getpid() != self._pid:
+            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
 
     def _check_outside(self) -> None:
         if threading.get_ident() in self._core.in_transaction:

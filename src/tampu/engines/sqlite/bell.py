@@ -53,21 +53,27 @@ class Companions:
         self._gate = os.open(f"{path}-gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._seat: int | None = None
         self._leading = False
+        self.entered = False
+        """Are we the writer now?"""
         self._ears: _Ears | None = None
         self._closing = threading.Lock()
         _all.add(self)
 
     @contextlib.contextmanager
-    def gate(self) -> Iterator[None]:
+    def gate(self, patience: float | None = None) -> Iterator[None]:
         """One writer at a time, over all processes."""
         if fcntl is None:  # pragma: no cover - see the import
             yield
             return
         try:
-            self._enter(time.monotonic() + self._patience)  # inside: an interrupt may come when it has just entered
+            # Inside: an interrupt may come when it has just entered.
+            self._enter(time.monotonic() + (self._patience if patience is None else patience))
+            self.entered = True
             yield
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            self.entered = False
+            if self._gate >= 0:  # the lock is the parent's in a child that was forked in here
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _enter(self, give_up: float) -> None:
         pause = 0.00005

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tampu.engines.sqlite import (
     claim,
     documents,
     files,
+    forks,
     journal,
     loading,
     publish,
@@ -31,6 +33,7 @@ from tampu.engines.sqlite import (
 from tampu.engines.sqlite.bell import Companions
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.house import House, find
+from tampu.engines.sqlite.readers import Readers
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
@@ -95,10 +98,12 @@ class SqliteEngine:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._listener: port.Listener | None = None
-        self._readers: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._readers = Readers(self._new_connection)
         self._closed = False
         self._commits = 0
         self._companions: Companions | None = None
+        forks.refuse_inherited(self.path)
         files.inspect(self.path, adopt=adopt)
         with contextlib.ExitStack() as undo:
             try:
@@ -106,7 +111,6 @@ class SqliteEngine:
                     self._companions = Companions(self.path, files.BUSY_SECONDS)
                     undo.callback(self._companions.close)
                 with self._gate():
-                    self._db = files.connect(self.path, durability, connect)
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db, self.path)
                 tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
@@ -116,9 +120,49 @@ class SqliteEngine:
                 raise files.translate(error, self.path) from error
             undo.pop_all()
         self.house = House(tail)
+        if self.path != files.MEMORY:
+            forks.watch(self)
 
     def now(self) -> int:
         return self._clock.now()
+
+    # -- connections
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        """The one that writes; connected again when it was closed for a fork."""
+        if self._writer is None:
+            self._writer = self._new_connection()
+            self._commits = 0
+        return self._writer
+
+    def _new_connection(self) -> sqlite3.Connection:
+        return files.connect(self.path, self.durability, self._connect)
+
+    def still(self, give_up: float) -> bool:
+        """See `forks`. A thread that forks inside its own transaction, or cannot wait for another's, closes nothing."""
+        companions = self._companions
+        if companions is None or not self._lock.acquire(timeout=max(0.0, give_up - time.monotonic())):
+            return False
+        if not companions.entered:
+            self._readers.still(give_up)
+            with (
+                contextlib.suppress(TampuError, OSError, sqlite3.Error),
+                companions.gate(max(0.0, give_up - time.monotonic())),
+            ):
+                self._readers.close_idle()
+                if self._writer is not None:
+                    self._writer.close()
+                    self._writer = None
+        return True
+
+    def go_on(self) -> None:
+        self._readers.go_on()
+        self._lock.release()
+
+    def disown(self) -> None:
+        if self._writer is not None:
+            forks.keep_for_ever(self._writer)
 
     # -- writing
 
@@ -153,9 +197,8 @@ class SqliteEngine:
             return failed
 
     def _commit(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
-        db = self._db
         with self._gate():
-            commit = None
+            db, commit = self._db, None
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
                 commit = Commit(db, self.house, self._clock.now())
@@ -176,20 +219,22 @@ class SqliteEngine:
         if connection is not None:
             yield from self._joined(connection)
             return
+        self.check_process()  # before the lock: a thread of the parent may have had it
         with self._lock:
             self._check_usable()
-            db = self._db
-            work = Transaction(self, db)
             try:
                 with self._gate():
+                    db = self._db
+                    work = Transaction(self, db)
                     try:
                         db.execute("BEGIN IMMEDIATE")
                         yield work
+                        self.check_process()
                         if not db.in_transaction:
                             raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
                         db.execute("COMMIT")
                     except BaseException:
-                        if db.in_transaction:
+                        if self._ours and db.in_transaction:
                             db.execute("ROLLBACK")
                         raise
             except sqlite3.Error as error:
@@ -211,10 +256,11 @@ class SqliteEngine:
             if not begun:
                 db.execute("BEGIN IMMEDIATE")
             yield work
+            self.check_process()
             if not begun:
                 db.commit()
         except BaseException:
-            if not begun and db.in_transaction:
+            if not begun and self._ours and db.in_transaction:
                 db.rollback()
             raise
         for commit in work.commits:
@@ -260,7 +306,15 @@ class SqliteEngine:
     def _check_usable(self) -> None:
         if self._closed:
             raise Unavailable("this queue was closed", hint="open it again")
-        if os.getpid() != self._pid:
+        self.check_process()
+
+    @property
+    def _ours(self) -> bool:
+        """Is this the process that opened the file, not one forked from it?"""
+        return os.getpid() == self._pid
+
+    def check_process(self) -> None:
+        if not self._ours:
             raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
 
     # -- reading
@@ -273,20 +327,8 @@ class SqliteEngine:
                 with self._lock:
                     yield self._db
                 return
-            try:
-                db = self._readers.pop()
-            except IndexError:
-                db = files.connect(self.path, self.durability, self._connect)
-            try:
-                db.execute("BEGIN")
+            with self._readers.snapshot() as db:
                 yield db
-                db.execute("COMMIT")
-            except BaseException:
-                db.close()
-                raise
-            self._readers.append(db)
-            if self._closed:  # meanwhile: whoever comes last closes what is left
-                self._close_readers()
         except sqlite3.Error as error:
             self._check_usable()  # it may have been closed meanwhile
             raise files.translate(error, self.path) from error
@@ -362,23 +404,19 @@ class SqliteEngine:
         return self._companions is None or self._companions.lead()
 
     def close(self) -> None:
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or not self._ours:
             return
         with self._lock:
             self._closed = True
+            forks.forget(self)
             try:
                 with self._gate():
-                    self._close_readers()
-                    self._db.close()
+                    self._readers.close()
+                    if self._writer is not None:
+                        self._writer.close()
             finally:
                 if self._companions is not None:
                     self._companions.close()
-
-    def _close_readers(self) -> None:
-        """Those that nobody has: a connection that is closed while another thread reads with it crashes the process."""
-        with contextlib.suppress(IndexError):
-            while True:
-                self._readers.pop().close()
 
 
 def _of_the_store(error: Exception) -> bool:
@@ -397,6 +435,7 @@ class Transaction:
     @property
     def active(self) -> bool:
         """Is the transaction still open?"""
+        self._engine.check_process()
         return self.connection.in_transaction
 
     def execute(self, sql: str, parameters: Any) -> Any:
