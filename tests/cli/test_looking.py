@@ -1,6 +1,7 @@
 """Looking: `peek list show stats queues journal`."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -169,3 +170,35 @@ def test_an_empty_store_is_not_an_error(command: Command, words: tuple[str, ...]
     tampu.open(command.path, keepers=False).close()
     assert command(*words).code == 0
     assert command(*words, "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("conditions", "told"),
+    [
+        (["size=3"], "where has no field size"),
+        (["labels=x"], "which label?"),
+        (["label.=x"], "which label?"),
+        (["type=a", "type=b"], "where has type twice, and all must hold"),
+        (["label.env=a", "labels.env=b"], "where has env twice, and all must hold"),
+    ],
+)
+def test_a_condition_that_can_not_hold_is_told(command: Command, conditions: list[str], told: str) -> None:
+    command.ok("publish", "q", "1", "--type", "b", "--label", "env=b")
+    answer = command("--json", "list", "q", *(word for c in conditions for word in ("--where", c)))
+    assert (answer.code, answer.error["message"], answer.error["field"]) == (2, told, "where")
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ({"type": 5}, "where: type must be a text"),
+        ({"labels": "x"}, "where: labels must be texts by their names"),
+        ({"ended_after": []}, "where: ended_after must be a time"),
+        ("type", "where must be a mapping"),
+    ],
+)
+def test_a_condition_of_a_program_is_told_by_its_name(command: Command, where: Any, told: str) -> None:
+    command.ok("publish", "q", "1")
+    with command.queue() as q, pytest.raises(tampu.InvalidMessage) as refused:
+        list(q.messages("q", where=where))
+    assert refused.value.message == told

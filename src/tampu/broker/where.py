@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +40,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             made = convert(value, cls)
         except msgspec.ValidationError as error:
             raise InvalidMessage(
-                f"where: {error}", field="where", hint=f"fields are {', '.join(cls.__struct_fields__)}"
+                _why(str(error)), field="where", hint=f"fields are {', '.join(cls.__struct_fields__)}"
             ) from None
         for name in ("created_after", "created_before", "ended_after", "ended_before"):
             if getattr(made, name) is not None:
@@ -58,6 +59,19 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _between(message.created_at, self.created_after, self.created_before) and _between(
             message.ended_at, self.ended_after, self.ended_before
         )
+
+
+def _why(told: str) -> str:
+    """What was wrong, as people say it."""
+    unknown = re.search(r"unknown field `(.*)`", told)
+    if unknown:
+        return f"where has no field {unknown[1]}"
+    place = re.search(r"`\$\.(\w+)", told)
+    if place is None:
+        return "where must be a mapping"
+    name = place[1]
+    single = "a time" if name.endswith(("_after", "_before")) else "a text"
+    return f"where: {name} must be {'texts by their names' if name == 'labels' else single}"
 
 
 def _between(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:

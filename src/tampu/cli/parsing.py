@@ -83,13 +83,15 @@ def where(texts: list[str] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in texts or []:
         name, value = pair(text, "where")
-        head, dot, label = name.partition(".")
-        if dot and head in ("label", "labels"):
-            found.setdefault("labels", {})[label] = value
-        elif name.endswith(("_after", "_before")):
-            found[name] = moment(value, name)
-        else:
-            found[name] = value
+        head, _, label = name.partition(".")
+        values = found
+        if head in ("label", "labels"):
+            if not label:
+                raise tampu.InvalidMessage("which label?", field="where", hint="write label.NAME=VALUE")
+            values, name = found.setdefault("labels", {}), label
+        if name in values:
+            raise tampu.InvalidMessage(f"where has {name} twice, and all must hold", field="where")
+        values[name] = moment(value, name) if values is found and name.endswith(("_after", "_before")) else value
     return found
 
 
