@@ -220,3 +220,8 @@ def test_a_full_disk_is_exit_5(command: Command, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tampu.Queue, "publish", full)
     answer = command("--json", "publish", "q", "1")
     assert (answer.code, answer.error["code"]) == (5, "storage_full")
+
+
+def test_an_option_without_its_value_names_the_help_of_its_command(command: Command) -> None:
+    assert command("--json", "claim", "q", "--wait").error["hint"] == "see tampu claim --help"
+    assert command("--json", "--url").error["hint"] == "see tampu --help"

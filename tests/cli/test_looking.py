@@ -202,3 +202,11 @@ def test_a_condition_of_a_program_is_told_by_its_name(command: Command, where: A
     with command.queue() as q, pytest.raises(tampu.InvalidMessage) as refused:
         list(q.messages("q", where=where))
     assert refused.value.message == told
+
+
+def test_states_may_be_written_in_capitals(command: Command) -> None:
+    command.ok("publish", "q", "1")
+    assert len(command.ok("list", "q", "--state", "READY")["messages"]) == 1
+    assert command.ok("purge", "q", "--state", "Ready", "--yes")["removed"] == 1
+    told = command("--json", "list", "q", "--state", "tired").error["message"]
+    assert told.startswith("Invalid value for '--state': 'tired' is not one of 'ready', ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
@@ -59,7 +59,7 @@ class Group(TyperGroup):
             exits.tell(exits.describe_error(error), json=json)
             code = exits.exit_code(error)
         except typer.TyperException as error:
-            code = _usage(error, given, json=json)
+            code = _usage(error, given, self.commands, json=json)
         except typer.Abort:
             exits.tell(exits.describe("aborted", "nothing was changed"), json=json)
             code = exits.INTERRUPTED
@@ -71,15 +71,18 @@ class Group(TyperGroup):
         sys.exit(code if isinstance(code, int) else exits.OK)
 
 
-def _usage(error: typer.TyperException, given: list[str], *, json: bool) -> int:
+def _usage(error: typer.TyperException, given: list[str], commands: Container[str], *, json: bool) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         return exits.BAD_INPUT  # making the error has printed the help
     parameter = getattr(error, "param", None)
     path = "tampu" if context is None else " ".join(context.command_path.split())
+    if context is None and hasattr(error, "option_name"):  # an option without its value is not told whose it is
+        path = " ".join(["tampu", *[word for word in given if word in commands][:1]])
+    said = error.format_message().replace(": Value error, ", ": ")
     hint = _as_setting(getattr(error, "option_name", ""), given) if path == "tampu config" else None
     exits.tell(
-        exits.describe("usage", error.format_message(), getattr(parameter, "name", None), hint or f"see {path} --help"),
+        exits.describe("usage", said, getattr(parameter, "name", None), hint or f"see {path} --help"),
         json=json,
     )
     return exits.BAD_INPUT

@@ -101,7 +101,9 @@ def peek(
 def list_(
     session: Session,
     queue: QueueName,
-    state: Annotated[tampu.State | None, typer.Option("--state", help="Only of this state")] = None,
+    state: Annotated[
+        tampu.State | None, typer.Option("--state", case_sensitive=False, help="Only of this state")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 50,
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after a page")] = None,
     where: Where = None,

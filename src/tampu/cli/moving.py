@@ -181,7 +181,9 @@ def _tell_replay(
 def purge(
     session: Session,
     queue: QueueName,
-    state: Annotated[list[tampu.State], typer.Option("--state", help="Messages of this state; repeatable")],
+    state: Annotated[
+        list[tampu.State], typer.Option("--state", case_sensitive=False, help="Messages of this state; repeatable")
+    ],
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
 ) -> None:
