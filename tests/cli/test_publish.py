@@ -113,3 +113,15 @@ def test_json_document_has_all_fields(command: Command) -> None:
         assert field in made
     assert made["tenant"] == "default"
     assert tampu.State(made["state"]) is tampu.State.READY
+
+
+def test_an_empty_payload_is_told_as_one(command: Command) -> None:
+    for words, stdin in ((["-"], ""), (["-"], " \n"), ([""], None)):
+        error = command("--json", "publish", "q", *words, input=stdin).error
+        assert (error["message"], error["field"]) == ("the payload is empty", "payload")
+    assert command.ok("publish", "q", "-", "--text", input="")["payload"] == ""
+
+
+def test_the_only_line_of_a_batch_is_one_line(command: Command) -> None:
+    answer = command("publish", "q", "--lines", "--fields", input='{"payload": 1, "priority": "x"}\n')
+    assert "]: line 1: priority must be" in answer.err

@@ -42,7 +42,9 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
                 duplicates += sum(m.duplicate for m in made)
                 advance(sum(len(raw) for _, raw in batch) if size else len(batch))
     except tampu.TampuError as error:
-        at = "" if "line " in error.message else f"lines {batch[0][0]} to {batch[-1][0]}: "
+        first, last = batch[0][0], batch[-1][0]
+        place = f"line {first}: " if first == last else f"lines {first} to {last}: "
+        at = "" if "line " in error.message else place
         error.message = f"{at}{error.message}; {stored} messages before were published"
         raise
     finally:

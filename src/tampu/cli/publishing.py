@@ -15,6 +15,7 @@ from tampu.cli.session import Session
 
 _WHEN = "When"
 _WHO = "Identity"
+_EMPTY_HINT = "write null for nothing; an empty text is --text ''"
 _TEXT_HINT = "quote it for the shell, such as '{\"a\": 1}'; or send it as text with --text"
 
 
@@ -50,6 +51,8 @@ def read_payload(
             ) from None
     if content_type is not None and content_type != "application/json":
         return (raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogateescape")), content_type
+    if not raw.strip():
+        raise tampu.InvalidMessage("the payload is empty", field="payload", hint=_EMPTY_HINT)
     return parsing.json_value(raw, "payload", _TEXT_HINT), None
 
 
