@@ -154,7 +154,7 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
 def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
     """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
 
-    Nothing is written: a claim that finds nothing must not cost a commit.
+    Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.
     """
     tokens = 0.0
     if want.max_in_flight:
@@ -162,6 +162,9 @@ def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.execute("SELECT tokens, tokens_at FROM tampu_queue WHERE q = ?", (q,)).fetchone()
-        tokens = burst if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
+        if at is not None and at > commit.now:  # of a clock that was ahead: the rate must not stand still until then
+            commit.db.execute("UPDATE tampu_queue SET tokens_at = ? WHERE q = ?", (commit.now, q))
+            at = commit.now
+        tokens = burst if at is None else min(burst, tokens + (commit.now - at) * want.rate / 1_000_000)
         limit = min(limit, int(tokens + 1e-9))
     return limit, tokens

@@ -74,9 +74,11 @@ def _take_place(commit: Commit, seq: int, q: int, lane: str) -> int:
 
 
 def spent(commit: Commit, q: int, lane: str) -> int:
-    """When all that a group has spent is saved up again."""
+    """When all that a group has spent is saved up again; by a clock that was ahead, as if all were spent now."""
     row = commit.db.execute("SELECT spent FROM tampu_pace WHERE q = ? AND lane = ?", (q, lane)).fetchone()
-    return int(row[0]) if row else 0
+    until = int(row[0]) if row else 0
+    pace = limits_of(commit, q).pace
+    return until if pace is None else min(until, pace.most(commit.now))
 
 
 def _due(commit: Commit, q: int, lane: str, place: int, run_at: int | None) -> int | None:

@@ -12,6 +12,13 @@ from tampu.engines.places import ORDERED
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import fill_lane, limits_of, seat, spent, taken_places, unseat
 
+# From the times on that not even the slowest pace explains; of a faster one, as soon as it is beyond that.
+AHEAD = (
+    "SELECT p.q, p.lane FROM tampu_pace p CROSS JOIN tampu_queue t ON t.q = p.q"
+    " WHERE p.spent > ?1 + (SELECT max(pace * pace_burst) FROM tampu_queue)"
+    " AND p.spent > ?1 + t.pace * t.pace_burst ORDER BY p.spent LIMIT ?2"
+)
+
 
 def spend(commit: Commit, q: int, seqs: Sequence[int]) -> None:
     """Messages were claimed: each costs a token of its group, and the next ones of the group get their times."""
@@ -50,12 +57,23 @@ def token_again(commit: Commit, seq: int, q: int, lane: str | None) -> int | Non
     return due if due > commit.now else None
 
 
+def retime_ahead(commit: Commit, limit: int) -> int:
+    """Groups that a clock which was ahead has put off get the times of now; how many."""
+    rows = commit.db.execute(AHEAD, (commit.now, limit)).fetchall()
+    for q, lane in rows:
+        retime_lane(commit, q, lane)
+        commit.db.execute("UPDATE tampu_pace SET spent = ? WHERE q = ? AND lane = ?", (spent(commit, q, lane), q, lane))
+    return len(rows)
+
+
 def retime_lane(commit: Commit, q: int, lane: str) -> None:
-    """The pace has changed: who waits for a token gets a new time. Where groups keep order, some wait for another
-    reason, and nobody can tell who: they stay as they are."""
-    limits, until = limits_of(commit, q), spent(commit, q, lane)
-    if not until or limits.places == ORDERED:
+    """The pace has changed, or the clock: who waits for a token gets a new time. Where groups keep order, some wait for
+    another reason, and nobody can tell who: they stay as they are."""
+    limits = limits_of(commit, q)
+    row = commit.db.execute("SELECT spent FROM tampu_pace WHERE q = ? AND lane = ?", (q, lane)).fetchone()
+    if row is None or limits.places == ORDERED:
         return
+    until = int(row[0])
     rows = commit.db.execute(
         "SELECT d.seq FROM tampu_lane l JOIN tampu_delayed d ON d.seq = l.seq"
         " WHERE l.q = ? AND l.lane = ? AND d.run_at <= ? ORDER BY d.run_at, d.seq",

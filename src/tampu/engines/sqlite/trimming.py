@@ -14,10 +14,15 @@ from tampu.engines.journals import PARTITION
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import leave_lanes
+from tampu.engines.sqlite.pacing import retime_ahead
 from tampu.engines.sqlite.reading import live_page
 from tampu.engines.sqlite.waiting import withdraw
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
+
+ENDED_LATER = "SELECT at FROM tampu_ending WHERE q = ? AND state = ? AND no > ? ORDER BY no"
+TOLD_LATER = "SELECT at FROM tampu_journal WHERE first > ? ORDER BY first"
+_LOOK = 10_000
 
 
 def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
@@ -72,11 +77,14 @@ def _drop_ended(
     Only those that ended by ``before``, in a commit that had a number up to ``upto``.
     """
     gone: list[tuple[int, int]] = []
+    ages = _Ages(commit, ENDED_LATER)
     while len(gone) < limit:
         row = commit.db.execute(
             "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? ORDER BY no LIMIT 1", (q, state)
         ).fetchone()
-        if row is None or (before is not None and row[1] > before) or (upto is not None and row[0] > upto):
+        if row is None or (upto is not None and row[0] > upto):
+            break
+        if before is not None and ages.since(row[1], q, state, row[0]) > before:
             break
         seqs = unpack_seqs(row[2])
         seqs, rest = seqs[: limit - len(gone)], seqs[limit - len(gone) :]
@@ -93,6 +101,32 @@ def _drop_ended(
         commit.count(q, state, -len(found))
         gone.extend(found)
     return gone
+
+
+class _Ages:
+    """Since when entries are there, from the oldest on.
+
+    A clock that was ahead has written times that are still to come; such an entry is at least as old as the next one
+    with a time that has been. Without this it would keep all behind it until its own time.
+    """
+
+    def __init__(self, commit: Commit, later: str) -> None:
+        self._commit = commit
+        self._later = later
+        self._next: int | None = None
+
+    def since(self, at: int, *place: int) -> int:
+        now = self._commit.now
+        if at <= now:
+            self._next = None
+            return at
+        if self._next is None:
+            row = self._commit.db.execute(
+                f"SELECT at FROM ({self._later} LIMIT {_LOOK}) WHERE at <= ? LIMIT 1",  # noqa: S608 - constants
+                (*place, now),
+            ).fetchone()
+            self._next = now if row is None else int(row[0])
+        return self._next
 
 
 def _forget(commit: Commit, seqs: Sequence[int]) -> None:
@@ -125,6 +159,7 @@ def _trim(commit: Commit, call: Trim) -> int:
     ):
         if left > 0:
             left -= db.execute(sql, (now, left)).rowcount
+    retime_ahead(commit, call.limit)
     if left > 0:
         left -= _trim_journal(commit, now - call.journal_us, left, offset)
     return call.limit - left
@@ -155,9 +190,10 @@ def _read_number(commit: Commit, offset: int) -> int:
 def _trim_journal(commit: Commit, before: int, limit: int, upto: int | None) -> int:
     """Records from the oldest on, as long as they are old enough and read."""
     last = None
+    ages = _Ages(commit, TOLD_LATER)
     rows = commit.db.execute("SELECT first, n, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
     for count, (first, n, at) in enumerate(rows):
-        if at > before or (upto is not None and first + n - 1 > upto):
+        if ages.since(at, first) > before or (upto is not None and first + n - 1 > upto):
             limit = count
             break
         last = first
