@@ -133,17 +133,19 @@ class Queue:
         if "transaction" not in engine.capabilities:
             raise InvalidState("this engine has no transactions with your own writes")
         self._check_process()
-        me = threading.get_ident()
+        me, inside = threading.get_ident(), self._core.in_transaction
         if connection is None:
             self._check_outside()
+        # Where there is one writer, calls beside a transaction of the user's would wait for it, in its own thread.
+        marks = me not in inside and (connection is None or "one_writer" in engine.capabilities)
         try:
-            if connection is None:
-                self._core.in_transaction.add(me)  # inside: an interrupt may come when it has just been added
+            if marks:
+                inside.add(me)  # in here: an interrupt may come when it has just been added
             with engine.transaction(connection) as work:
                 yield Transaction(self._core, self._verbs, work)
         finally:
-            if connection is None:
-                self._core.in_transaction.discard(me)
+            if marks:
+                inside.discard(me)
 
     def check(self) -> list[tuple[str, str, str]]:
         """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""

@@ -69,7 +69,7 @@ _ZEROS = bytes(1 << 20)
 class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order", "load", "hand_over", "once"})
+    capabilities = frozenset({"transaction", "group_order", "load", "hand_over", "once", "one_writer"})
 
     def __init__(
         self,
@@ -245,10 +245,7 @@ class SqliteEngine:
     def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
         """In the user's transaction: theirs to commit if they began it, ours if not."""
         self._check_usable()
-        mine = isinstance(db, sqlite3.Connection) and self.path in {
-            os.path.realpath(row[2]) for row in db.execute("PRAGMA database_list") if row[2]
-        }
-        if not mine:
+        if not isinstance(db, sqlite3.Connection) or not self._is_ours(db):
             raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
         begun = db.in_transaction
         work = Transaction(self, db)
@@ -265,6 +262,10 @@ class SqliteEngine:
             raise
         for commit in work.commits:
             self._announce(commit)
+
+    def _is_ours(self, db: sqlite3.Connection) -> bool:
+        with plain_rows(db):
+            return self.path in {os.path.realpath(row[2]) for row in db.execute("PRAGMA database_list") if row[2]}
 
     def _announce(self, commit: Commit) -> None:
         """Tell who waits, in this process and the others."""
@@ -424,6 +425,17 @@ def _of_the_store(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
 
 
+@contextlib.contextmanager
+def plain_rows(db: sqlite3.Connection) -> Iterator[None]:
+    """Rows as tuples and text as str, however the user wants to have theirs."""
+    made = db.row_factory, db.text_factory
+    db.row_factory, db.text_factory = None, str
+    try:
+        yield
+    finally:
+        db.row_factory, db.text_factory = made
+
+
 class Transaction:
     """Runs calls inside an open transaction; they take effect with its commit."""
 
@@ -446,6 +458,10 @@ class Transaction:
         db = self.connection
         if not self.active:
             raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
+        with plain_rows(db):
+            return self._run(db, calls)
+
+    def _run(self, db: sqlite3.Connection, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         db.execute("SAVEPOINT tampu_call")
         try:
             # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
