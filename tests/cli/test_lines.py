@@ -84,7 +84,7 @@ def test_a_refused_batch_is_told_with_its_lines(command: Command) -> None:
     command.path.with_name("in.jsonl").write_text("1\n" * 1000 + '"much too long"\n')
     answer = command("--json", "publish", "q", "--lines", "--file", "in.jsonl")
     assert (answer.code, answer.error["code"]) == (2, "payload_too_large")
-    assert "lines 1001 to 1001:" in answer.error["message"]
+    assert "line 1001:" in answer.error["message"]
     assert command.ok("stats", "q")["queues"][0]["ready"] == 1000
 
 
