@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from tampu.broker.coalescer import _inside
-from tampu.broker.core import Carrier
+from tampu.broker.core import Carrier, Expect, Pause
 
 _set_async_exc: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_busy: set[int] = set()
+"""Threads that ask a store; `_inside` are those of them that are in a commit."""
 _asked: dict[int, type[BaseException]] = {}
 """What threads that are inside the store are to raise when they leave it."""
 
@@ -24,7 +26,7 @@ def interrupt(thread: int, kind: type[BaseException]) -> None:
     number, given = ctypes.c_ulong(thread), ctypes.py_object(kind)
     # From here on no other thread runs until it is done: no call and no jump back lies in between, which is where the
     # interpreter changes hands. So who is not in a commit yet has the exception before it can enter one.
-    if thread in _inside:
+    if thread in _busy or thread in _inside:
         _asked[thread] = kind
     else:
         _set_async_exc(number, given)
@@ -38,18 +40,24 @@ def instead(kind: type[BaseException]) -> None:
 
 def heed(core: Carrier) -> None:
     """Have threads that leave this store raise what they were asked to."""
-    if isinstance(core.drive, _Heeding):
-        return
-    core.drive = _Heeding(core.drive)  # type: ignore[method-assign]  # of this store only, and only where tasks run
+    if not isinstance(core.do, _Heeding):
+        core.do = _Heeding(core.do)  # type: ignore[method-assign]  # of this store only, and only where tasks run
 
 
 class _Heeding:
-    def __init__(self, drive: Callable[..., Any]) -> None:
-        self._drive = drive
+    """Carries out steps of verbs. A question or a request is not broken off either: its connection would be spoilt."""
 
-    def __call__(self, steps: Generator[Any, Any, Any], do: Callable[[Any], Any] | None = None) -> Any:
+    def __init__(self, do: Callable[[Any], Any]) -> None:
+        self._do = do
+
+    def __call__(self, step: Any) -> Any:
+        if isinstance(step, Pause | Expect):  # may take hours, and is nobody else's
+            return self._do(step)
+        thread = threading.get_ident()
+        _busy.add(thread)
         try:
-            return self._drive(steps, do)
+            return self._do(step)
         finally:
-            if _asked and (kind := _asked.pop(threading.get_ident(), None)) is not None:
+            _busy.discard(thread)
+            if _asked and (kind := _asked.pop(thread, None)) is not None:
                 raise kind
