@@ -56,7 +56,12 @@ def open(
     if token is not None:
         raise InvalidConfig("only a server takes a token", field="token")
     journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
-    core = Core(make_engine(url, durability=durability, adopt=adopt, clock=clock))
+    engine = make_engine(url, durability=durability, adopt=adopt, clock=clock)
+    try:
+        core = Core(engine)
+    except BaseException:
+        engine.close()
+        raise
     if core.engine.durability in _WEAKER:
         log.warning("durability is %s: %s", core.engine.durability, _WEAKER[core.engine.durability])
     supervisor = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import random
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -294,3 +296,44 @@ def test_durability_is_what_was_asked_for(tmp_path: Path) -> None:
         engine.close()
     with tampu.open("memory://", keepers=False) as q:
         assert q.durability == "memory"
+
+
+def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    tampu.open(path, keepers=False).close()
+    for end in ("-gate", "-keeper"):
+        Path(f"{path}{end}").unlink(missing_ok=True)
+    path.chmod(0o660)
+    with tampu.open(path, keepers=False) as q:
+        assert q._core.engine.lead()
+        modes = {Path(f"{path}{end}").stat().st_mode & 0o777 for end in ("", "-gate", "-keeper")}
+    assert modes == {0o660}
+
+
+def test_a_companion_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db-gate").mkdir()
+    with pytest.raises(Unavailable, match=r"jobs\.db-gate"):
+        tampu.open(tmp_path / "jobs.db", keepers=False)
+
+
+def test_a_name_that_is_too_long_is_an_answer_not_a_crash(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        tampu.open(tmp_path / ("x" * 300), keepers=False)
+
+
+def test_without_descriptors_opening_fails_and_keeps_nothing(tmp_path: Path) -> None:
+    tampu.open(tmp_path / "jobs.db").close()
+    used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names of links
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    answers = []
+    for spare in range(12):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, limits[1]))
+        try:
+            tampu.open(tmp_path / "jobs.db", keepers=False).close()
+            answers.append("opened")
+        except Unavailable:
+            answers.append("refused")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert len(os.listdir("/proc/self/fd")) <= used, f"with {spare} to spare"  # noqa: PTH208 - names of links
+    assert set(answers) == {"opened", "refused"}

@@ -50,7 +50,7 @@ class Companions:
     def __init__(self, path: str, patience: float) -> None:
         self._path = path
         self._patience = patience
-        self._gate = os.open(f"{path}-gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._gate = _open(path, "gate")
         self._seat: int | None = None
         self._leading = False
         self.entered = False
@@ -104,7 +104,7 @@ class Companions:
         if fcntl is None or self._leading:
             return True
         if self._seat is None:
-            self._seat = os.open(f"{self._path}-keeper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._seat = _open(self._path, "keeper")
         try:
             fcntl.flock(self._seat, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -129,6 +129,26 @@ class Companions:
             if handle is not None and handle >= 0:
                 os.close(handle)
         self._gate, self._seat = -1, None
+
+
+def _open(path: str, name: str) -> int:
+    """A companion file. Whoever may write to the database may use it: it is made with the mode and owner of that, as
+    SQLite makes its own."""
+    place = f"{path}-{name}"
+    try:
+        try:
+            return os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise Unavailable(
+            f"{place}: {error.strerror}", hint="check the owner and mode of the file and its folder"
+        ) from error
+    with contextlib.suppress(OSError):  # there is no database yet, or it is somebody else's
+        like = Path(path).stat()
+        os.fchmod(handle, like.st_mode & 0o666)
+        os.fchown(handle, like.st_uid, like.st_gid)
+    return handle
 
 
 class _Ears:

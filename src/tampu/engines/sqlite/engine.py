@@ -104,9 +104,9 @@ class SqliteEngine:
         self._commits = 0
         self._companions: Companions | None = None
         forks.refuse_inherited(self.path)
-        files.inspect(self.path, adopt=adopt)
         with contextlib.ExitStack() as undo:
             try:
+                files.inspect(self.path, adopt=adopt)
                 if self.path != files.MEMORY:
                     self._companions = Companions(self.path, files.BUSY_SECONDS)
                     undo.callback(self._companions.close)
@@ -399,7 +399,10 @@ class SqliteEngine:
     def listen(self, listener: port.Listener) -> None:
         self._listener = listener
         if self._companions is not None:
-            self._companions.listen(listener.stirred)
+            try:
+                self._companions.listen(listener.stirred)
+            except OSError as error:
+                raise Unavailable(f"{self.path}: {error.strerror}") from error
 
     def lead(self) -> bool:
         return self._companions is None or self._companions.lead()
