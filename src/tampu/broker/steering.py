@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -121,13 +120,15 @@ class Steering:
         states = list(State) if state is None else [_state(state)]
         at, inner = _read_cursor(after, states)
         found: list[Message] = []
+        least = 1 if wanted == Where() else _STEP
         while at < len(states):
-            ask = functools.partial(_page, self.tenant, queue, states[at], inner, limit - len(found))
-            page: port.Page | None = yield Look(ask)
-            if page is None:
-                raise _no_queue(queue)
-            matching = [m for m in page.messages if wanted.matches(m)]
-            found.extend(matching)
+            left = limit - len(found)
+            page = yield from self._page(queue, states[at], inner, max(left, least))
+            matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
+            while len(matching) > left:  # again, up to the last one: a cursor is of the end of a page
+                page = yield from self._page(queue, states[at], inner, matching[left - 1] + 1)
+                matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
+            found.extend(page.messages[n] for n in matching)
             if page.cursor is None:
                 at, inner = at + 1, None
             else:
@@ -135,6 +136,12 @@ class Steering:
             if len(found) >= limit and at < len(states):
                 return MessagePage(found, _write_cursor(states[at], inner or ()))
         return MessagePage(found, None)
+
+    def _page(self, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Steps[port.Page]:
+        page: port.Page | None = yield Look(lambda engine: engine.page(self.tenant, queue, state, after, limit))
+        if page is None:
+            raise _no_queue(queue)
+        return page
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
         """`Stats` of one queue; of all queues, as a list, when none is named."""
@@ -300,12 +307,6 @@ class Steering:
     def _set_status(self, queue: str, status: str) -> Steps[None]:
         yield from self.stats(queue)
         yield from self.put_config(queue, status=status)
-
-
-def _page(
-    tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int, engine: port.Engine
-) -> port.Page | None:
-    return engine.page(tenant, queue, state, after, limit)
 
 
 def _no_queue(queue: str) -> NotFound:
