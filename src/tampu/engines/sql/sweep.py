@@ -97,9 +97,10 @@ def sweep_due(commit: Commit, limit: int) -> Done:
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
     rows = commit.db.rows("promote", commit.now, limit)
-    free = _unlocked(commit, [_Moving(Card.of(row), placed=True, keyed=False, waits=True) for row in rows])
-    out = [row for row in rows if row[0] in free]
-    _postpone(commit, [row[0] for row in rows if row[0] not in free])
+    moving = [_Moving(Card.of(row), placed=True, keyed=False, waits=True) for row in rows if _entangled(row)]
+    locked = _locked(commit, moving)
+    _postpone(commit, [row[0] for row in rows if row[0] in locked])
+    out = [row for row in rows if row[0] not in locked]
     cards = [Card.of(row) for row in out]
     commit.db.send("leave_delayed", Ints(card.seq for card in cards))
     commit.count_all(cards, DELAYED, -1)
@@ -117,8 +118,15 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
         commit.falls_due(times[0])
 
 
-def _unlocked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
-    """Which of these nobody else keeps from being moved; what they need is locked then, for this commit."""
+def _entangled(row: Any) -> bool:
+    """Has a message, by its card, anything to do with others: a group, a key, turns?"""
+    return row[5] is not None or row[9] or row[6] == FAIR
+
+
+def _locked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
+    """Which of these somebody else keeps from being moved; what the others need is locked then, for this commit."""
+    if not moving:
+        return set()
     named = [one.card.seq for one in moving if one.keyed and one.card.named]
     bodies = dict(commit.db.rows("bodies", Ints(named))) if named else {}
     needs: dict[int, set[bytes]] = {one.card.seq: set() for one in moving}
@@ -134,7 +142,7 @@ def _unlocked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
             if card.seq in bodies:
                 needs[card.seq].add(key_lock(*queue, unpack_body(bodies[card.seq]).key or ""))
     had = commit.locks.try_take(name for names in needs.values() for name in names)
-    return {seq for seq, names in needs.items() if names <= had}
+    return {seq for seq, names in needs.items() if not names <= had}
 
 
 def _reap(commit: Commit, limit: int) -> tuple[int, int]:
@@ -176,9 +184,10 @@ def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
         busy = commit.db.rows("busy_leases", Ints(w[0] for w in missed), Ints(w[1] for w in missed))
         _look_again(commit, busy)
     over = [row for row in rows if row[13] <= commit.now]
-    free = _unlocked(commit, [_Moving(Card.of(row), _leaves(row), not _ends(row), not _ends(row)) for row in over])
-    _look_again(commit, [(row[0], row[10]) for row in over if row[0] not in free])
-    out = [row for row in over if row[0] in free]
+    moving = [_Moving(Card.of(row), _leaves(row), not _ends(row), not _ends(row)) for row in over if _entangled(row)]
+    locked = _locked(commit, moving)
+    _look_again(commit, [(row[0], row[10]) for row in over if row[0] in locked])
+    out = [row for row in over if row[0] not in locked]
     _keep_watching(commit, [row for row in rows if row[13] > commit.now])
     _return(commit, out)
     return len(out)
@@ -247,7 +256,8 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     seqs = [row[0] for row in commit.db.rows("past", commit.now, limit)]
     rows = commit.db.rows("lock_waiting", Ints(seqs)) if seqs else []
-    free = _unlocked(commit, [_Moving(Card.of(row), placed=True, keyed=True, waits=False) for row in rows])
+    moving = [_Moving(Card.of(row), placed=True, keyed=True, waits=False) for row in rows if _entangled(row)]
+    free = {row[0] for row in rows} - _locked(commit, moving)
     found = withdraw(commit, [seq for seq in seqs if seq in free])
     cards = [found[seq] for seq in seqs if seq in found]
     for card in cards:
