@@ -337,3 +337,37 @@ def test_without_descriptors_opening_fails_and_keeps_nothing(tmp_path: Path) -> 
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert len(os.listdir("/proc/self/fd")) <= used, f"with {spare} to spare"  # noqa: PTH208 - names of links
     assert set(answers) == {"opened", "refused"}
+
+
+def _remove(path: Path) -> None:
+    for end in ("", "-wal", "-shm", "-gate", "-keeper"):
+        Path(f"{path}{end}").unlink(missing_ok=True)
+
+
+def _publish_on(q: tampu.Queue) -> None:
+    while True:
+        q.publish("jobs", 2)
+
+
+def test_a_file_that_was_removed_is_not_written_to_for_long(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with tampu.open(path) as q:
+        q.publish("jobs", 1)
+        _remove(path)
+        with pytest.raises(Unavailable, match="removed"):
+            _publish_on(q)
+        assert [finding[:2] for finding in q.check()] == [("file", "bad")]
+    assert not path.exists()
+
+
+def test_a_file_that_was_replaced_is_noticed_without_keepers(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with tampu.open(path, keepers=False, durability="process") as q:
+        q.publish("jobs", 1)
+        _remove(path)
+        with tampu.open(path, keepers=False) as other:
+            other.publish("jobs", "new")
+        with pytest.raises(Unavailable, match="replaced"):
+            _publish_on(q)
+    with tampu.open(path, keepers=False) as q:
+        assert [m.payload for m in q.messages("jobs")] == ["new"]

@@ -62,6 +62,8 @@ _VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 _GROW_AFTER = 32
+_LOOK_AFTER = 256
+"""Commits after which a process without keepers looks whether its file is still there."""
 _LOG_BYTES = files.CHECKPOINT_PAGES * 4200
 _ZEROS = bytes(1 << 20)
 
@@ -101,8 +103,10 @@ class SqliteEngine:
         self._writer: sqlite3.Connection | None = None
         self._readers = Readers(self._new_connection)
         self._closed = False
+        self._gone = False
         self._commits = 0
         self._companions: Companions | None = None
+        self._identity: tuple[int, int] | None = None
         forks.refuse_inherited(self.path)
         with contextlib.ExitStack() as undo:
             try:
@@ -114,6 +118,7 @@ class SqliteEngine:
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db, self.path)
                 tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
+                self._identity = files.identity(self.path)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
             except sqlite3.Error as error:
@@ -137,6 +142,8 @@ class SqliteEngine:
         return self._writer
 
     def _new_connection(self) -> sqlite3.Connection:
+        self._look_for_file()
+        self._check_there()  # to connect would make it anew
         return files.connect(self.path, self.durability, self._connect)
 
     def still(self, give_up: float) -> bool:
@@ -176,9 +183,13 @@ class SqliteEngine:
                 if len(calls) > 1 and not isinstance(error, TampuError) and not _of_the_store(error):
                     return [self._alone(call) for call in calls]
                 if isinstance(error, sqlite3.Error):
+                    self._look_for_file()
+                    self._check_usable()  # what SQLite says of a file that was replaced would mislead
                     raise files.translate(error, self.path) from error
                 raise
             self._commits += 1
+            if self._commits % _LOOK_AFTER == 0:
+                self._look_for_file()
             if self._commits == _GROW_AFTER:
                 # Only a matter of speed: the commit stands, whatever comes of it.
                 with contextlib.suppress(OSError, sqlite3.Error, TampuError):
@@ -307,7 +318,16 @@ class SqliteEngine:
     def _check_usable(self) -> None:
         if self._closed:
             raise Unavailable("this queue was closed", hint="open it again")
+        self._check_there()
         self.check_process()
+
+    def _check_there(self) -> None:
+        if self._gone:
+            raise Unavailable(f"{self.path} {files.GONE}", hint=files.GONE_HINT)
+
+    def _look_for_file(self) -> None:
+        """Is the file still there by its name? What is written to one that was removed is gone with this process."""
+        self._gone = self._gone or (self._identity is not None and files.identity(self.path) != self._identity)
 
     @property
     def _ours(self) -> bool:
@@ -386,11 +406,15 @@ class SqliteEngine:
             return sweep.next_due(db)
 
     def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
+        self._look_for_file()
         with self._snapshot() as db:
             ready = {queue: reading.ready_count(db, self.house, *queue) for queue in queues}
             return port.Glance(self.now(), sweep.next_due(db), reading.revision(db), True, ready)
 
     def check(self) -> list[tuple[str, str, str]]:
+        self._look_for_file()
+        if self._gone:
+            return [("file", "bad", f"{files.GONE}: {files.GONE_HINT}")]
         with self._snapshot() as db:
             return checking.check(db, self.path, self.durability, self.now())
 

@@ -29,6 +29,9 @@ BUSY_SECONDS = 30.0
 CHECKPOINT_PAGES = 4000
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 
+GONE = "was removed or replaced while it was open"
+GONE_HINT = "close and open it again; what was stored since it was removed is lost"
+
 Migration = tuple[int, str]
 Connect = Callable[..., sqlite3.Connection]
 
@@ -95,6 +98,15 @@ def check_version(db: sqlite3.Connection, path: str) -> int:
             f"{path} has schema {version}; this tampu knows up to {newest}", hint="upgrade tampu to open it"
         )
     return version
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Which file has the name now; None: there is none, or it is memory."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def connect(path: str, durability: str, factory: Connect = sqlite3.connect) -> sqlite3.Connection:
