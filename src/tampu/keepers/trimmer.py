@@ -42,11 +42,13 @@ class Trimmer:
     def step(self) -> int:
         retention: dict[tuple[str, str], int] = {}
         engine = self._core.engine
-        names = engine.queues()
-        for tenant in {tenant for tenant, _ in names}:
+        queues: dict[str, list[str]] = {}
+        for tenant, queue in engine.queues():
+            queues.setdefault(tenant, []).append(queue)
+        for tenant, names in queues.items():
             own = {d.name: read_config(d.value) for d in engine.documents(KIND, tenant)}
             fallback = own.get(DEFAULTS, QueueConfig()).retention
-            for queue in (queue for owner, queue in names if owner == tenant):
+            for queue in names:
                 seconds = own.get(queue, QueueConfig()).retention
                 seconds = fallback if seconds is None else seconds
                 if seconds is not None:

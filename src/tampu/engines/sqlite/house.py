@@ -13,6 +13,8 @@ class House(Numbering[sqlite3.Connection]):
         super().__init__()
         self.tail = tail
         self.id = ids.Ids(tail)
+        self.trimmed = 0
+        """The queue that retention looked at last (see `trimming`)."""
 
     def _find_number(self, db: sqlite3.Connection, tenant: str, name: str) -> int | None:
         row = db.execute("SELECT q FROM tampu_queue WHERE tenant = ? AND name = ?", (tenant, name)).fetchone()

@@ -23,6 +23,7 @@ from tampu.model.message import State
 ENDED_LATER = "SELECT at FROM tampu_ending WHERE q = ? AND state = ? AND no > ? ORDER BY no"
 TOLD_LATER = "SELECT at FROM tampu_journal WHERE first > ? ORDER BY first"
 _LOOK = 10_000
+QUEUES_A_STEP = 500
 
 
 def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
@@ -143,7 +144,10 @@ def _trim(commit: Commit, call: Trim) -> int:
     db, now, left = commit.db, commit.now, call.limit
     offset = None if call.read is None else call.read.get(PARTITION, 0)
     upto = None if offset is None else _read_number(commit, offset)
-    for q, tenant, name in db.execute("SELECT q, tenant, name FROM tampu_queue ORDER BY q").fetchall():
+    for q, tenant, name in _next_queues(commit):
+        if left <= 0:
+            break
+        commit.house.trimmed = q
         before = now - call.retention_us.get((tenant, name), call.default_us)
         for state in (DONE, CANCELLED, EXPIRED):
             if left > 0:
@@ -163,6 +167,16 @@ def _trim(commit: Commit, call: Trim) -> int:
     if left > 0:
         left -= _trim_journal(commit, now - call.journal_us, left, offset)
     return call.limit - left
+
+
+def _next_queues(commit: Commit) -> list[tuple[int, str, str]]:
+    """A part of the queues, after those that were looked at last; with many, a commit over all would hold up others."""
+    last = commit.house.trimmed
+    found: list[tuple[int, str, str]] = []
+    for where, n in ((">", last), ("<=", last)):
+        sql = f"SELECT q, tenant, name FROM tampu_queue WHERE q {where} ? ORDER BY q LIMIT ?"  # noqa: S608 - constants
+        found += commit.db.execute(sql, (n, QUEUES_A_STEP - len(found))).fetchall()
+    return found
 
 
 def _read_number(commit: Commit, offset: int) -> int:
