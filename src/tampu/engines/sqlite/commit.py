@@ -123,7 +123,7 @@ class Commit(Ledger[House, Record]):
         known = unpack_seqs(row[0]) if row else ()
         self.db.execute(
             "INSERT OR REPLACE INTO tampu_claim VALUES (?, ?, ?)",
-            (until, lease, pack_seqs([*known, *(seq for seq in seqs if seq not in known)])),
+            (until, lease, pack_seqs(list(dict.fromkeys((*known, *seqs))))),
         )
         self.falls_due(until)
 

@@ -26,10 +26,24 @@ from tampu.model.rank import FAIR, rank
 
 def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
     """A lease runs on for the time given, from now; not journaled, one small row changes."""
-    return [[_extend(commit, call.tenant, *item) for item in call.items] for call in calls]
+    sooner: dict[tuple[int, int], list[int]] = {}
+    replies: list[list[Extended | TampuError] | TampuError] = [
+        [_extend(commit, sooner, call.tenant, *item) for item in call.items] for call in calls
+    ]
+    for (until, lease), seqs in sooner.items():
+        # The claim's own row only says when it is too early to look.
+        commit.watch(until, lease, seqs)
+    return replies
 
 
-def _extend(commit: Commit, tenant: str, queue: str, receipt: str, lease_us: int) -> Extended | TampuError:
+def _extend(
+    commit: Commit,
+    sooner: dict[tuple[int, int], list[int]],
+    tenant: str,
+    queue: str,
+    receipt: str,
+    lease_us: int,
+) -> Extended | TampuError:
     try:
         seq, lease = parse_receipt(receipt)
     except TampuError as error:
@@ -40,8 +54,7 @@ def _extend(commit: Commit, tenant: str, queue: str, receipt: str, lease_us: int
     until = commit.now + lease_us
     commit.db.execute("UPDATE tampu_leased SET until = ? WHERE seq = ?", (until, seq))
     if until < row[2]:
-        # The claim's own row only says when it is too early to look.
-        commit.watch(until, lease, [seq])
+        sooner.setdefault((until, lease), []).append(seq)
     return Extended(until, bool(row[3]))
 
 
@@ -169,7 +182,10 @@ def _regroup(commit: Commit, call: Regroup) -> str | None:
         "SELECT DISTINCT lane FROM tampu_lane WHERE q = ? AND lane > ? ORDER BY lane LIMIT ?",
         (q, call.after, call.limit),
     ).fetchall()
+    freed = 0
     for (lane,) in rows:
         retime_lane(commit, q, lane)
-        fill_lane(commit, q, lane)
+        freed += fill_lane(commit, q, lane)
+        if freed >= call.limit:
+            return str(lane)
     return rows[-1][0] if len(rows) == call.limit else None
