@@ -167,6 +167,21 @@ def test_what_is_not_locked_goes_on(q: tampu.Queue, holder: tampu.Queue, worker:
         assert payloads(found) == ["now"]
 
 
+def test_a_clock_that_goes_back_does_not_keep_a_process_from_looking(
+    q: tampu.Queue, holder: tampu.Queue, worker: tampu.Queue, clock: FakeClock
+) -> None:
+    does, _ = _a_whole_claim_acked(q)
+    with holder.transaction() as tx:
+        does(tx)
+        clock.advance(3600)
+        worker.claim("busy")  # finds only what is locked, and does not look again for a moment
+    clock.advance(-3500)
+    worker.publish("jobs", 1)
+    worker.claim("jobs", lease=1)
+    clock.advance(2)
+    assert payloads(worker.claim("jobs")) == [1]
+
+
 def test_acks_that_are_taken_back_leave_leases_that_end(
     q: tampu.Queue, holder: tampu.Queue, worker: tampu.Queue, clock: FakeClock
 ) -> None:

@@ -60,7 +60,9 @@ class _Moving(NamedTuple):
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
     done, now = sweep_due(commit, max(call.limit for call in calls)), commit.now
     times = zip(commit.db.row("due"), commit.house.rests, strict=True)
-    next_us = min((at if at > now else max(at, rest) for at, rest in times if at is not None), default=None)
+    next_us = min(
+        (rest if at <= now and _rests(rest, now) else at for at, rest in times if at is not None), default=None
+    )
     if next_us is not None and not done.ours:
         next_us = max(next_us, now + _ASIDE)
     return [Swept(done.moved, next_us)] * len(calls)
@@ -71,9 +73,17 @@ def rest(commit: Commit) -> None:
     commit.house.rests = [commit.now + _LONG] * 3
 
 
+def _rests(until: int, now: int) -> bool:
+    """Is it too soon to look again? A time far ahead was of a clock that has gone back since."""
+    return now < until <= now + _LONG
+
+
 def sweep_due(commit: Commit, limit: int) -> Done:
     now, house = commit.now, commit.house
-    due = [at is not None and at <= now and rest <= now for at, rest in zip(commit.next, house.rests, strict=True)]
+    due = [
+        at is not None and at <= now and not _rests(rest, now)
+        for at, rest in zip(commit.next, house.rests, strict=True)
+    ]
     if not any(due):
         return Done()
     commit.swept = True
