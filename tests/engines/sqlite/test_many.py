@@ -91,3 +91,16 @@ def test_many_leases_made_shorter_at_once_are_one_row_of_the_reaper() -> None:
         assert len(written) == 1
         clock.advance(11)
         assert len(q.claim("jobs", limit=100)) == 50
+
+
+def test_the_places_of_a_group_are_counted_once_in_a_commit() -> None:
+    with tampu.open("memory://", keepers=False) as q:
+        q.queues.put("jobs", group_concurrency=30)
+        engine: Any = q._core.engine
+        counted: list[str] = []
+        engine._db.set_trace_callback(
+            lambda sql: counted.append(sql) if "SELECT count(*) FROM tampu_lane" in sql else None
+        )
+        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(50)])
+        assert len(counted) == 1
+        assert (q.stats("jobs").ready, q.stats("jobs").held) == (30, 20)

@@ -27,6 +27,8 @@ class Commit(Ledger[House, Record]):
         self.now = now
         self.limits: dict[int, Limits] = {}
         """The limits of groups, by queue, as far as they were looked up (see `lanes.limits_of`)."""
+        self.places: dict[tuple[int, str], int] = {}
+        """How many places of groups are taken, by queue and group, as far as they were counted (see `lanes`)."""
         self._turns: FairTurns | None = None
         self._tallies: dict[int, list[int]] = {}
         self._own: dict[int, str] = {}
@@ -171,6 +173,7 @@ class Commit(Ledger[House, Record]):
             self.forget_new_queues(made)
             self._own.clear()  # these numbers are given out again
             self.limits.clear()
+            self.places.clear()
             self.waits.clear()
             raise
         finally:

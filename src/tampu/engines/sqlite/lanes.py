@@ -38,23 +38,29 @@ def set_limits(commit: Commit, q: int, places: int | None, pace: Pace | None) ->
 
 def seat(commit: Commit, q: int, lane: str, seq: int) -> None:
     commit.db.execute("INSERT INTO tampu_lane VALUES (?, ?, ?)", (q, lane, seq))
+    if (q, lane) in commit.places:
+        commit.places[q, lane] += 1
 
 
 def unseat(commit: Commit, q: int, seats: Iterable[tuple[str, int]]) -> None:
     """(lane, seq) have no places any more; nobody is let go for that."""
-    commit.db.executemany(
-        "DELETE FROM tampu_lane WHERE q = ? AND lane = ? AND seq = ?", [(q, lane, seq) for lane, seq in seats]
-    )
+    rows = [(q, lane, seq) for lane, seq in seats]
+    commit.db.executemany("DELETE FROM tampu_lane WHERE q = ? AND lane = ? AND seq = ?", rows)
+    for _, lane, _ in rows:
+        commit.places.pop((q, lane), None)
 
 
 def taken_places(commit: Commit, q: int, lane: str) -> tuple[int, int]:
     """How many places of a group are taken and, where it has a pace, how many of these were not claimed yet."""
-    sql = "SELECT count(*), 0 FROM tampu_lane WHERE q = ? AND lane = ?"
-    if limits_of(commit, q).pace is not None:
-        sql = (
-            "SELECT count(*), count(*) - count(c.seq) FROM tampu_lane l LEFT JOIN tampu_leased c ON c.seq = l.seq"
-            " WHERE l.q = ? AND l.lane = ?"
-        )
+    if limits_of(commit, q).pace is None:
+        if (q, lane) not in commit.places:
+            sql = "SELECT count(*) FROM tampu_lane WHERE q = ? AND lane = ?"
+            (commit.places[q, lane],) = commit.db.execute(sql, (q, lane)).fetchone()
+        return commit.places[q, lane], 0
+    sql = (
+        "SELECT count(*), count(*) - count(c.seq) FROM tampu_lane l LEFT JOIN tampu_leased c ON c.seq = l.seq"
+        " WHERE l.q = ? AND l.lane = ?"
+    )
     taken, waiting = commit.db.execute(sql, (q, lane)).fetchone()
     return taken, waiting
 
