@@ -380,8 +380,9 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``, ``once``; and ``hand_over``: a claim in the same run as a publish
-    gets its messages, for less than in a run of its own, and every change is told at once."""
+    """``transaction``, ``group_order``, ``load``, ``once``; ``hand_over``: a claim in the same run as a publish gets
+    its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
+    transaction open keeps all others from writing, and itself outside of it."""
     durability: str
     schema: int
     """The version of its tables, or of how its keys are laid out; a store of another one is never opened."""

@@ -7,58 +7,25 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tampu.engines import port
 from tampu.engines.carrying import carry_out
-from tampu.engines.kept import Adopt, KeptPage, RequestPage, StartJournal
-from tampu.engines.sqlite import (
-    adopting,
-    checking,
-    claim,
-    documents,
-    files,
-    forks,
-    journal,
-    loading,
-    publish,
-    reading,
-    settle,
-    steering,
-    sweep,
-    trimming,
-)
+from tampu.engines.kept import KeptPage, RequestPage
+from tampu.engines.sqlite import adopting, checking, documents, files, forks, journal, reading, sweep
 from tampu.engines.sqlite.bell import Companions
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.house import House, find
 from tampu.engines.sqlite.readers import Readers
+from tampu.engines.sqlite.transaction import Transaction, plain_rows
+from tampu.engines.sqlite.verbs import VERBS
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock, SystemClock
 
-# Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
-_VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
-    StartJournal: adopting.start_journal,
-    port.PutDocument: documents.put,
-    port.DeleteDocument: documents.delete,
-    port.Settle: settle.settle,
-    port.Extend: steering.extend,
-    port.Publish: publish.publish,
-    port.Load: loading.load,
-    Adopt: adopting.adopt,
-    port.Cancel: steering.cancel,
-    port.Free: steering.free,
-    port.Replay: steering.replay,
-    port.Purge: trimming.purge,
-    port.Rerank: steering.rerank,
-    port.Regroup: steering.regroup,
-    port.Trim: trimming.trim,
-    port.Sweep: sweep.sweep,
-    port.Claim: claim.claim,
-}
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 _GROW_AFTER = 32
@@ -213,7 +180,7 @@ class SqliteEngine:
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
                 commit = Commit(db, self.house, self._clock.now())
-                replies = carry_out(_VERBS, commit, calls)
+                replies = carry_out(VERBS, commit, calls)
                 commit.finish()
                 db.execute("COMMIT")
             except BaseException:
@@ -450,60 +417,3 @@ class SqliteEngine:
 def _of_the_store(error: Exception) -> bool:
     """Does it concern all calls of a commit? What is too big, or breaks a rule of the tables, is of one of them."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
-
-
-@contextlib.contextmanager
-def plain_rows(db: sqlite3.Connection) -> Iterator[None]:
-    """Rows as tuples and text as str, however the user wants to have theirs."""
-    made = db.row_factory, db.text_factory
-    db.row_factory, db.text_factory = None, str
-    try:
-        yield
-    finally:
-        db.row_factory, db.text_factory = made
-
-
-class Transaction:
-    """Runs calls inside an open transaction; they take effect with its commit."""
-
-    def __init__(self, engine: SqliteEngine, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.commits: list[Commit] = []
-        self._engine = engine
-
-    @property
-    def active(self) -> bool:
-        """Is the transaction still open?"""
-        self._engine.check_process()
-        return self.connection.in_transaction
-
-    def execute(self, sql: str, parameters: Any) -> Any:
-        """The user's own SQL."""
-        return self.connection.execute(sql, parameters)
-
-    def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
-        db = self.connection
-        if not self.active:
-            raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
-        with plain_rows(db):
-            return self._run(db, calls)
-
-    def _run(self, db: sqlite3.Connection, calls: Sequence[port.Call]) -> list[Any | TampuError]:
-        db.execute("SAVEPOINT tampu_call")
-        try:
-            # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
-            # may be the user's, or go back to a savepoint of theirs.
-            commit = Commit(db, House(self._engine.house.tail), self._engine.now())
-            replies = carry_out(_VERBS, commit, calls)
-            commit.finish()
-        except BaseException as error:
-            # Who catches this and goes on must not commit half of the call.
-            if db.in_transaction:
-                db.execute("ROLLBACK TO tampu_call")
-                db.execute("RELEASE tampu_call")
-            if isinstance(error, sqlite3.Error):
-                raise files.translate(error, self._engine.path) from error
-            raise
-        db.execute("RELEASE tampu_call")
-        self.commits.append(commit)
-        return replies
