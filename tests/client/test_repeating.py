@@ -25,7 +25,7 @@ class Breaker:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._server = (parts.hostname or "", parts.port or 0)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", free_port()))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         self.swallow = 0
         """So many answers are lost."""

@@ -74,11 +74,13 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pid in list(self.living):
-            self.kill(pid)
         with self._process:
             assert self._process.stdin is not None
-            self._process.stdin.close()
+            try:
+                for pid in list(self.living):
+                    self.kill(pid)
+            finally:
+                self._process.stdin.close()
 
 
 def serve() -> None:

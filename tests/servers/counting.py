@@ -8,6 +8,8 @@ import socket
 import threading
 from typing import Self
 
+from tests.servers.ports import free_port
+
 
 class Counted:
     """In front of the server of a url; ``url`` is the way through it."""
@@ -16,7 +18,7 @@ class Counted:
         found = re.search(r"127\.0\.0\.1:(\d+)", url)
         assert found is not None
         self._port = int(found[1])
-        self._door = socket.create_server(("127.0.0.1", 0))
+        self._door = socket.create_server(("127.0.0.1", free_port()))
         self.url = url.replace(found[0], f"127.0.0.1:{self._door.getsockname()[1]}")
         self.trips = 0
         self._lock = threading.Lock()

@@ -22,6 +22,7 @@ from tampu.server.front import Front
 from tampu.server.node import Node, open_node
 from tampu.server.running import Running, _config, _listen
 from tampu.server.settings import ServerSettings
+from tests.servers.ports import free_port
 
 
 def settings_of(given: dict[str, Any]) -> ServerSettings:
@@ -32,7 +33,7 @@ class Server:
     """As users have it, but in a thread."""
 
     def __init__(self, *, clock: Any = None, **settings: Any) -> None:
-        self.settings = settings_of(settings)
+        self.settings = settings_of({"port": free_port(), **settings})
         self.running = Running(self.settings, clock=clock)
         self.url = self.running.url
         self._thread = threading.Thread(target=self.running.run, name="tampu-server", daemon=True)
@@ -58,7 +59,7 @@ class Hall:
     """One listening server for many nodes, for the life of the process."""
 
     def __init__(self) -> None:
-        settings = settings_of({})
+        settings = settings_of({"port": free_port()})
         self._socket = _listen(settings)
         self.url = "http://{}:{}".format(*self._socket.getsockname())
         self.fronts: dict[str, Front] = {}

@@ -1,8 +1,9 @@
 """Ports for servers that tests start, kill and start again on the same one.
 
 They lie below those that the system hands out by itself. So while a server is away nobody is given its port: neither a
-server that asked for any, nor a client that knocks again and again, which would end up connected to itself. And no two
-processes that run tests on this machine have the same: who takes one locks it for as long as it lives.
+server that asked for any (Spark takes what a stray client sends for the length of a text, and runs out of memory), nor
+a client that knocks again and again, which would end up connected to itself. And no two processes that run tests on
+this machine have the same: who takes one locks it for as long as it lives.
 """
 
 import fcntl

@@ -15,6 +15,7 @@ import pytest
 import tampu
 from tampu.engines.postgres import connecting
 from tests.conformance.house import payloads
+from tests.servers.ports import free_port
 from tests.servers.postgres import Postgres, houses
 
 SLOW = """
@@ -28,7 +29,7 @@ class Way:
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", free_port()))
         self.port = self._listening.getsockname()[1]
         self.silent = False
         self._ended = False

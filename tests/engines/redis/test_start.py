@@ -5,11 +5,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import tampu
+from tampu.engines.redis import checking
 from tampu.engines.redis.node import Patience
 from tests.cli.running import Command
 from tests.server.web import Web
@@ -112,6 +113,32 @@ def test_no_driver_is_imported_by_who_does_not_ask_for_it() -> None:
     code = "import sys, tampu\ntampu.open('memory://').close()\nprint('redis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "False"
+
+
+class _Loading:
+    """A server that has just been started, as it tells of itself."""
+
+    place = "redis://somewhere"
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def one(self, _node: object, command: str, *_more: object) -> Any:
+        if command == "CONFIG":
+            return [b"appendfsync", b"always"]
+        self.times -= 1
+        return b"redis_version:7.0.15\r\nloading:1\r\naof_enabled:0" if self.times >= 0 else (
+            b"redis_version:7.0.15\r\nloading:0\r\naof_enabled:1"
+        )  # fmt: skip
+
+
+def test_a_server_that_loads_its_data_is_waited_for_before_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile it says that it writes no log: a cluster of which one server was restarted would be refused."""
+    wire: Any = _Loading(2)
+    assert checking.look(wire, None).durability == "full"  # type: ignore[arg-type]  # it asks nobody
+    monkeypatch.setattr(checking, "Patience", lambda: Patience(0.01))
+    with pytest.raises(tampu.Unavailable, match="still loading"):
+        checking.look(cast("Any", _Loading(10_000)), None)  # type: ignore[arg-type]  # as above
 
 
 def test_replicas_and_memory_are_in_the_findings(start: Start) -> None:

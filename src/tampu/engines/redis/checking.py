@@ -8,7 +8,7 @@ import msgspec
 
 from tampu.engines.redis.asking import Asking, ok
 from tampu.engines.redis.house import House
-from tampu.engines.redis.node import Node
+from tampu.engines.redis.node import Node, Patience
 from tampu.engines.redis.wire import Wire
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 
@@ -39,8 +39,11 @@ class Server(msgspec.Struct, frozen=True):
 
 
 def look(wire: Wire, node: Node) -> Server:
-    lines = wire.one(node, "INFO").decode().splitlines()
-    told = dict(line.split(":", 1) for line in lines if ":" in line)
+    told, patience = _info(wire, node), Patience()
+    while told.get("loading") == "1":  # meanwhile it says that it writes no log
+        if not patience.wait():
+            raise Unavailable(f"{wire.place} is still loading its data", hint="try again in a moment")
+        told = _info(wire, node)
     name = "Valkey" if "valkey_version" in told else "Redis"
     version = told.get("valkey_version") or told.get("redis_version", "0")
     fsync: str | None = None
@@ -59,6 +62,11 @@ def look(wire: Wire, node: Node) -> Server:
         memory=int(told.get("used_memory", "0")),
         most_memory=int(told.get("maxmemory", "0")),
     )
+
+
+def _info(wire: Wire, node: Node) -> dict[str, str]:
+    lines = wire.one(node, "INFO").decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def admit(servers: list[Server], wanted: str | None) -> str:
