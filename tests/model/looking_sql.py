@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tampu.engines.mariadb.index import place
-from tampu.engines.postgres.statements import in_schema
+from tampu.engines.postgres.database import in_schema
 from tampu.engines.sql.commit import unpack_claim
 from tampu.engines.sql.reading import load
 from tampu.model.rank import FAIR

@@ -13,7 +13,7 @@ import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.engines.port import Sweep, Trim
 from tampu.engines.postgres import migrating
-from tampu.engines.postgres.statements import statements
+from tampu.engines.postgres.database import statements
 from tests.conformance.house import FakeClock
 from tests.servers.postgres import houses
 

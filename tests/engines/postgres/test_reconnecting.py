@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import tampu
-from tampu.engines.postgres.statements import MANY
+from tampu.engines.postgres.database import MANY
 from tests.conformance.house import payloads, until, waits
 from tests.servers.postgres import FAST, Postgres, houses
 

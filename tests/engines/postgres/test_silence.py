@@ -140,7 +140,7 @@ def test_a_transaction_of_the_user_s_may_take_any_time(
 
 
 def test_a_lock_is_not_waited_for_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tampu.engines.postgres.statements.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 0.2)
     with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as holder:
         with holder.transaction() as tx:
             tx.publish("jobs", 1, key="k")
@@ -162,7 +162,7 @@ def test_what_the_user_says_of_the_connection_counts() -> None:
 
 
 def test_the_user_s_own_limit_for_locks_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tampu.engines.postgres.statements.LOCK_SECONDS", 240.0)
+    monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 240.0)
     url = houses.url()
     with (
         tampu.open(f"{url}%20-clock_timeout%3D100ms", keepers=False) as q,

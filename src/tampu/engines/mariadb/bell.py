@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pymysql
 
 from tampu.engines.mariadb import connecting
-from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.database import Db
 from tampu.model.errors import TampuError
 
 log = logging.getLogger("tampu")

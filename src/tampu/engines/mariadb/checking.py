@@ -7,8 +7,8 @@ from typing import Any
 import pymysql
 
 from tampu.engines.mariadb import migrating
-from tampu.engines.mariadb.db import Db
-from tampu.engines.mariadb.statements import in_database
+from tampu.engines.mariadb.database import Db
+from tampu.engines.mariadb.templates import in_database
 
 Finding = tuple[str, str, str]
 _LONG_SECONDS = 300

@@ -11,7 +11,7 @@ import msgspec
 import pymysql
 from pymysql.constants import CLIENT
 
-from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.database import Db
 from tampu.engines.mariadb.timely import LOCK_SECONDS
 from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFull, TampuError, Unavailable
 

@@ -13,7 +13,7 @@ from tampu.engines.journals import PARTITION
 from tampu.engines.mariadb import checking, connecting, joining, migrating
 from tampu.engines.mariadb.bell import Bell
 from tampu.engines.mariadb.caretaker import Caretaker
-from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.database import Db
 from tampu.engines.mariadb.index import Index
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.engine import SqlEngine

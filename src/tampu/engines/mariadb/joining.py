@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from tampu.engines.mariadb.db import Db
+from tampu.engines.mariadb.database import Db
 from tampu.engines.sql.transaction import Transaction
 from tampu.model.errors import InvalidConfig, InvalidState
 

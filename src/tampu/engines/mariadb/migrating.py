@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from tampu.engines.mariadb.statements import bare, in_database
+from tampu.engines.mariadb.templates import bare, in_database
 from tampu.engines.sql.house import House
 from tampu.engines.sql.ids import TAIL_BITS
 from tampu.model.errors import SchemaMismatch, Unavailable

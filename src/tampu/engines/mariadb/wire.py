@@ -19,7 +19,7 @@ from pymysql.constants import CLIENT, FIELD_TYPE
 from pymysql.cursors import Cursor
 
 from tampu.engines.mariadb.index import Index, Place
-from tampu.engines.mariadb.statements import Quote, escaped, in_hex, statements
+from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
 
 Rows = list[Any]
 _IDLE_SECONDS = 1.0

@@ -18,7 +18,7 @@ from psycopg import errors
 
 from tampu.engines.codes import DONE, LEASED, READY, STATES, pack_seqs
 from tampu.engines.port import Call, Claim, Publish, Settle
-from tampu.engines.postgres.statements import Db
+from tampu.engines.postgres.database import Db
 from tampu.engines.sql.claim import SOON
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, blob

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait  # unlike select, it takes handles a
 import psycopg
 
 from tampu.engines.postgres import connecting
-from tampu.engines.postgres.statements import Db
+from tampu.engines.postgres.database import Db
 from tampu.model.errors import TampuError
 
 log = logging.getLogger("tampu")

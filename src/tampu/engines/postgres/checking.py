@@ -8,7 +8,7 @@ import psycopg
 
 from tampu.engines.postgres import migrating
 from tampu.engines.postgres.connecting import turned_off
-from tampu.engines.postgres.statements import Db, in_schema
+from tampu.engines.postgres.database import Db, in_schema
 
 Finding = tuple[str, str, str]
 _LONG_SECONDS = 300

@@ -14,7 +14,7 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from tampu.engines.postgres.statements import NAME, Db
+from tampu.engines.postgres.database import NAME, Db
 from tampu.engines.postgres.stepping import Stepping
 from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFull, TampuError, Unavailable
 
@@ -24,7 +24,7 @@ LOST_SECONDS = 30
 """What was sent and not acknowledged by then is lost, and so is the connection."""
 REPLY_SECONDS = 60
 """A server that has said nothing for so long is gone, also where something on the way to it acknowledges what we send.
-Locks are waited for less long (see `statements.LOCK_SECONDS`), and so are the batches of a commit."""
+Locks are waited for less long (see `database.LOCK_SECONDS`), and so are the batches of a commit."""
 POOLED_SECONDS = 180
 """The same behind a pooler, which lets us wait for a session of its server: pgbouncer two minutes."""
 _OWN = ("schema", "durability")

@@ -15,7 +15,7 @@ from tampu.engines import port
 from tampu.engines.postgres import checking, connecting, joining, migrating
 from tampu.engines.postgres.at_once import AtOnce
 from tampu.engines.postgres.bell import Bell
-from tampu.engines.postgres.statements import Db
+from tampu.engines.postgres.database import Db
 from tampu.engines.postgres.upkeep import Upkeep
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.engine import FOLD_EVERY, SqlEngine, Uncertain

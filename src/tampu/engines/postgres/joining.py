@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from tampu.engines.postgres.statements import Db
+from tampu.engines.postgres.database import Db
 from tampu.engines.sql.transaction import Transaction
 from tampu.model.errors import InvalidConfig
 

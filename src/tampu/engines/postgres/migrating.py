@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tampu.engines.postgres.statements import in_schema
+from tampu.engines.postgres.database import in_schema
 from tampu.engines.sql.house import House
 from tampu.engines.sql.ids import TAIL_BITS
 from tampu.model.errors import SchemaMismatch

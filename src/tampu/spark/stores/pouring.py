@@ -25,7 +25,7 @@ from tampu.engines.codes import READY
 from tampu.engines.loads import check
 from tampu.engines.port import Load
 from tampu.engines.postgres import PostgresEngine, connecting
-from tampu.engines.postgres.statements import Db, statements
+from tampu.engines.postgres.database import Db, statements
 from tampu.engines.sql import documents, loading
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.postgres.statements import Db, statements
+from tampu.engines.postgres.database import Db, statements
 from tampu.engines.sql.readers import Readers
 from tampu.spark.stores.bulk_ids import Numbers
 from tampu.spark.stores.copying import BEGINNING
