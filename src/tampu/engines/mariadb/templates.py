@@ -1,10 +1,10 @@
-"""Statements by name. Each is a file of `sql/` with its contract on top; this is how values get into them.
+"""The statements of `statements/`, and how values get into them.
 
 ``$1``, ``$2``, … are values. A column of values is written out where it stands, with commas, so ``IN ($1)`` is one of
 them. What is in braces is repeated for each row of the columns inside, with commas between: ``VALUES {($1, $2)}``, or
 with OR if it ends so: ``WHERE {(a = $1 AND b = $2) OR}``. (``(a, b) IN ({($1, $2)})`` is a scan of the table when there
 is one row.) ``#1`` is the number of rows. A statement with columns that have no rows is not sent; one with very many is
-sent in parts. A file may have several statements, each ended by a semicolon at the end of a line.
+sent in parts. What has one name may be several statements, each ended by a semicolon at the end of a line.
 
 A DELETE takes no hint which index to use, and a small table is rather scanned: that would wait for every row somebody
 has locked. A LIMIT below the number of rows in the table makes the server use the index. So a DELETE has the number of
@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 from uuid import UUID
 
 from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.named_statements import load
 
 MOST_ROWS = 500
 """Rows of one statement. From a thousand on, the server makes a join of an IN list, and plans it as it likes."""
@@ -175,7 +175,7 @@ def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per 
 
 
 def bare(text: str) -> list[str]:
-    """The statements of a file, without its comments."""
+    """The statements of a text, without its comments."""
     text = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
     return [part.strip() for part in re.split(r";\s*(?:\n|\Z)", text) if part.strip()]
 
@@ -186,15 +186,10 @@ def in_database(text: str, database: str) -> str:
 
 
 @cache
-def texts() -> dict[str, str]:
-    """Every file by its name."""
-    folder = resources.files("tampu.engines.mariadb") / "sql"
-    return {file.name[:-4]: file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}
-
-
-@cache
 def statements(database: str) -> dict[str, list[Statement]]:
-    return {name: [Statement(in_database(part, database)) for part in bare(text)] for name, text in texts().items()}
+    """Every statement by its name."""
+    texts = load("tampu.engines.mariadb")
+    return {name: [Statement(in_database(part, database)) for part in bare(text)] for name, text in texts.items()}
 
 
 __all__ = ["Blobs", "Ints", "Statement", "Uuids", "bare", "escaped", "in_database", "in_hex", "literal", "statements"]

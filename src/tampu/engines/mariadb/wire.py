@@ -140,7 +140,7 @@ class Wire:
             self._together = False
 
     def ask(self, name: str, *values: Any) -> Answer:
-        """Send a statement's file, `together` with others; its rows are there when they are asked for."""
+        """Send a named statement, `together` with others; its rows are there when they are asked for."""
         answer = Answer(self, 0)
         for statement in self._texts[name]:
             for text in statement.written(values, self._quote):

@@ -1,4 +1,4 @@
-"""Statements by name. Each is a file of `sql/` with its contract on top; parameters are $1, $2, …"""
+"""A connection that runs the statements of `statements/` by name. Their parameters are $1, $2, …"""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 
 import psycopg
@@ -14,6 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from tampu.engines.postgres.stepping import Stepping
 from tampu.engines.postgres.wire import Wire
+from tampu.engines.sql.named_statements import load
 
 T = TypeVar("T")
 MANY = 50
@@ -26,13 +26,6 @@ _WHOLE = "snapshot_"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 
-@cache
-def texts() -> dict[str, str]:
-    """Every statement by the name of its file."""
-    folder = resources.files("tampu.engines.postgres") / "sql"
-    return {file.name[:-4]: file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}
-
-
 def in_schema(text: str, schema: str) -> str:
     """A statement for another schema than ``tampu``, without its comments."""
     bare = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
@@ -41,7 +34,8 @@ def in_schema(text: str, schema: str) -> str:
 
 @cache
 def statements(schema: str) -> dict[str, bytes]:
-    return {name: in_schema(text, schema).encode() for name, text in texts().items()}
+    """Every statement by its name."""
+    return {name: in_schema(text, schema).encode() for name, text in load("tampu.engines.postgres").items()}
 
 
 class Db:

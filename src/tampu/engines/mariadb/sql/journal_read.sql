@@ -1,4 +1,0 @@
--- In:  $1 the offset to go on after, $2 at most so many records
--- Out: first, n, at, q, body; the record that holds the next offset may have begun before it
-SELECT first, n, at, q, body FROM tampu_journal FORCE INDEX (PRIMARY)
-WHERE first >= COALESCE((SELECT MAX(first) FROM tampu_journal WHERE first <= $1 + 1), 0) ORDER BY first LIMIT $2

@@ -1,2 +1,0 @@
--- Out: whether there are records without offsets
-SELECT EXISTS (SELECT 1 FROM tampu_journal_new)

@@ -1,2 +1,0 @@
--- Out: the first number of a block
-SELECT NEXTVAL(tampu_number)

@@ -1,3 +1,0 @@
--- In:  $1 q, $2 group to go on after, $3 at most so many
--- Out: groups of which a message has a place, in the order of their names
-SELECT DISTINCT lane FROM tampu_lane FORCE INDEX (PRIMARY) WHERE q = $1 AND lane > $2 ORDER BY lane LIMIT $3

@@ -1,3 +1,0 @@
--- In:  $1 number
--- Out: tenant, name
-SELECT tenant, name FROM tampu_queue WHERE q = $1

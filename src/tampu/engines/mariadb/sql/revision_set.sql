@@ -1,2 +1,0 @@
--- In:  $1 the new revision
-UPDATE tampu_revision SET n = $1 WHERE one = 1

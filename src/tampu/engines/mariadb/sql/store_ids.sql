@@ -1,2 +1,0 @@
--- In:  columns: $1 id, $2 seq of messages whose ids users gave
-INSERT INTO tampu_own_id (id, seq) VALUES {($1, $2)}

@@ -1,0 +1,105 @@
+-- Statements of cancel, release, replay and rerank. `message row` stands for the columns of a MessageRow: seq, q, attempts,
+-- stamp, id, group, rank, max_attempts, expires, whether it has a key.
+
+-- name: where_ready
+-- Where messages are in `ready`.
+-- Run by: withdraw, lock_waiting, rerank
+-- In:  $1 seqs
+-- Out: message row, and rank and pos if it is there and the primary key does not find it
+SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
+  m.expires, m.word IS NOT NULL, p.place, p.pos
+FROM tampu_message m FORCE INDEX (PRIMARY)
+LEFT JOIN tampu_placed p FORCE INDEX (PRIMARY) ON p.q = m.q AND p.seq = m.seq WHERE m.seq IN ($1)
+
+-- name: withdraw_ready
+-- Takes messages out of `ready`. Waits for a claim that is taking one.
+-- Run by: withdraw, rerank
+-- In:  columns: $1 q, $2 rank, $3 pos
+-- Out: seq, attempts, rank, pos, lease
+DELETE FROM tampu_ready WHERE {(q = $1 AND place = $2 AND pos = $3) OR} LIMIT #1
+RETURNING seq, attempts, place, pos, lease
+
+-- name: withdraw_delayed
+-- Takes messages out of `delayed`.
+-- Run by: withdraw
+-- In:  $1 seqs
+-- Out: seq, attempts of those that were delayed
+DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
+
+-- name: unhold
+-- Takes messages out of `held`.
+-- Run by: withdraw, free, heirs
+-- In:  $1 seqs
+-- Out: seq, attempts, run_at of those that were held
+DELETE FROM tampu_held WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts, run_at
+
+-- name: cards
+-- The rows of messages.
+-- Run by: raise, heirs, unbury, unend
+-- In:  $1 seqs
+-- Out: message row, with 0 for the attempts
+SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
+  m.expires, m.word IS NOT NULL
+FROM tampu_message m FORCE INDEX (PRIMARY) WHERE m.seq IN ($1)
+
+-- name: ask_cancel_look
+-- Locks the leases that are to be cancelled.
+-- Run by: ask_cancel
+-- In:  $1 seqs
+-- Out: seq, q, attempts, stamp, id of those that are leased
+SELECT seq, q, attempts, stamp, id FROM tampu_leased FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE
+
+-- name: ask_cancel
+-- Asks the workers of leased messages to stop.
+-- Run by: cancel
+-- In:  $1 seqs
+-- Out: nothing
+UPDATE tampu_leased FORCE INDEX (PRIMARY) SET cancel = TRUE WHERE seq IN ($1)
+
+-- name: free
+-- Locks held messages.
+-- Run by: release of held messages
+-- In:  $1 seqs
+-- Out: message row, run_at, whether it waits for its group's turn
+SELECT m.seq, m.q, h.attempts, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
+  m.expires, m.word IS NOT NULL, h.run_at, h.lane IS NOT NULL
+FROM (SELECT * FROM tampu_held FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE) AS h
+STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
+
+-- name: raise
+-- Dead messages leave their index.
+-- Run by: replay, unbury
+-- In:  $1 seqs
+-- Out: seq
+DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq
+
+-- name: outlive
+-- An expiry that has passed meanwhile does not count any more.
+-- Run by: raise
+-- In:  $1 seqs, $2 now
+-- Out: nothing
+UPDATE tampu_message FORCE INDEX (PRIMARY) SET expires = NULL WHERE seq IN ($1) AND expires <= $2
+
+-- name: rerank_page
+-- Messages of a queue that have not ended, or are dead, by growing seq.
+-- Run by: rerank
+-- In:  $1 q, $2 seq to continue after, $3 limit
+-- Out: seq, created, body, rank, whether it is ready
+SELECT m.seq, m.created, m.body, m.place, live.ready FROM (
+  SELECT seq, ready FROM (
+    (SELECT seq, TRUE AS ready FROM tampu_ready FORCE INDEX (PRIMARY) WHERE q = $1 AND place = 0 AND pos = seq AND pos > $2
+      ORDER BY pos LIMIT $3)
+    UNION ALL (SELECT seq, TRUE AS ready FROM tampu_placed FORCE INDEX (PRIMARY) WHERE q = $1 AND seq > $2 ORDER BY seq LIMIT $3)
+    UNION ALL (SELECT seq, FALSE FROM tampu_delayed FORCE INDEX (PRIMARY) WHERE q = $1 AND seq > $2 ORDER BY seq LIMIT $3)
+    UNION ALL (SELECT seq, FALSE FROM tampu_leased FORCE INDEX (PRIMARY) WHERE q = $1 AND seq > $2 ORDER BY seq LIMIT $3)
+    UNION ALL (SELECT seq, FALSE FROM tampu_held FORCE INDEX (of_queue) WHERE q = $1 AND seq > $2 ORDER BY seq LIMIT $3)
+    UNION ALL (SELECT seq, FALSE FROM tampu_dead FORCE INDEX (PRIMARY) WHERE q = $1 AND seq > $2 ORDER BY seq LIMIT $3)) AS s
+  ORDER BY seq LIMIT $3) AS live
+STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = live.seq ORDER BY m.seq
+
+-- name: rerank
+-- Changes the ranks of messages.
+-- Run by: rerank
+-- In:  columns: $1 seq, $2 rank
+-- Out: nothing
+UPDATE tampu_message FORCE INDEX (PRIMARY) SET place = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)

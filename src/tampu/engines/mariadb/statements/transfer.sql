@@ -1,0 +1,89 @@
+-- Statements that import and export messages, for moving them between stores.
+
+-- name: kept
+-- What another store needs of messages, besides `load`.
+-- Run by: export
+-- In:  $1 seqs, $2 now or NULL (then the server's clock)
+-- Out: seq, rank, group, whether it waits for its group's turn, whether its key stands for it, result, until when
+SELECT m.seq, m.place, m.lane, h.lane IS NOT NULL, k.seq IS NOT NULL, r.body, r.until
+FROM tampu_message m FORCE INDEX (PRIMARY)
+LEFT JOIN tampu_held h FORCE INDEX (PRIMARY) ON h.seq = m.seq
+LEFT JOIN tampu_key k FORCE INDEX (PRIMARY) ON k.q = m.q AND k.word = m.word AND k.seq = m.seq
+LEFT JOIN tampu_result r FORCE INDEX (PRIMARY) ON r.seq = m.seq
+  AND r.until > COALESCE($2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+WHERE m.seq IN ($1)
+
+-- name: kept_failures
+-- The failed attempts of messages, oldest first.
+-- Run by: export
+-- In:  $1 seqs
+-- Out: seq, attempt, at, outcome, worker, error, traceback
+SELECT seq, attempt, at, outcome, worker, error, traceback FROM tampu_failure FORCE INDEX (PRIMARY)
+WHERE seq IN ($1) ORDER BY seq, no
+
+-- name: requests
+-- Idempotency keys, in their order.
+-- Run by: export
+-- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
+-- Out: key, digest, until, seq, stamp, id, queue or NULL when the message is gone, whether its window is open
+SELECT d.word, d.digest, d.until, d.seq, d.stamp, d.id, u.name,
+  d.until > COALESCE($3, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+FROM (SELECT word, digest, until, seq, stamp, id FROM tampu_idempotency FORCE INDEX (PRIMARY)
+  WHERE tenant = $1 AND word > $2 ORDER BY word LIMIT $4) AS d
+LEFT JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
+LEFT JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
+ORDER BY d.word
+
+-- name: adopt
+-- Stores messages of another store. They enter an index afterwards.
+-- Run by: import
+-- In:  $1 q, columns: $2 seq, $3 created, $4 rank, $5 max_attempts, $6 expires, $7 id, $8 key, $9 group, $10 body
+-- Out: nothing
+INSERT INTO tampu_message (seq, created, place, q, max_attempts, expires, id, word, lane, body)
+VALUES {($2, $3, $4, $1, $5, $6, $7, $8, $9, $10)}
+
+-- name: adopt_dead
+-- Messages that died elsewhere enter the index of dead messages.
+-- Run by: adopt
+-- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 reason
+-- Out: nothing
+INSERT INTO tampu_dead (seq, at, q, attempts, reason) VALUES {($2, $3, $1, $4, $5)}
+
+-- name: adopt_ended
+-- Messages that ended elsewhere enter the index of ended messages.
+-- Run by: adopt
+-- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 state number
+-- Out: nothing
+INSERT INTO tampu_ended (seq, at, q, attempts, state) VALUES {($2, $3, $1, $4, $5)}
+
+-- name: adopt_endings
+-- Records what ended together, oldest first. Each gets an entry of its own, because it ended in no commit of ours.
+-- Run by: import
+-- In:  $1 q, columns: $2 state number, $3 when, $4 seqs
+-- Out: nothing
+INSERT INTO tampu_ending (q, state, no, at, seqs) VALUES {($1, $2, NEXTVAL(tampu_entry), $3, $4)}
+
+-- name: adopt_keys
+-- Records keys of messages that wait, if nobody here has the key.
+-- Run by: adopt_marks
+-- In:  $1 q, columns: $2 key, $3 seq
+-- Out: nothing
+INSERT INTO tampu_key (q, word, seq) VALUES {($1, $2, $3)} ON DUPLICATE KEY UPDATE seq = tampu_key.seq
+
+-- name: adopt_failures
+-- Records failed attempts, oldest first.
+-- Run by: import
+-- In:  columns: $1 seq, $2 at, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
+-- Out: nothing
+INSERT INTO tampu_failure (seq, no, at, attempt, outcome, worker, error, traceback)
+VALUES {($1, NEXTVAL(tampu_entry), $2, $3, $4, $5, $6, $7)}
+
+-- name: adopt_requests
+-- Records idempotency keys. One that is in use here stays as it is. The end of its window is set last: the others ask it.
+-- Run by: import
+-- In:  $1 tenant, $2 now, columns: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
+-- Out: nothing
+INSERT INTO tampu_idempotency (tenant, word, seq, stamp, until, id, digest) VALUES {($1, $3, $4, $5, $6, $7, $8)}
+ON DUPLICATE KEY UPDATE seq = IF(until <= $2, VALUES(seq), seq), stamp = IF(until <= $2, VALUES(stamp), stamp),
+  id = IF(until <= $2, VALUES(id), id), digest = IF(until <= $2, VALUES(digest), digest),
+  until = IF(until <= $2, VALUES(until), until)

@@ -1,2 +1,0 @@
--- Out: the offset given out last
-SELECT n FROM tampu.journal_end

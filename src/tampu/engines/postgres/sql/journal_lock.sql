@@ -1,3 +1,0 @@
--- One reader at a time gives offsets; the statement after this sees all that those before have done.
--- Out: the offset given out last
-SELECT n FROM tampu.journal_end FOR UPDATE

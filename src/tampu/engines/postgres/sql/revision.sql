@@ -1,2 +1,0 @@
--- Out: the number that changes with every change of a document
-SELECT n FROM tampu.revision

@@ -1,2 +1,0 @@
--- In:  $1 who
-DELETE FROM tampu.seat WHERE name = 'keeper' AND holder = $1::text

@@ -1,2 +1,0 @@
--- Out: the number of the server's session
-SELECT pg_backend_pid()

@@ -1,0 +1,97 @@
+-- Statements of the journal: giving offsets to its records, and reading them.
+
+-- name: journal_waiting
+-- Whether there are records without offsets.
+-- Run by: reading the journal
+-- In:  nothing
+-- Out: whether there are
+SELECT EXISTS (SELECT FROM tampu.journal_new)
+
+-- name: journal_lock
+-- One reader at a time gives offsets. The statement after this sees all that those before have done.
+-- Run by: numbering the journal
+-- In:  nothing
+-- Out: the offset given out last
+SELECT n FROM tampu.journal_end FOR UPDATE
+
+-- name: journal_number
+-- Gives offsets to records that are visible, in the order of their entries.
+-- Run by: numbering the journal
+-- In:  $1 limit of records, $2 the offset given out last
+-- Out: how many records
+WITH new AS (
+  DELETE FROM tampu.journal_new WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM tampu.journal_new ORDER BY no, part LIMIT $1::int8))
+  RETURNING *),
+moved AS (
+  INSERT INTO tampu.journal (first, no, at, n, q, body)
+  SELECT $2::int8 + 1 + sum(n) OVER (ORDER BY no, part) - n, no, at, n, q, body FROM new),
+reached AS (UPDATE tampu.journal_end SET n = n + (SELECT coalesce(sum(n), 0) FROM new))
+SELECT count(*) FROM new
+
+-- name: journal_end
+-- The end of the journal.
+-- Run by: reading the journal
+-- In:  nothing
+-- Out: the offset given out last
+SELECT n FROM tampu.journal_end
+
+-- name: journal_read
+-- Records after an offset. The record that holds the next offset may begin before it.
+-- Run by: reading the journal
+-- In:  $1 the offset to continue after, $2 limit of records
+-- Out: first, n, at, q, body
+SELECT first, n, at, q, body FROM tampu.journal
+WHERE first >= coalesce((
+  SELECT first FROM tampu.journal WHERE first <= $1::int8 + 1 ORDER BY first DESC LIMIT 1), 0)
+ORDER BY first LIMIT $2::int8
+
+-- name: journal_stretch
+-- Records of a range of offsets. The record that holds the next offset may begin before it.
+-- Run by: reading the journal by Spark
+-- In:  $1 the offset to continue after, $2 the last offset wanted, $3 limit of records
+-- Out: first, n, at, q, body
+SELECT first, n, at, q, body FROM tampu.journal
+WHERE first BETWEEN coalesce((
+  SELECT first FROM tampu.journal WHERE first <= $1::int8 + 1 ORDER BY first DESC LIMIT 1), 0) AND $2::int8
+ORDER BY first LIMIT $3::int8
+
+-- name: journal_bounds
+-- The bounds of the journal.
+-- Run by: reading the journal by Spark
+-- In:  nothing
+-- Out: the first offset that is still there or NULL, the offset given out last
+SELECT (SELECT first FROM tampu.journal ORDER BY first LIMIT 1), n FROM tampu.journal_end
+
+-- name: journal_since
+-- The first record that is not older than a time.
+-- Run by: reading the journal by Spark
+-- In:  $1 a time
+-- Out: its first offset
+SELECT first FROM tampu.journal WHERE at >= $1::int8 ORDER BY first LIMIT 1
+
+-- name: journal_until
+-- The last record that is older than a time.
+-- Run by: reading the journal by Spark
+-- In:  $1 a time
+-- Out: its last offset
+SELECT first + n - 1 FROM tampu.journal WHERE at < $1::int8 ORDER BY first DESC LIMIT 1
+
+-- name: journal_trim
+-- Removes the oldest records. The first that must stay ends it.
+-- Run by: trim
+-- In:  $1 recorded by this time, $2 limit, $3 up to this offset or NULL
+-- Out: first of each record removed
+WITH oldest AS MATERIALIZED (
+  SELECT first, n, at FROM tampu.journal ORDER BY first LIMIT $2::int8),
+stays AS MATERIALIZED (SELECT min(first) AS first FROM oldest WHERE at > $1::int8 OR first + n - 1 > $3::int8)
+DELETE FROM tampu.journal WHERE first = ANY (ARRAY(
+  SELECT o.first FROM oldest o, stays s WHERE s.first IS NULL OR o.first < s.first))
+RETURNING first
+
+-- name: journal_start
+-- The journal continues after an offset, if it is empty. The caller has its lock.
+-- Run by: import into an empty store
+-- In:  $1 the offset
+-- Out: a row if it was empty
+UPDATE tampu.journal_end SET n = $1::int8 WHERE n = 0 AND NOT EXISTS (SELECT 1 FROM tampu.journal_new) RETURNING n

@@ -1,0 +1,173 @@
+-- Statements of publish, and of loading many messages at once. Those with `insert_` are used by other verbs too.
+
+-- name: publish_at_once
+-- A whole commit: messages of one queue that are ready at once, at rank 0, and have nothing else.
+-- Run by: publish of simple messages to one queue
+-- In:  $1 q, $2 now or NULL (then the server's), $3 synchronous_commit (see begin), $4 millisecond of the newest id known,
+--      $5 max_attempts, $6 bodies, at most 1024, $7 $8 $9 the journal's record before the first number, between it
+--      and the millisecond of the ids, and after that
+-- Out: now, the first number
+WITH t AS MATERIALIZED (
+  SELECT coalesce($2::int8, (extract(epoch FROM transaction_timestamp()) * 1000000)::int8) AS now,
+    nextval('tampu.number') AS first, nextval('tampu.entry') AS no, cardinality($6::bytea[]) AS n,
+    CASE WHEN $3::text = 'off' OR current_setting('synchronous_commit') = 'off'
+         THEN set_config('synchronous_commit', $3::text, true) END),
+s AS MATERIALIZED (SELECT greatest(now / 1000, $4::int8) AS stamp FROM t),
+stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, ahead, body)
+  SELECT (SELECT first FROM t) + i.place - 1, (SELECT now FROM t), 0, $1::int8, $5::int8,
+    (SELECT nullif(s.stamp - t.now / 1000, 0) FROM t, s), i.body
+  FROM unnest($6::bytea[]) WITH ORDINALITY AS i(body, place)),
+put AS (
+  INSERT INTO tampu.ready (rank, pos, seq, q, attempts)
+  SELECT 0, i.seq, i.seq, $1::int8, 0 FROM t, generate_series(t.first, t.first + t.n - 1) AS i(seq)),
+told AS (
+  INSERT INTO tampu.journal_new (no, part, n, at, q, body)
+  SELECT t.no, 1, t.n, t.now, $1::int8, $7::bytea || int8send(t.first) || $8::bytea || int8send(s.stamp) || $9::bytea
+  FROM t, s),
+counted AS (INSERT INTO tampu.tally (q, kind, n) SELECT $1::int8, 0, t.n FROM t)
+SELECT now, first FROM t
+
+-- name: publish_bare
+-- Stores messages of one queue that are ready at once, at rank 0, and have nothing else.
+-- Run by: publish
+-- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, $5 seqs, $6 bodies
+-- Out: nothing
+WITH item AS (SELECT * FROM unnest($5::int8[], $6::bytea[]) AS i(seq, body)),
+stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, ahead, body)
+  SELECT seq, $2::int8, 0, $1::int8, $4::int8, $3::int8, body FROM item)
+INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT 0, seq, seq, $1::int8, 0 FROM unnest($5::int8[]) AS s(seq)
+
+-- name: publish_plain
+-- Stores messages that need no look-up: ready or delayed, with or without expiry.
+-- Run by: publish
+-- In:  $1 now, $2 how far ids are ahead of now or NULL, arrays: $3 seq, $4 q, $5 rank, $6 max_attempts,
+--      $7 expires, $8 run_at (NULL: ready), $9 body
+-- Out: nothing
+WITH item AS MATERIALIZED (
+  SELECT * FROM unnest($3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::bytea[])
+    AS i(seq, q, rank, max_attempts, expires, run_at, body)),
+stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, expires, ahead, body)
+  SELECT seq, $1::int8, rank, q, max_attempts, expires, $2::int8, body FROM item),
+at_once AS (
+  INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT rank, seq, seq, q, 0 FROM item WHERE run_at IS NULL),
+later AS (
+  INSERT INTO tampu.delayed (seq, run_at, q, attempts) SELECT seq, run_at, q, 0 FROM item WHERE run_at IS NOT NULL)
+INSERT INTO tampu.expiry (at, seq) SELECT expires, seq FROM item WHERE expires IS NOT NULL
+
+-- name: known_requests
+-- Finds the messages that were published with these idempotency keys.
+-- Run by: publish
+-- In:  $1 tenant, $2 idempotency keys, $3 now
+-- Out: key, seq, stamp, id, digest of those whose window is open
+SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($2::bytea[]) AS i(key) CROSS JOIN LATERAL (
+  SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key = i.key OFFSET 0) AS d
+WHERE d.until > $3::int8
+
+-- name: known_keys
+-- Finds and locks the waiting messages that have these keys. A claim that takes one waits for the lock, or we for it.
+-- Run by: publish
+-- In:  $1 q, $2 keys, sorted, so that all lock in one order
+-- Out: key, seq
+SELECT k.key, k.seq FROM unnest($2::bytea[]) AS i(key) CROSS JOIN LATERAL (
+  SELECT k.key, k.seq FROM tampu.key k WHERE k.q = $1::int8 AND k.key = i.key OFFSET 0 FOR UPDATE) AS k
+
+-- name: store
+-- Stores messages. They enter an index afterwards.
+-- Run by: publish
+-- In:  $1 now, $2 how far ids are ahead of now or NULL, arrays: $3 seq, $4 q, $5 rank, $6 max_attempts,
+--      $7 expires, $8 key, $9 group, $10 id, $11 body
+-- Out: nothing
+INSERT INTO tampu.message (seq, created, rank, q, max_attempts, expires, ahead, id, key, lane, body)
+SELECT seq, $1::int8, rank, q, max_attempts, expires, $2::int8, id, key, lane, body
+FROM unnest($3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[], $10::uuid[],
+  $11::bytea[]) AS i(seq, q, rank, max_attempts, expires, key, lane, id, body)
+
+-- name: enter_ready
+-- Puts messages into the index of ready messages.
+-- Run by: publish, settle, admin, sweep
+-- In:  arrays: $1 rank, $2 pos, $3 seq, $4 lease, $5 q, $6 attempts
+-- Out: nothing
+INSERT INTO tampu.ready (rank, pos, seq, lease, q, attempts)
+SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])
+
+-- name: enter_delayed
+-- Puts messages into the index of delayed messages.
+-- Run by: publish, settle, sweep
+-- In:  arrays: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts
+-- Out: nothing
+INSERT INTO tampu.delayed (seq, run_at, lease, q, attempts)
+SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[])
+
+-- name: hold
+-- Puts messages into the index of held messages.
+-- Run by: publish, import, groups
+-- In:  arrays: $1 seq, $2 run_at, $3 q, $4 attempts, $5 group it waits for or NULL, $6 reason
+-- Out: nothing
+INSERT INTO tampu.held (seq, run_at, q, attempts, lane, reason)
+SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[], $6::bytea[])
+
+-- name: replace
+-- Replaces the bodies of waiting messages.
+-- Run by: publish of a key that waits
+-- In:  arrays: $1 seq, $2 body
+-- Out: nothing
+UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])
+
+-- name: remember
+-- Records which message an idempotency key stands for.
+-- Run by: publish
+-- In:  $1 tenant, arrays: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
+-- Out: nothing
+INSERT INTO tampu.idempotency (tenant, key, seq, stamp, until, id, digest)
+SELECT $1::text, key, seq, stamp, until, id, digest
+FROM unnest($2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::uuid[], $7::bytea[])
+  AS i(key, seq, stamp, until, id, digest)
+ON CONFLICT (tenant, key) DO UPDATE
+SET seq = excluded.seq, stamp = excluded.stamp, until = excluded.until, id = excluded.id, digest = excluded.digest
+
+-- name: load_locks
+-- Locks for a load that has a document of its own: several of them may run under one id prefix.
+-- A load without a document (see `locks`) waits for them, and they wait for it.
+-- Run by: bulk load
+-- In:  $1 names
+-- Out: nothing of use
+SELECT pg_advisory_xact_lock_shared(h)
+FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unnest($1::bytea[]) AS name ORDER BY 1) AS s
+
+-- name: load_known
+-- Finds which ids of a range are taken.
+-- Run by: bulk load
+-- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
+-- Out: the ids between them that messages of the tenant have
+WITH found AS MATERIALIZED (
+  SELECT id, q FROM tampu.message
+  WHERE id BETWEEN encode($2::bytea, 'hex')::uuid AND encode($3::bytea, 'hex')::uuid)
+SELECT f.id FROM found f JOIN tampu.queue u ON u.q = f.q WHERE u.tenant = $1::text
+
+-- name: load_rows
+-- Stores messages of one queue under ids of their own, ready at once at rank 0.
+-- Run by: bulk load
+-- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, arrays: $5 seq, $6 id, $7 body
+-- Out: nothing
+WITH stored AS (
+  INSERT INTO tampu.message (seq, created, rank, q, max_attempts, ahead, id, body)
+  SELECT seq, $2::int8, 0, $1::int8, $4::int8, $3::int8, id, body
+  FROM unnest($5::int8[], $6::uuid[], $7::bytea[]) AS i(seq, id, body))
+INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT 0, seq, seq, $1::int8, 0 FROM unnest($5::int8[]) AS s(seq)
+
+-- name: copy_messages
+-- Stores messages under ids of their own, ready at once at rank 0; `copy_ready` follows. COPY can not be pipelined.
+-- Run by: bulk load by Spark
+-- In:  rows in PostgreSQL's binary form
+-- Out: nothing
+COPY tampu.message (seq, created, rank, q, max_attempts, ahead, id, body) FROM STDIN (FORMAT binary)
+
+-- name: copy_ready
+-- Puts the messages into the index of ready messages.
+-- Run by: bulk load by Spark, after `copy_messages`
+-- In:  rows in PostgreSQL's binary form
+-- Out: nothing
+COPY tampu.ready (rank, pos, seq, q, attempts) FROM STDIN (FORMAT binary)

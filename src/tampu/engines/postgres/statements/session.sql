@@ -1,0 +1,74 @@
+-- Statements of a session: its settings, the server's time, who leads maintenance, and wake-ups.
+
+-- name: settings
+-- Sets how our own sessions plan. The planner is kept to the indexes: it sees tables that grow and shrink by millions
+-- between two looks at them. Every statement is written so that one plan is good for all its parameters.
+-- Run by: connect
+-- In:  $1 whether for this transaction only (behind a pooler the session is not ours)
+-- Out: nothing of use
+SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hashjoin', 'off', $1::boolean),
+  set_config('enable_mergejoin', 'off', $1::boolean), set_config('jit', 'off', $1::boolean),
+  set_config('enable_sort', 'off', $1::boolean), set_config('enable_incremental_sort', 'off', $1::boolean),
+  set_config('plan_cache_mode', 'force_generic_plan', $1::boolean)
+
+-- name: session
+-- The number of the server's session.
+-- Run by: connect, to see whether a pooler is in between
+-- In:  nothing
+-- Out: the number
+SELECT pg_backend_pid()
+
+-- name: clock
+-- The server's clock.
+-- Run by: maintenance, snapshot
+-- In:  nothing
+-- Out: now
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8
+
+-- name: seat
+-- Makes a process the leader, if nobody else is. By the server's clock, whatever clock the messages have.
+-- Run by: maintenance
+-- In:  $1 process, $2 for how many seconds
+-- Out: a row if it leads
+INSERT INTO tampu.seat AS s (name, holder, until)
+VALUES ('keeper', $1::text, clock_timestamp() + make_interval(secs => $2::float8))
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+WHERE s.holder = excluded.holder OR s.until < clock_timestamp()
+RETURNING name
+
+-- name: seated
+-- Which process leads.
+-- Run by: maintenance
+-- In:  nothing
+-- Out: the process, if there is one
+SELECT holder FROM tampu.seat WHERE name = 'keeper' AND until >= clock_timestamp()
+
+-- name: seat_leave
+-- A process leads no longer.
+-- Run by: close
+-- In:  $1 process
+-- Out: nothing
+DELETE FROM tampu.seat WHERE name = 'keeper' AND holder = $1::text
+
+-- name: notify
+-- Wakes other processes that wait for messages.
+-- Run by: wake-up, inside a commit
+-- In:  $1 channel, $2 sender
+-- Out: nothing of use
+SELECT pg_notify($1::text, $2::text)
+
+-- name: notify_alone
+-- Wakes other processes that wait for messages. Nobody waits until this is on disk.
+-- Run by: wake-up, in a commit of its own
+-- In:  $1 channel, $2 sender
+-- Out: nothing of use
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)
+
+-- name: listeners
+-- Counts the other sessions that may be listening. Sessions of other roles do not show what they are: they may be.
+-- Run by: wake-up
+-- In:  $1 the name that listening sessions have
+-- Out: how many
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+  AND (application_name = $1::text OR application_name IS NULL)

@@ -1,0 +1,104 @@
+-- Statements of trim and purge. `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group,
+-- rank, max_attempts, expires, whether it has a key.
+
+-- name: trim_queues
+-- Queues whose oldest end is old enough.
+-- Run by: trim
+-- In:  $1 ended by this time
+-- Out: q, state number
+SELECT u.q, s.state FROM tampu.queue u CROSS JOIN (VALUES (4), (6), (7)) AS s(state)
+CROSS JOIN LATERAL (
+  SELECT e.at FROM tampu.ending e WHERE e.q = u.q AND e.state = s.state ORDER BY e.q, e.state, e.no LIMIT 1) AS e
+WHERE e.at <= $1::int8 ORDER BY u.q, s.state
+
+-- name: oldest_endings
+-- Locks what ended together, oldest first. Skips what somebody else has locked.
+-- Run by: trim, purge
+-- In:  $1 q, $2 state number, $3 limit
+-- Out: no, at, seqs
+SELECT no, at, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8
+ORDER BY q, state, no LIMIT $3::int8 FOR UPDATE SKIP LOCKED
+
+-- name: unread
+-- Entries of which a reader lacks something.
+-- Run by: trim
+-- In:  $1 nos, $2 the offset that all readers have
+-- Out: the nos of which something comes after the offset
+SELECT s.no FROM unnest($1::int8[]) AS s(no)
+LEFT JOIN LATERAL (
+  SELECT true AS yes FROM tampu.journal j WHERE j.no = s.no AND j.first + j.n - 1 > $2::int8 LIMIT 1) AS j ON true
+LEFT JOIN LATERAL (SELECT true AS yes FROM tampu.journal_new w WHERE w.no = s.no LIMIT 1) AS w ON true
+WHERE j.yes OR w.yes
+
+-- name: ending_cut
+-- Keeps the rest of what ended together.
+-- Run by: trim, purge
+-- In:  $1 q, $2 state number, $3 no, $4 the seqs that are left
+-- Out: nothing
+UPDATE tampu.ending SET seqs = $4::bytea WHERE q = $1::int8 AND state = $2::int8 AND no = $3::int8
+
+-- name: ending_drop
+-- Removes what ended together.
+-- Run by: trim, purge
+-- In:  $1 q, $2 state number, $3 nos
+-- Out: nothing
+DELETE FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no = ANY ($3::int8[])
+
+-- name: unend
+-- Ended messages leave their index.
+-- Run by: trim, purge
+-- In:  $1 seqs
+-- Out: message row
+WITH gone AS (DELETE FROM tampu.ended WHERE seq = ANY ($1::int8[]) RETURNING seq, attempts)
+SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, m.max_attempts,
+  m.expires, m.key IS NOT NULL
+FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
+
+-- name: unbury
+-- The oldest dead messages of a queue leave their index.
+-- Run by: purge
+-- In:  $1 q, $2 limit
+-- Out: message row
+WITH gone AS (
+  DELETE FROM tampu.dead WHERE seq = ANY (ARRAY(
+    SELECT seq FROM tampu.dead WHERE q = $1::int8 ORDER BY q, at, seq LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
+  RETURNING seq, attempts)
+SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, m.max_attempts,
+  m.expires, m.key IS NOT NULL
+FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
+
+-- name: forget
+-- Removes messages that are in no index any more, with their history and result.
+-- Run by: trim, purge
+-- In:  $1 seqs
+-- Out: nothing
+WITH history AS (DELETE FROM tampu.failure WHERE seq = ANY ($1::int8[])),
+answers AS (DELETE FROM tampu.result WHERE seq = ANY ($1::int8[]))
+DELETE FROM tampu.message WHERE seq = ANY ($1::int8[])
+
+-- name: trim_results
+-- Removes results that are past their time.
+-- Run by: trim
+-- In:  $1 now, $2 limit
+-- Out: seq
+DELETE FROM tampu.result WHERE seq = ANY (ARRAY(
+  SELECT seq FROM tampu.result WHERE until <= $1::int8 ORDER BY until LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
+RETURNING seq
+
+-- name: trim_requests
+-- Removes idempotency keys whose window is over.
+-- Run by: trim
+-- In:  $1 now, $2 limit
+-- Out: idempotency key
+DELETE FROM tampu.idempotency WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM tampu.idempotency WHERE until <= $1::int8 ORDER BY until LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
+RETURNING key
+
+-- name: trim_paces
+-- Forgets groups that have saved up all their tokens.
+-- Run by: trim
+-- In:  $1 now, $2 limit
+-- Out: group
+DELETE FROM tampu.pace WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM tampu.pace WHERE spent <= $1::int8 ORDER BY spent LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
+RETURNING lane
