@@ -94,8 +94,8 @@ def test_a_claim_takes_what_the_index_proposes(q: tampu.Queue) -> None:
     q.claim("jobs", limit=5)
     asked = _asked(q)
     assert payloads(q.claim("jobs", limit=5)) == [5, 6, 7, 8, 9]
-    assert "take_these" in asked
-    assert "take" not in asked
+    assert "claim_offered" in asked
+    assert "claim_ready" not in asked
     assert _known(q) == 20
 
 
@@ -106,7 +106,7 @@ def test_ranks_are_proposed_in_their_order(q: tampu.Queue) -> None:
     assert payloads(q.claim("ranked")) == [2]
     asked = _asked(q)
     assert payloads(q.claim("ranked", limit=5)) == [5, 8, 1, 4, 7]
-    assert "take" not in asked
+    assert "claim_ready" not in asked
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -154,7 +154,7 @@ def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Queue, monk
     ask = engine._db.ask
 
     def broken(name: str, *values: Any) -> Any:
-        if name == "lease":
+        if name == "insert_leases":
             raise ZeroDivisionError
         return ask(name, *values)
 
@@ -306,7 +306,7 @@ def test_a_process_that_died_before_it_told_redis_strands_nothing(
 
 
 @pytest.mark.parametrize(
-    "step", ["offer", "take_these", "lease", "COMMIT", "tell"], ids=lambda step: f"killed at {step}"
+    "step", ["offer", "claim_offered", "insert_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}"
 )
 def test_a_claim_that_is_killed_at_any_step_strands_nothing(
     house: House, q: tampu.Queue, step: str, monkeypatch: pytest.MonkeyPatch
@@ -336,7 +336,7 @@ def test_a_claim_that_is_killed_at_any_step_strands_nothing(
     assert counts(q, "jobs")["leased"] == 10
 
 
-@pytest.mark.parametrize("step", ["publish_bare", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+@pytest.mark.parametrize("step", ["publish_simple", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
 def test_a_publish_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
     q.publish_many("jobs", range(3))
     q.claim("jobs")
@@ -353,7 +353,7 @@ def test_a_publish_that_is_killed_at_any_step_strands_nothing(house: House, q: t
     assert q.claim("jobs") == []
 
 
-@pytest.mark.parametrize("step", ["unlease", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+@pytest.mark.parametrize("step", ["take_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
 def test_a_nack_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
     q.publish_many("jobs", range(3))
 

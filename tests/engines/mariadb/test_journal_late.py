@@ -90,7 +90,7 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
         engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
         for _ in range(3):
             assert len(reader.journal().transitions) == 1
-    assert asked == ["journal_seal"], "once for what is new"
+    assert asked == ["seal_journal"], "once for what is new"
 
 
 def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Queue, old: Any, monkeypatch: Any) -> None:

@@ -91,7 +91,7 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
 
     def undone(name: str, *values: Any) -> Any:
         nonlocal left
-        if name == "publish_bare" and left:
+        if name == "publish_simple" and left:
             left -= 1
             raise pymysql.OperationalError(number, "undone")
         return ask(name, *values)

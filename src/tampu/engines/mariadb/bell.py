@@ -61,7 +61,7 @@ class Bell:
         calm = 0
         waits = True
         while not self._stop.is_set():
-            pulse = db.row("pulse")
+            pulse = db.row("poll_changes")
             calm = calm + 1 if pulse == last else 0
             if pulse != last:
                 last = pulse

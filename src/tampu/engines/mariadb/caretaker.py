@@ -56,7 +56,7 @@ class Caretaker:
 
     def _repair(self, index: Index, anew: bool) -> None:
         """Bring into Redis what it lacks: all that is ready, or what `stale` names."""
-        rows = self._ask(lambda db: db.rows("stale", _STEP))
+        rows = self._ask(lambda db: db.rows("select_stale", _STEP))
         if anew or any(row[1] == 0 for row in rows):
             with index.making() as ours:
                 if not ours:
@@ -65,7 +65,7 @@ class Caretaker:
         elif rows:
             index.add([(q, rank, pos) for _, q, rank, pos in rows])
         if rows:
-            self._ask(lambda db: db.send("stale_drop", Ints(row[0] for row in rows)))
+            self._ask(lambda db: db.send("delete_stale", Ints(row[0] for row in rows)))
 
     def _make(self, index: Index) -> None:
         """All that is ready, by growing place. What becomes ready meanwhile, its own process tells."""
@@ -75,7 +75,7 @@ class Caretaker:
             rows = self._after(*rows[-1])
 
     def _after(self, q: int, rank: int, pos: int) -> list[Any]:
-        found: list[Any] = self._ask(lambda db: db.rows("ready_after", q, rank, pos, _STEP))
+        found: list[Any] = self._ask(lambda db: db.rows("page_all_ready", q, rank, pos, _STEP))
         return found
 
     def _hear(self) -> None:

@@ -128,8 +128,8 @@ def connect(place: Target) -> Db:
     try:
         _check_version(str(connection.get_server_info()))  # type: ignore[no-untyped-call]  # it has no types
         db = Db(connection, place.database, ours=True, most_bytes=1 << 20)
-        db.send("settings", LOCK_SECONDS, IDLE_SECONDS)
-        ((_, _, _, packet),) = db.rows("durability")
+        db.send("configure_session", LOCK_SECONDS, IDLE_SECONDS)
+        ((_, _, _, packet),) = db.rows("select_durability")
         # Room for what surrounds a single large body, which is never cut.
         db.most_bytes = max(1 << 16, min(packet // 2, 4 << 20))
         return db
@@ -149,7 +149,7 @@ def _check_version(said: str) -> None:
 
 def durability(db: Db, wanted: str | None) -> str:
     """What the server gives; refuses one that is weaker than what was asked for. A session can not change it."""
-    ((flush, binlog, sync, _),) = db.rows("durability")
+    ((flush, binlog, sync, _),) = db.rows("select_durability")
     gives = "full"
     if flush not in (1, 3):
         gives = "process" if flush == 2 else "none"

@@ -53,7 +53,7 @@ class Db(Wire):
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
         self.say(b"START TRANSACTION")
         begun = self.ask("begin", now, numbers, due)
-        stale = None if self.index is None else self.ask("is_stale")
+        stale = None if self.index is None else self.ask("is_index_stale")
 
         def fetch() -> Any:
             ((told,),) = begun.get()

@@ -50,10 +50,10 @@ class MariaEngine(SqlEngine):
         house = migrating.house(db.connection, self.place.database)
         if self.place.index is not None:
             self.index = Index(self.place.index, house.tail, self._stirred)
-            self.guests_say = "stale_add"
-            db.send("index_on")
-        elif db.row("index_is_on")[0]:
-            self.guests_say = "stale_mark"
+            self.guests_say = "insert_stale"
+            db.send("enable_index")
+        elif db.row("is_index_enabled")[0]:
+            self.guests_say = "mark_index_stale"
         return house
 
     def _connected(self, give_up: float) -> Any:
@@ -81,7 +81,7 @@ class MariaEngine(SqlEngine):
 
     def _say_stale(self) -> None:
         with contextlib.suppress(TampuError):  # then a claim of the next second finds it
-            self._readers.ask(lambda db: db.send("stale_mark"))
+            self._readers.ask(lambda db: db.send("mark_index_stale"))
 
     def _undo(self, db: Any, error: BaseException) -> None:
         offered = db.offered
@@ -89,7 +89,7 @@ class MariaEngine(SqlEngine):
         super()._undo(db, error)
         if db.hurried and self._db is not None:
             with contextlib.suppress(self.driver.error):
-                db.send("swept")
+                db.send("end_sweep")
         if offered and self.index is not None and self.index.up:
             self.index.tell(offered, [], ring=False)
 
@@ -109,7 +109,7 @@ class MariaEngine(SqlEngine):
 
     def seal(self) -> None:
         """A crash must not take back what a reader was told: the offsets would be given out again."""
-        self._readers.ask(lambda db: db.send("journal_seal"))
+        self._readers.ask(lambda db: db.send("seal_journal"))
 
     def check(self) -> list[tuple[str, str, str]]:
         def look(db: Any) -> list[tuple[str, str, str]]:

@@ -11,10 +11,12 @@ from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Blobs, Ints
 
 
-def take(wire: Wire, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None) -> Rest:
+def claim_ready(
+    wire: Wire, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None
+) -> Rest:
     offered = [] if wire.index is None else wire.index.offer(q, limit)
     wire.offered.extend((q, *place) for place in offered)
-    looked = wire.ask("take_these", q, *ints(offered, 2)) if offered else wire.ask("take", q, limit)
+    looked = wire.ask("claim_offered", q, *ints(offered, 2)) if offered else wire.ask("claim_ready", q, limit)
 
     def rest() -> Rows:
         rows = _read(looked.get())
@@ -25,7 +27,7 @@ def take(wire: Wire, q: int, limit: int, lease: int, lease_us: int, worker: byte
         _leave_ready(wire, q, rows)
         kept = [row for row in rows if row[5] is None or row[5] > at]
         wire.ask(
-            "lease", q, lease, lease_us, worker, at, Ints(row[0] for row in kept), Ints(row[3] for row in kept),
+            "insert_leases", q, lease, lease_us, worker, at, Ints(row[0] for row in kept), Ints(row[3] for row in kept),
             Ints(row[1] + 1 for row in kept), ids_of(row[7] for row in kept), Blobs(row[8] for row in kept),
         )  # fmt: skip
         return [row[:10] for row in rows]
@@ -40,7 +42,7 @@ def _proven(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], 
     overtaken = any(entered[1:] < last for entered in wire.entered if entered[0] == q)
     if not wire.stale and len(rows) == len(offered) and not overtaken:
         return rows
-    found = {(row[10], row[11]): row for row in _read(wire.ask("take", q, limit).get())}
+    found = {(row[10], row[11]): row for row in _read(wire.ask("claim_ready", q, limit).get())}
     if not wire.stale:
         found.update({(row[10], row[11]): row for row in rows})
     chosen = sorted(found)[:limit]
@@ -69,13 +71,13 @@ def _place(row: Sequence[Any]) -> tuple[int, int]:
 
 
 def _leave_ready(wire: Wire, q: int, rows: Sequence[Any]) -> None:
-    """Rows of `take` leave the index: by ranks, of which a claim mostly sees one."""
+    """Rows of `claim_ready` leave the index: by ranks, of which a claim mostly sees one."""
     by_rank: dict[int, list[int]] = {}
     for row in rows:
         by_rank.setdefault(row[10], []).append(row[11])
     for rank, positions in by_rank.items():
-        wire.ask("leave_ready", q, rank, Ints(positions))
-    wire.ask("leave_placed", q, Ints(row[0] for row in rows if row[10] or row[11] != row[0]))
+        wire.ask("delete_ready", q, rank, Ints(positions))
+    wire.ask("delete_placed", q, Ints(row[0] for row in rows if row[10] or row[11] != row[0]))
 
 
 def ack(
@@ -87,11 +89,11 @@ def ack(
         rows = [_acked(text) for (text,) in fenced.get()]
         if rows:
             ended = Ints(row[0] for row in rows), Ints(row[1] for row in rows)
-            wire.ask("ack_end", lease, q, wire.now if now is None else now, state, *ended)
+            wire.ask("insert_acked", lease, q, wire.now if now is None else now, state, *ended)
             if left is not None and len(rows) == len(seqs.values):
-                wire.ask("leave_claims", Ints([left]), Ints([lease]))
+                wire.ask("delete_settled_claims", Ints([left]), Ints([lease]))
             else:
-                wire.ask("leave_whole", lease, min(row[5] for row in rows), packed)
+                wire.ask("delete_whole_claim", lease, min(row[5] for row in rows), packed)
         return [row[:5] for row in rows]
 
     return rest
@@ -104,19 +106,19 @@ def _acked(text: str) -> tuple[Any, ...]:
     return int(seq), int(attempts), int(stamp), own, bytes.fromhex(lane) if lane else None, int(until)
 
 
-def unlease(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
-    fenced = wire.ask("unlease", seqs, leases, qs)
+def take_leases(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
+    fenced = wire.ask("take_leases", seqs, leases, qs)
 
     def rest() -> Rows:
         rows = fenced.get()
-        wire.ask("reap", Ints(row[0] for row in rows))
+        wire.ask("delete_leases", Ints(row[0] for row in rows))
         return rows
 
     return rest
 
 
-def extend(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
-    looked = wire.ask("extend_look", seqs, leases, qs)
+def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
+    looked = wire.ask("lock_leases_to_extend", seqs, leases, qs)
 
     def rest() -> Rows:
         until = {
@@ -128,16 +130,16 @@ def extend(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints
         for row in rows:
             by_end.setdefault(row[2], []).append(row[0])
         for end, found in by_end.items():
-            wire.ask("extend", end, Ints(found))
+            wire.ask("extend_leases", end, Ints(found))
         return rows
 
     return rest
 
 
-def leave_lanes(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints, most: int) -> Rest:
+def release_slots(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints, most: int) -> Rest:
     left = {(q, lane, seq) for q, lane, seq in zip(qs.values, lanes.values, seqs.values, strict=True)}
     names = sorted({(q, lane) for q, lane, _ in left})
-    looked = known_lanes(wire, Ints(q for q, _ in names), Blobs(lane for _, lane in names))
+    looked = select_slots(wire, Ints(q for q, _ in names), Blobs(lane for _, lane in names))
 
     def rest() -> Rows:
         rows = looked()
@@ -153,32 +155,32 @@ def leave_lanes(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints, most: int) -> Re
             room[q, lane] = room.get((q, lane), max(places or 0, 1)) - kept
         waits = paced.intersection((q, lane) for q, lane, _ in over)
         nobody = [(None, q, None, None, None, lane, *[None] * 5) for q, lane in sorted(waits)]
-        return _heirs(wire, [(name, min(free, most)) for name, free in room.items() if free > 0]) + nobody
+        return _next_in_group(wire, [(name, min(free, most)) for name, free in room.items() if free > 0]) + nobody
 
     return rest
 
 
 def _leave(wire: Wire, seats: Sequence[tuple[int, bytes, int]]) -> None:
     for q, found in by_queue(seats).items():
-        wire.ask("leave_lanes", q, Blobs(row[1] for row in found), Ints(row[2] for row in found))
+        wire.ask("delete_slots", q, Blobs(row[1] for row in found), Ints(row[2] for row in found))
 
 
-def unseat_lanes(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints) -> Rest:
+def delete_slots(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints) -> Rest:
     _leave(wire, list(zip(qs.values, lanes.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
     return nothing
 
 
-def heirs(wire: Wire, qs: Ints, lanes: Blobs, rooms: Ints) -> Rest:
+def next_in_group(wire: Wire, qs: Ints, lanes: Blobs, rooms: Ints) -> Rest:
     """Who is next in groups with a pace; they leave held."""
     names = zip(qs.values, lanes.values, strict=True)
-    return lambda: _heirs(wire, list(zip(names, rooms.values, strict=True)))
+    return lambda: _next_in_group(wire, list(zip(names, rooms.values, strict=True)))
 
 
-def _heirs(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
+def _next_in_group(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
     """(card, run_at) of the next of each group, so many; they leave held."""
-    asked = [wire.ask("heirs", *name, free) for name, free in rooms]
+    asked = [wire.ask("next_in_group", *name, free) for name, free in rooms]
     nexts = Ints(seq for one in asked for (seq,) in one.get())
-    out, cards = wire.ask("unhold", nexts), wire.ask("cards", nexts)
+    out, cards = wire.ask("remove_held", nexts), wire.ask("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
     return [
         (*with_attempts(card, waited[card[0]][0]), waited[card[0]][1])
@@ -187,12 +189,14 @@ def _heirs(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
     ]
 
 
-def known_paces(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
+def select_group_rates(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
     """Rows (q, lane, spent, seq that is leased), once without seq where none is."""
     asked = []
     for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items():
         names = Blobs(row[1] for row in found)
-        asked.append((q, names.values, wire.ask("known_paces", q, names), wire.ask("leased_places", q, names)))
+        asked.append(
+            (q, names.values, wire.ask("select_group_rates", q, names), wire.ask("select_leased_slots", q, names))
+        )
 
     def rest() -> Rows:
         rows: list[Any] = []
@@ -205,10 +209,15 @@ def known_paces(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
     return rest
 
 
-def known_lanes(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
+def select_slots(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
     """Rows (q, lane, places, pace, burst, seq), once without seq where nobody has a place."""
     asked = [
-        (q, [row[1] for row in found], wire.ask("places", q), wire.ask("known_lanes", q, Blobs(r[1] for r in found)))
+        (
+            q,
+            [row[1] for row in found],
+            wire.ask("select_group_limits", q),
+            wire.ask("select_slots", q, Blobs(r[1] for r in found)),
+        )
         for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items()
     ]
 

@@ -19,8 +19,8 @@ def entered(wire: Wire, places: Sequence[Place]) -> None:
         return
     if wire.index is not None and wire.index.up:
         wire.entered.extend(places)
-    elif wire.index is not None or wire.guest == "stale_mark":
-        wire.ask("stale_mark")
+    elif wire.index is not None or wire.guest == "mark_index_stale":
+        wire.ask("mark_index_stale")
     elif wire.guest is not None:
         wire.ask(wire.guest, *ints(places, 3))
 
@@ -56,10 +56,10 @@ def with_attempts(card: Sequence[Any], attempts: int) -> tuple[Any, ...]:
     return (*card[:2], attempts, *card[3:10])
 
 
-def cards(wire: Wire, rows: Rows) -> Rows:
+def rows_with_attempts(wire: Wire, rows: Rows) -> Rows:
     """The cards of (seq, attempts), by growing seq."""
     attempts = {row[0]: row[1] for row in rows}
-    found = wire.ask("cards", Ints(attempts)).get()
+    found = wire.ask("select_rows", Ints(attempts)).get()
     return [with_attempts(card, attempts[card[0]]) for card in sorted(found, key=first)]
 
 

@@ -15,9 +15,9 @@ from tampu.engines.sql.db import Ints, Uuids
 Rest = Callable[[], Rows]
 
 
-def journal_number(wire: Wire, most: int, end: int) -> Rest:
-    wire.ask("journal_number", most, end)
-    return wire.ask("journal_moved", end).get
+def number_journal(wire: Wire, most: int, end: int) -> Rest:
+    wire.ask("number_journal", most, end)
+    return wire.ask("end_numbering", end).get
 
 
 def snapshot_endings(wire: Wire, qs: Ints, states: Ints, first: int, last: int) -> Rest:
@@ -30,8 +30,8 @@ def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
     return wire.ask("snapshot_live", qs, *wanted).get
 
 
-def snapshot_fresh(wire: Wire, qs: Ints) -> Rest:
-    asked = wire.ask("snapshot_fresh", qs)
+def snapshot_unmoved(wire: Wire, qs: Ints) -> Rest:
+    asked = wire.ask("snapshot_unmoved", qs)
     return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in asked.get()]
 
 
@@ -43,8 +43,8 @@ def _eight_bytes_each(numbers: str) -> bytes:
 
 
 def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
-    made = wire.ask("find_made", None, Ints(seq for seq in seqs.values if seq is not None))
-    given = wire.ask("find_given", None, ids)
+    made = wire.ask("find_by_number", None, Ints(seq for seq in seqs.values if seq is not None))
+    given = wire.ask("find_by_own_id", None, ids)
 
     def rest() -> Rows:
         wanted = set(zip(seqs.values, stamps.values, strict=True))
@@ -56,5 +56,5 @@ def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
 
 MOVES: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (journal_number, snapshot_endings, snapshot_find, snapshot_fresh, snapshot_live)
+    for function in (number_journal, snapshot_endings, snapshot_find, snapshot_live, snapshot_unmoved)
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from tampu.engines.mariadb.moving import Rest, by_queue, cards, ints, nothing
+from tampu.engines.mariadb.moving import Rest, by_queue, ints, nothing, rows_with_attempts
 from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Blobs, Ints
 
@@ -18,12 +18,12 @@ def _latch(name: bytes | None) -> int:
     return 1 + zlib.crc32(name or b"") % (LATCHES - 1)
 
 
-def locks(wire: Wire, names: Blobs) -> Rest:
-    return wire.ask("locks", Ints(sorted({_latch(name) for name in names.values}))).get
+def acquire_locks(wire: Wire, names: Blobs) -> Rest:
+    return wire.ask("acquire_locks", Ints(sorted({_latch(name) for name in names.values}))).get
 
 
-def try_locks(wire: Wire, names: Blobs) -> Rest:
-    asked = wire.ask("try_locks", Ints(sorted({_latch(name) for name in names.values})))
+def try_acquire_locks(wire: Wire, names: Blobs) -> Rest:
+    asked = wire.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
 
     def rest() -> Rows:
         had = {n for (n,) in asked.get()}
@@ -32,24 +32,24 @@ def try_locks(wire: Wire, names: Blobs) -> Rest:
     return rest
 
 
-def sweeping(wire: Wire) -> Rest:
+def begin_sweep(wire: Wire) -> Rest:
     wire.hurried = True
-    return wire.ask("sweeping").get
+    return wire.ask("begin_sweep").get
 
 
-def swept(wire: Wire) -> Rest:
-    wire.ask("swept", LOCK_SECONDS)
+def end_sweep(wire: Wire) -> Rest:
+    wire.ask("end_sweep", LOCK_SECONDS)
     wire.hurried = False
     return nothing
 
 
-def numbers(wire: Wire, blocks: int) -> Rest:
-    asked = [wire.ask("numbers") for _ in range(blocks)]
+def allocate_numbers(wire: Wire, blocks: int) -> Rest:
+    asked = [wire.ask("allocate_numbers") for _ in range(blocks)]
     return lambda: [row for one in asked for row in one.get()]
 
 
-def fold(wire: Wire, most: int) -> Rest:
-    looked = wire.ask("fold_look", most)
+def fold_counts(wire: Wire, most: int) -> Rest:
+    looked = wire.ask("lock_counts", most)
 
     def rest() -> Rows:
         rows = looked.get()
@@ -57,47 +57,47 @@ def fold(wire: Wire, most: int) -> Rest:
         for _, q, kind, n in rows:
             sums[q, kind] = sums.get((q, kind), 0) + n
         kept = [(q, kind, n) for (q, kind), n in sums.items() if n]
-        wire.ask("fold", Ints(row[0] for row in rows), *ints(kept, 3))
+        wire.ask("fold_counts", Ints(row[0] for row in rows), *ints(kept, 3))
         return []
 
     return rest
 
 
-def promote(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("promote", now, limit)
+def lock_due_delayed(wire: Wire, now: int, limit: int) -> Rest:
+    looked = wire.ask("lock_due_delayed", now, limit)
 
     return lambda: [row[:11] for row in sorted(looked.get(), key=lambda row: (row[11], row[0]))]
 
 
-def fair_forget(wire: Wire, q: int, now: int, most: int) -> Rest:
-    looked = wire.ask("fair_behind", q, now, most)
+def delete_past_fair_turns(wire: Wire, q: int, now: int, most: int) -> Rest:
+    looked = wire.ask("select_past_fair_turns", q, now, most)
 
     def rest() -> Rows:
-        wire.ask("fair_forget", q, Blobs(sorted(lane for (lane,) in looked.get())))
+        wire.ask("delete_past_fair_turns", q, Blobs(sorted(lane for (lane,) in looked.get())))
         return []
 
     return rest
 
 
-def drop_claims(wire: Wire, untils: Ints, leases: Ints) -> Rest:
-    wire.ask("leave_claims", untils, leases)
+def delete_reaped_claims(wire: Wire, untils: Ints, leases: Ints) -> Rest:
+    wire.ask("delete_settled_claims", untils, leases)
     return nothing
 
 
-def unbury(wire: Wire, q: int, limit: int) -> Rest:
-    looked = wire.ask("unbury", q, limit)
+def purge_dead(wire: Wire, q: int, limit: int) -> Rest:
+    looked = wire.ask("purge_dead", q, limit)
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("raise", Ints(row[0] for row in rows))
-        return cards(wire, rows)
+        wire.ask("revive_dead", Ints(row[0] for row in rows))
+        return rows_with_attempts(wire, rows)
 
     return rest
 
 
-def unend(wire: Wire, seqs: Ints) -> Rest:
-    out = wire.ask("unend", seqs)
-    return lambda: cards(wire, out.get())
+def remove_ended(wire: Wire, seqs: Ints) -> Rest:
+    out = wire.ask("remove_ended", seqs)
+    return lambda: rows_with_attempts(wire, out.get())
 
 
 def trim_results(wire: Wire, now: int, limit: int) -> Rest:
@@ -105,14 +105,14 @@ def trim_results(wire: Wire, now: int, limit: int) -> Rest:
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("drop_results", Ints(row[0] for row in rows))
+        wire.ask("delete_results", Ints(row[0] for row in rows))
         return rows
 
     return rest
 
 
-def trim_requests(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("trim_requests", now, limit)
+def trim_idempotency_keys(wire: Wire, now: int, limit: int) -> Rest:
+    looked = wire.ask("trim_idempotency_keys", now, limit)
 
     def rest() -> Rows:
         rows = looked.get()
@@ -120,32 +120,32 @@ def trim_requests(wire: Wire, now: int, limit: int) -> Rest:
         for tenant, word in rows:
             by_tenant.setdefault(tenant, []).append(word)
         for tenant, words in by_tenant.items():
-            wire.ask("drop_requests", tenant, Blobs(words))
+            wire.ask("delete_idempotency_keys", tenant, Blobs(words))
         return rows
 
     return rest
 
 
-def trim_paces(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("trim_paces", now, limit)
+def trim_group_rates(wire: Wire, now: int, limit: int) -> Rest:
+    looked = wire.ask("trim_group_rates", now, limit)
 
     def rest() -> Rows:
         rows = looked.get()
         for q, found in by_queue(rows).items():
-            wire.ask("drop_paces", q, Blobs(sorted(row[1] for row in found)))
+            wire.ask("delete_group_rates", q, Blobs(sorted(row[1] for row in found)))
         return rows
 
     return rest
 
 
-def retime(wire: Wire, seqs: Ints, times: Ints) -> Rest:
+def set_run_at(wire: Wire, seqs: Ints, times: Ints) -> Rest:
     for at, found in by_queue(zip(times.values, seqs.values, strict=True)).items():
-        wire.ask("retime", at, Ints(row[1] for row in found))
+        wire.ask("set_run_at", at, Ints(row[1] for row in found))
     return nothing
 
 
-def journal_trim(wire: Wire, before: int, limit: int, upto: int | None) -> Rest:
-    looked = wire.ask("journal_oldest", limit)
+def trim_journal(wire: Wire, before: int, limit: int, upto: int | None) -> Rest:
+    looked = wire.ask("select_oldest_journal", limit)
 
     def rest() -> Rows:
         gone = []
@@ -153,26 +153,26 @@ def journal_trim(wire: Wire, before: int, limit: int, upto: int | None) -> Rest:
             if at > before or (upto is not None and first + n - 1 > upto):
                 break
             gone.append((first,))
-        wire.ask("journal_trim", Ints(first for (first,) in gone))
+        wire.ask("trim_journal", Ints(first for (first,) in gone))
         return gone
 
     return rest
 
 
-def finish(
+def write_commit(
     wire: Wire, now: int, sizes: Ints, qs: Ints, records: Blobs, count_q: Ints, kinds: Ints, changes: Ints,
     end_q: Ints, states: Ints, ends: Blobs, untils: Ints, leases: Ints, claims: Blobs,
 ) -> Rest:  # fmt: skip
     count = len(sizes.values)
     if count:
-        wire.ask("tell", now, sizes.values[0], qs.values[0], records.values[0])
+        wire.ask("insert_journal", now, sizes.values[0], qs.values[0], records.values[0])
         wire.ask(
-            "tell_more", now, Ints(range(2, count + 1)), Ints(sizes.values[1:]), Ints(qs.values[1:]),
+            "insert_journal_rest", now, Ints(range(2, count + 1)), Ints(sizes.values[1:]), Ints(qs.values[1:]),
             Blobs(records.values[1:]),
         )  # fmt: skip
     elif end_q.values:
-        wire.ask("entry")
-    wire.ask("count", count_q, kinds, changes)
-    wire.ask("ending", now, end_q, states, ends)
-    wire.ask("watch", untils, leases, claims)
+        wire.ask("draw_entry_number")
+    wire.ask("insert_counts", count_q, kinds, changes)
+    wire.ask("insert_endings", now, end_q, states, ends)
+    wire.ask("schedule_reap", untils, leases, claims)
     return nothing

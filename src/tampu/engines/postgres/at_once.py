@@ -34,7 +34,7 @@ FEWEST, FURTHEST = 100, 12_800
 MOST = 10_000
 """Messages of one statement."""
 _FEW, _FAR = 8, 16 * BLOCK
-"""Stretches of numbers that get an entry each (see claim_at_once.sql), and how far apart: all between is walked."""
+"""Ranges of numbers that get an entry each (see `claim_in_one_statement`), and how far apart: all between is walked."""
 _pack = msgspec.msgpack.Encoder().encode
 _NOTHING = _pack(None)
 _COLUMNS = b"\x99"
@@ -103,7 +103,7 @@ class AtOnce:
             ]
 
         began, made = db.whole(
-            "publish_at_once",
+            "publish_in_one_statement",
             len(items),
             make,
             q,
@@ -149,7 +149,7 @@ class AtOnce:
                 for id, (created, seq, _, max_attempts, _, body) in zip(ids, rows, strict=True)
             ]
 
-        (began, plain, *due, _), leases = db.claim_at_once(
+        (began, plain, *due, _), leases = db.claim_in_one_statement(
             make, q, call.limit, lease, want.lease_us, blob(worker), now, record=(before, after)
         )
         next_ = min((at for at in due if at is not None), default=None)
@@ -190,7 +190,7 @@ class AtOnce:
 
         try:
             began, outcomes = db.whole(
-                "ack_at_once",
+                "ack_in_one_statement",
                 len(seqs),
                 make,
                 Ints(() if walked else seqs),

@@ -122,7 +122,7 @@ def connect(place: Target, stepping: Stepping | None = None, *, patience: float 
             patience = max(patience, POOLED_SECONDS)
         db = Db(connection, place.schema, ours=ours, synchronous=synchronous, stepping=stepping, patience=patience)
         if db.ours:
-            db.rows("settings", False)
+            db.rows("configure_session", False)
         return db
     except BaseException:
         connection.close()
@@ -152,7 +152,7 @@ def turned_off(connection: psycopg.Connection[Any]) -> str:
 def _pooled(connection: psycopg.Connection[Any], place: Target, patience: float | None) -> bool:
     """Is there a pooler between us and the server?"""
     patience = None if patience is None else max(patience, POOLED_SECONDS)
-    row = Db(connection, place.schema, ours=False, patience=patience).row("session")
+    row = Db(connection, place.schema, ours=False, patience=patience).row("select_session_number")
     return row is None or row[0] != connection.info.backend_pid
 
 

@@ -88,7 +88,7 @@ class Db:
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
         self.say(b"BEGIN")
         if not self.ours:
-            self.send("settings", True)
+            self.send("configure_session", True)
         past = self._stepping.begin()
         lock_ms = 0 if self._wire.patience is None else LOCK_SECONDS * 1000
         begun = self.ahead("begin", now, numbers, due, self.synchronous, *past, f"{lock_ms:.0f}")
@@ -139,8 +139,8 @@ class Db:
 
     def rows(self, name: str, *parameters: Any) -> list[Any]:
         """What a statement answers."""
-        if name == "take":
-            return self._take(parameters)()
+        if name == "claim_ready":
+            return self._claim_ready(parameters)()
         if name.startswith(_WHOLE):
             with self.patient():
                 return self._rows(name, *parameters)
@@ -166,22 +166,22 @@ class Db:
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], list[Any]]:
         """Send a statement, `together` with others, and fetch its answer later."""
-        if name == "take":
-            return self._take(parameters)
+        if name == "claim_ready":
+            return self._claim_ready(parameters)
         return self._wire.send(self._texts[name], parameters).get
 
-    def _take(self, parameters: tuple[Any, ...]) -> Callable[[], list[Any]]:
+    def _claim_ready(self, parameters: tuple[Any, ...]) -> Callable[[], list[Any]]:
         """Send a claim, from where it may begin."""
         q = parameters[0]
         head = self._stepping.head(q)
-        sent = self._wire.send(self._texts["take"], (*parameters, head))
+        sent = self._wire.send(self._texts["claim_ready"], (*parameters, head))
 
         def answer() -> list[Any]:
             rows = sent.get()
             if not rows and head is not None:  # there may be something before it, by a commit that came late
-                rows = self._wire.send(self._texts["take"], (*parameters, None)).get()
+                rows = self._wire.send(self._texts["claim_ready"], (*parameters, None)).get()
             if rows:
-                self._stepping.took(q, rows[-1][10], lambda: int(self.row("dead_rows")[0]))
+                self._stepping.took(q, rows[-1][10], lambda: int(self.row("count_dead_rows")[0]))
             return rows
 
         return answer
@@ -202,7 +202,7 @@ class Db:
             self.answered = answer is not None and answer.there
         return made[0] if made else make(answer.rows)
 
-    def claim_at_once(
+    def claim_in_one_statement(
         self, make: Callable[[int, list[Any]], T], q: int, limit: int, *parameters: Any, record: tuple[bytes, bytes]
     ) -> tuple[Any, T]:
         """A claim that is a commit; what it says of itself, and what is made of its time and the rows it took."""
@@ -213,12 +213,12 @@ class Db:
 
         past, head = self._stepping.begin(), self._stepping.head(q)
         given = (*past, self.synchronous, *record)
-        told, rows, made = self.whole("claim_at_once", limit, read, q, limit, *parameters, head, *given)
+        told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, head, *given)
         if told[1] is None and head is not None:  # there may be something before it, by a commit that came late
-            told, rows, made = self.whole("claim_at_once", limit, read, q, limit, *parameters, None, *given)
+            told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, None, *given)
         self._stepping.looked(told[0], told[2:5])
         if rows:
-            self._stepping.took(q, rows[-1][4], lambda: int(self.row("dead_rows")[0]))
+            self._stepping.took(q, rows[-1][4], lambda: int(self.row("count_dead_rows")[0]))
         return told, made
 
     def flush(self) -> None:

@@ -87,7 +87,7 @@ def _adopt(commit: Commit, call: Adopt) -> int:
 def _store(commit: Commit, q: int, items: Sequence[Kept], cards: Sequence[Card]) -> None:
     codes = [CODE[item.state] for item in items]
     commit.db.send(
-        "adopt",
+        "import_messages",
         q,
         Ints(card.seq for card in cards),
         Ints(item.created_us for item in items),
@@ -109,7 +109,7 @@ def _store(commit: Commit, q: int, items: Sequence[Kept], cards: Sequence[Card])
     together = [(end, [seq for _, _, seq in rows]) for end, rows in itertools.groupby(ended, lambda end: end[:2])]
     if together:
         commit.db.send(
-            "adopt_endings",
+            "import_endings",
             q,
             Ints(code for (code, _), _ in together),
             Ints(at for (_, at), _ in together),
@@ -122,7 +122,7 @@ def _store(commit: Commit, q: int, items: Sequence[Kept], cards: Sequence[Card])
     ]
     if waiting:
         columns = list(zip(*waiting, strict=True))
-        commit.db.send("adopt_marks", q, Ints(columns[0]), Ints(columns[1]), Blobs(columns[2]))
+        commit.db.send("import_keys_and_expiries", q, Ints(columns[0]), Ints(columns[1]), Blobs(columns[2]))
         for _, expires, _ in waiting:
             if expires is not None:
                 commit.falls_due(expires)
@@ -132,7 +132,7 @@ def _keep_history(commit: Commit, items: Sequence[Kept], cards: Sequence[Card]) 
     failed = [(card.seq, f) for item, card in zip(items, cards, strict=True) for f in item.failures]
     if failed:
         commit.db.send(
-            "adopt_failures",
+            "import_failures",
             Ints(seq for seq, _ in failed),
             Ints(instant(f.at, "at") for _, f in failed),
             Ints(f.attempt for _, f in failed),
@@ -144,7 +144,7 @@ def _keep_history(commit: Commit, items: Sequence[Kept], cards: Sequence[Card]) 
     results = [(card.seq, item) for item, card in zip(items, cards, strict=True) if item.result is not None]
     if results:
         commit.db.send(
-            "keep_results",
+            "upsert_results",
             Ints(seq for seq, _ in results),
             Ints(item.result_until_us for _, item in results),
             Blobs(item.result for _, item in results),
@@ -173,7 +173,7 @@ def _remember(commit: Commit, call: Adopt) -> None:
     places = find(commit.db, commit.house, call.tenant, list({request.id for request in requests}))
     gone = iter(commit.numbers(len(requests)))  # the number of a message that is gone: any that nobody has
     commit.db.send(
-        "adopt_requests",
+        "import_idempotency_keys",
         call.tenant,
         commit.now,
         Blobs(request.key.encode() for request in requests),
@@ -189,8 +189,8 @@ def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Positio
     replies: list[Position | TampuError] = []
     for call in calls:
         offset = call.after.get(PARTITION, 0)
-        commit.db.row("journal_lock")
-        begun = commit.db.row("journal_start", offset) if offset else None
+        commit.db.row("lock_journal")
+        begun = commit.db.row("start_journal", offset) if offset else None
         replies.append({} if begun is None else {PARTITION: offset})
     return replies
 
@@ -213,9 +213,9 @@ def page(
         return None
     found = keys(db, q, CODE[state], after, limit)
     seqs = [seq for seq, _ in found]
-    more = {row[0]: row[1:] for row in db.rows("kept", Ints(seqs), now)}
+    more = {row[0]: row[1:] for row in db.rows("select_for_export", Ints(seqs), now)}
     failures: dict[int, list[Failure]] = {}
-    for seq, attempt, at, outcome, worker, error, trace in db.rows("kept_failures", Ints(seqs)):
+    for seq, attempt, at, outcome, worker, error, trace in db.rows("select_failures_for_export", Ints(seqs)):
         failed = Failure(attempt, moment(at), outcome, text(worker), text(error), text(trace))
         failures.setdefault(seq, []).append(failed)
     items = []
@@ -234,7 +234,7 @@ def page(
 def requests(
     db: Db, house: House, tenant: str, after: tuple[Any, ...] | None, limit: int, now: int | None
 ) -> RequestPage:
-    rows = db.rows("requests", tenant, after[0].encode() if after else b"", now, limit)
+    rows = db.rows("page_idempotency_keys", tenant, after[0].encode() if after else b"", now, limit)
     items = [
         Request(key.decode(), digest, until, house.id.of(stamp, seq) if own is None else str(own), queue)
         for key, digest, until, seq, stamp, own, queue, holds in rows

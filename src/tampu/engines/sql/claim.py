@@ -52,7 +52,7 @@ def send_ahead(db: Db, house: House, calls: Sequence[Call], now: int | None) -> 
     if q is None or want.max_in_flight or want.rate or want.paced:
         return None
     lease = secrets.randbits(63)
-    return Sent(lease, db.ahead("take", q, call.limit, lease, want.lease_us, blob(call.worker), now))
+    return Sent(lease, db.ahead("claim_ready", q, call.limit, lease, want.lease_us, blob(call.worker), now))
 
 
 def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
@@ -103,12 +103,12 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: l
             record.own[place] = row[7].bytes
     record.extend(seqs, [row[3] for row in rows], [row[1] + 1 for row in rows])
     if want.rate:
-        commit.db.send("spend", q, float(tokens - len(rows)), now)
+        commit.db.send("spend_tokens", q, float(tokens - len(rows)), now)
     if want.paced:
         spend(commit, q, [(row[8], row[0]) for row in rows])
     bodies = _fresh_bodies(commit, rows)
     retried = [row[0] for row in rows if row[1]]
-    errors = dict(commit.db.rows("last_errors", Ints(retried))) if retried else {}
+    errors = dict(commit.db.rows("select_last_errors", Ints(retried))) if retried else {}
     commit.deferred.append(lambda: leases.extend(_leases(commit, call, want.queue, rows, lease, until, bodies, errors)))
     return len(rows)
 
@@ -117,7 +117,7 @@ def _fresh_bodies(commit: Commit, rows: list[Row]) -> dict[int, bytes]:
     """Marks go. A publish that was replacing a payload had the key's row: now it is done, and its payload counts."""
     drop_marks(commit, [row[0] for row in rows if row[5] is not None or row[6]])
     keyed = [row[0] for row in rows if row[6]]
-    return dict(commit.db.rows("bodies", Ints(keyed))) if keyed else {}
+    return dict(commit.db.rows("select_bodies", Ints(keyed))) if keyed else {}
 
 
 def _leases(
@@ -166,7 +166,7 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
     taken: list[Row] = []
     for _ in range(2):
         if commit.sent is None:
-            rows = commit.db.rows("take", q, limit - len(taken), lease, lease_us, blob(worker), commit.now)
+            rows = commit.db.rows("claim_ready", q, limit - len(taken), lease, lease_us, blob(worker), commit.now)
         else:
             rows, commit.sent = commit.sent.rows(), None
         late = [Card(r[0], q, r[1], r[3], r[7], r[8], 0, r[4], r[5], r[6]) for r in rows if _late(r, commit.now)]
@@ -196,7 +196,7 @@ def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float
         limit = min(limit, want.max_in_flight - commit.tally(q)[LEASED])
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
-        tokens, at = commit.db.row("tokens", q)
+        tokens, at = commit.db.row("select_tokens", q)
         tokens = float(burst) if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
         limit = min(limit, int(tokens + 1e-9))
     return limit, tokens

@@ -74,7 +74,7 @@ class Commit(Ledger[House, Record]):
             return list(taken)
         # What is left of a block is dropped: numbers of a commit grow.
         found: list[int] = []
-        for (first,) in self.db.rows("numbers", -(-count // BLOCK)):
+        for (first,) in self.db.rows("allocate_numbers", -(-count // BLOCK)):
             self._block = range(first, first + BLOCK)
             found.extend(self._block)
         self._block = range(found[count - 1] + 1, found[-1] + 1)
@@ -84,7 +84,7 @@ class Commit(Ledger[House, Record]):
         """The number of a queue, made if it is new."""
         q = self.house.number(self.db, tenant, name)
         if q is None:
-            q = int(self.db.row("queue_make", tenant, name)[0])
+            q = int(self.db.row("create_queue", tenant, name)[0])
             self.house.learn(q, tenant, name)
             self._new_queues.append(q)
         return q
@@ -92,7 +92,7 @@ class Commit(Ledger[House, Record]):
     def tally(self, q: int) -> dict[int, int]:
         """Messages by state number, with what this commit changed."""
         counts = dict.fromkeys(range(8), 0)
-        counts.update(self.db.rows("tally", q))
+        counts.update(self.db.rows("count_by_state", q))
         for kind, delta in self.changes(q):
             counts[kind] += delta
         return counts
@@ -143,7 +143,7 @@ class Commit(Ledger[House, Record]):
         """(until, lease, seqs): have the reaper look at these messages of claims then too."""
         if leases:
             self.db.send(
-                "watch",
+                "schedule_reap",
                 Ints(until for until, _, _ in leases),
                 Ints(lease for _, lease, _ in leases),
                 Blobs(struct.pack(f">{len(seqs)}q", *seqs) for _, _, seqs in leases),
@@ -171,7 +171,7 @@ class Commit(Ledger[House, Record]):
         if told or changes or self._endings or self._claims:
             ends = list(self._endings.items())
             self.db.send(
-                "finish",
+                "write_commit",
                 self.now,
                 Ints(len(record.seqs) for _, record in told),
                 Ints(q for (_, q, _, _), _ in told),
@@ -189,7 +189,7 @@ class Commit(Ledger[House, Record]):
         over = [(self.house.watched.rest(*one), one[0]) for one in self._settled.items() if one[0] not in self._left]
         gone = sorted((until, lease) for until, lease in over if until is not None)
         if gone:
-            self.db.send("leave_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
+            self.db.send("delete_settled_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
         self.lapsed = lapses(told)
         if self.ready or self.lapsed:
             self.named = {q: self.house.name(self.db, q) for q in (*self.ready, *self.lapsed)}

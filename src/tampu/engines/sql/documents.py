@@ -16,7 +16,7 @@ from tampu.model.errors import TampuError, VersionConflict
 def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
     replies: list[int | TampuError] = []
     db = commit.db
-    (before,) = db.row("revision_lock")
+    (before,) = db.row("lock_revision")
     revision = before
     for call in calls:
         old = get(db, call.kind, call.tenant, call.name)
@@ -28,30 +28,30 @@ def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
         if call.kind == "queue" and call.name != "*":
             commit.queue(call.tenant, call.name)
         revision += 1
-        db.send("document_put", call.kind, call.tenant, call.name, revision, call.value)
+        db.send("put_document", call.kind, call.tenant, call.name, revision, call.value)
         replies.append(revision)
     if revision != before:
-        db.send("revision_set", revision)
+        db.send("set_revision", revision)
     return replies
 
 
 def delete(commit: Commit, calls: Sequence[DeleteDocument]) -> list[bool | TampuError]:
     db = commit.db
-    (revision,) = db.row("revision_lock")
-    gone = [db.row("document_delete", call.kind, call.tenant, call.name) is not None for call in calls]
+    (revision,) = db.row("lock_revision")
+    gone = [db.row("delete_document", call.kind, call.tenant, call.name) is not None for call in calls]
     if any(gone):
-        db.send("revision_set", revision + 1)
+        db.send("set_revision", revision + 1)
     return list(gone)
 
 
 def get(db: Db, kind: str, tenant: str, name: str) -> Document | None:
-    row = db.row("document", kind, tenant, name)
+    row = db.row("select_document", kind, tenant, name)
     return None if row is None else Document(*row)
 
 
 def list_all(db: Db, kind: str, tenant: str) -> list[Document]:
-    return [Document(*row) for row in db.rows("documents", kind, tenant)]
+    return [Document(*row) for row in db.rows("list_documents", kind, tenant)]
 
 
 def every(db: Db) -> list[Document]:
-    return [Document(*row) for row in db.rows("all_documents")]
+    return [Document(*row) for row in db.rows("list_all_documents")]

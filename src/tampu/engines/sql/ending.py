@@ -27,7 +27,7 @@ def end(commit: Commit, state: int, cards: Sequence[Card], traces: Sequence[int 
     if not cards:
         return
     commit.db.send(
-        "end",
+        "insert_ended",
         commit.now,
         Ints(card.seq for card in cards),
         Ints(traces),
@@ -47,7 +47,7 @@ def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
     """Keep what went wrong, for the history of the messages."""
     if failed:
         commit.db.send(
-            "fail",
+            "insert_failures",
             commit.now,
             Ints(f.card.seq for f in failed),
             Ints(f.card.attempts for f in failed),
@@ -63,7 +63,7 @@ def bury(commit: Commit, dead: Sequence[tuple[Card, int | None, str]]) -> None:
     if not dead:
         return
     commit.db.send(
-        "bury",
+        "insert_dead",
         commit.now,
         Ints(card.seq for card, _, _ in dead),
         Ints(trace for _, trace, _ in dead),

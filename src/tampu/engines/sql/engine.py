@@ -110,7 +110,7 @@ class SqlEngine(abc.ABC):
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
-        return int(self._readers.ask(lambda db: db.row("clock"))[0])
+        return int(self._readers.ask(lambda db: db.row("select_server_time"))[0])
 
     def _fake_now(self) -> int | None:
         """The time for statements; None: they look at the server's clock."""
@@ -205,7 +205,7 @@ class SqlEngine(abc.ABC):
                 commit.finish()
                 self._commits += 1
                 if self._commits % FOLD_EVERY == 0:
-                    db.send("fold", _FOLD_MOST)
+                    db.send("fold_counts", _FOLD_MOST)
                 committing = True
                 db.say(b"COMMIT")
                 db.flush()
@@ -277,7 +277,7 @@ class SqlEngine(abc.ABC):
 
     def begin_joined(self, db: Db) -> Commit:
         """A commit inside a transaction that is under way."""
-        (now,) = db.row("join", self._fake_now())
+        (now,) = db.row("join_user_transaction", self._fake_now())
         # A house of its own: whether these queues will exist is known only when the transaction has ended.
         return Commit(db, House(self.house.tail, self.house.stamp, self.house.watched), now)
 
@@ -315,7 +315,7 @@ class SqlEngine(abc.ABC):
         return self._readers.ask(lambda db: reading.stats(db, tenant, queue, self._fake_now()))
 
     def queues(self) -> list[tuple[str, str]]:
-        return [(tenant, name) for tenant, name, _ in self._readers.ask(lambda db: db.rows("queues"))]
+        return [(tenant, name) for tenant, name, _ in self._readers.ask(lambda db: db.rows("list_queues"))]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         self._readers.ask(journal.catch_up)
@@ -342,10 +342,10 @@ class SqlEngine(abc.ABC):
         return self._readers.ask_once(lambda db: adopting.requests(db, self.house, tenant, after, limit, now))
 
     def revision(self) -> int:
-        return int(self._readers.ask(lambda db: db.row("revision"))[0])
+        return int(self._readers.ask(lambda db: db.row("select_revision"))[0])
 
     def next_due(self) -> int | None:
-        times = self._readers.ask(lambda db: db.row("due"))
+        times = self._readers.ask(lambda db: db.row("select_next_due"))
         return min((at for at in times if at is not None), default=None)
 
     def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
@@ -366,7 +366,7 @@ class SqlEngine(abc.ABC):
         if time.monotonic() < self._seated - _SEAT_SECONDS / 2:
             return True
         asked = time.monotonic()
-        ours = self._readers.ask(lambda db: db.row("seat", self._me, _SEAT_SECONDS)) is not None
+        ours = self._readers.ask(lambda db: db.row("acquire_leader", self._me, _SEAT_SECONDS)) is not None
         self._seated = asked + _SEAT_SECONDS if ours else 0.0
         return ours
 
@@ -375,7 +375,7 @@ class SqlEngine(abc.ABC):
             return
         if self._seated:
             with contextlib.suppress(TampuError):
-                self._readers.ask(lambda db: db.send("seat_leave", self._me))
+                self._readers.ask(lambda db: db.send("release_leader", self._me))
         with self._lock:
             self._closed = True
             if self._db is not None:

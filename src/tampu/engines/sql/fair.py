@@ -34,7 +34,7 @@ class FairTurns(Turns[bytes]):
         if fair:
             unknown = [card.seq for card in fair if card.seq not in self.groups]
             if unknown:
-                bodies = self._db.rows("bodies", Ints(unknown))
+                bodies = self._db.rows("select_bodies", Ints(unknown))
                 self.groups.update((seq, (unpack_body(body).group or "").encode()) for seq, body in bodies)
             turns = iter(self.ranks([(card.q, self.groups[card.seq]) for card in fair]))
             ranks = [next(turns) if rank == FAIR else rank for rank in ranks]
@@ -45,11 +45,11 @@ class FairTurns(Turns[bytes]):
         self._locks.take(fair_lock(*self._house.name(self._db, q)) for q in {q for q, _ in groups})
         for q in {q for q, _ in groups}:
             if q not in self.rounds:
-                self.begin(q, *self._db.row("fair_round", q))
+                self.begin(q, *self._db.row("select_fair_round", q))
             unknown = {group for owner, group in groups if owner == q and (q, group) not in self.last}
             if unknown:
                 self.last.update({(q, group): 0 for group in unknown})
-                found = self._db.rows("fair_last", q, Blobs(sorted(unknown)))
+                found = self._db.rows("select_fair_turns", q, Blobs(sorted(unknown)))
                 self.last.update({(q, group): last for group, last in found})
         return [self.take(q, group) for q, group in groups]
 
@@ -59,10 +59,10 @@ class FairTurns(Turns[bytes]):
             return
         kept = sorted(self.changed)
         self._db.send(
-            "fair_keep",
+            "upsert_fair_turns",
             Ints(q for q, _ in kept),
             Blobs(group for _, group in kept),
             Ints(self.last[place] for place in kept),
         )
         for q, now in self.rounds.items():
-            self._db.send("fair_forget", q, now, FORGOTTEN * len(kept))
+            self._db.send("delete_past_fair_turns", q, now, FORGOTTEN * len(kept))

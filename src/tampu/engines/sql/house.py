@@ -22,9 +22,9 @@ class House(Numbering[Db]):
         self.watched = watched or Watched()
 
     def _find_number(self, db: Db, tenant: str, name: str) -> int | None:
-        row = db.row("queue_number", tenant, name)
+        row = db.row("select_queue_number", tenant, name)
         return None if row is None else int(row[0])
 
     def _find_name(self, db: Db, q: int) -> tuple[str, str]:
-        tenant, name = db.row("queue_name", q)
+        tenant, name = db.row("select_queue_name", q)
         return tenant, name

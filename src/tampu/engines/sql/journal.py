@@ -24,8 +24,8 @@ _TURNS = 20
 
 def number(db: Db) -> int:
     """Give offsets to a bounded part of what is visible; how many records. In a transaction of its own."""
-    (end,) = db.row("journal_lock")
-    return int(db.row("journal_number", STEP, end)[0])
+    (end,) = db.row("lock_journal")
+    return int(db.row("number_journal", STEP, end)[0])
 
 
 def number_all(db: Db) -> bool:
@@ -35,7 +35,7 @@ def number_all(db: Db) -> bool:
 
 def catch_up(db: Db) -> bool:
     """Give offsets to what is visible, if there is anything, in a transaction of its own; whether it was all."""
-    if not db.row("journal_waiting")[0]:
+    if not db.row("has_unnumbered")[0]:
         return True
     with db.together():
         db.say(b"BEGIN")
@@ -46,14 +46,14 @@ def catch_up(db: Db) -> bool:
 
 def read(db: Db, house: House, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
     """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
-    (latest,) = db.row("journal_end")
+    (latest,) = db.row("select_journal_end")
     offset = (after or {}).get(PARTITION, 0)
     found: list[Transition] = []
     left, step = MOST_RECORDS, limit
     while left > 0 and len(found) < limit:
         # Mostly a record has several transitions, and all are the tenant's; if not, the next step is larger.
         step = min(step + 1, left)
-        rows = db.rows("journal_read", offset, step)
+        rows = db.rows("read_journal", offset, step)
         for first, n, at, q, body in rows:
             if first + n - 1 <= offset:
                 continue
@@ -105,4 +105,4 @@ def _unfold(first: int, at: int, tenant: str, queue: str, body: bytes, house: Ho
 
 def trimmed(db: Db, before: int, limit: int, upto: int | None) -> int:
     """Remove records from the oldest on, as long as they are old enough and read; how many."""
-    return len(db.rows("journal_trim", before, limit, upto))
+    return len(db.rows("trim_journal", before, limit, upto))

@@ -61,7 +61,7 @@ def known_lanes(
     if not wanted:
         return found
     _lock(commit, wanted)
-    for q, lane, places, us, burst, seq in commit.db.rows("known_lanes", *_columns(wanted)):
+    for q, lane, places, us, burst, seq in commit.db.rows("select_slots", *_columns(wanted)):
         if (q, lane) not in found:
             found[q, lane] = Lane(Limits.kept(places, us, burst), set())
         if seq is not None:
@@ -73,7 +73,7 @@ def known_lanes(
             known.limits = limits
     paced = [name for name, lane in found.items() if lane.limits.pace is not None] if paces else []
     if paced:
-        for q, lane, spent, seq in commit.db.rows("known_paces", *_columns(paced)):
+        for q, lane, spent, seq in commit.db.rows("select_group_rates", *_columns(paced)):
             found[q, lane].spent = spent or 0
             if seq is not None:
                 found[q, lane].claimed.add(seq)
@@ -91,7 +91,7 @@ def _columns(lanes: Iterable[Named]) -> tuple[Ints, Blobs]:
 
 def set_limits(commit: Commit, q: int, limits: Limits) -> None:
     pace = limits.pace
-    commit.db.send("set_limits", q, limits.places, pace and pace.us, pace and pace.burst)
+    commit.db.send("set_group_limits", q, limits.places, pace and pace.us, pace and pace.burst)
 
 
 # -- places
@@ -100,13 +100,13 @@ def set_limits(commit: Commit, q: int, limits: Limits) -> None:
 def seat(commit: Commit, seats: Sequence[Seat]) -> None:
     """These have places now."""
     if seats:
-        commit.db.send("seat_lanes", *_seats(seats))
+        commit.db.send("insert_slots", *_seats(seats))
 
 
 def unseat(commit: Commit, seats: Sequence[Seat]) -> None:
     """These have no places any more; nobody is let go for that."""
     if seats:
-        commit.db.send("unseat_lanes", *_seats(seats))
+        commit.db.send("delete_slots", *_seats(seats))
 
 
 def _seats(seats: Sequence[Seat]) -> tuple[Ints, Blobs, Ints]:
@@ -170,7 +170,7 @@ def leave_lanes(commit: Commit, over: Iterable[tuple[int, bytes | None, int]]) -
     if not ends:
         return
     _lock(commit, ((q, lane) for q, lane, _ in ends))
-    rows = commit.db.rows("leave_lanes", *_seats(ends), MOST_FREED)
+    rows = commit.db.rows("release_slots", *_seats(ends), MOST_FREED)
     _let_go(commit, [(Card.of(row), row[10], None) for row in rows if row[0] is not None])
     paced = [(row[1], row[5]) for row in rows if row[0] is None]
     if paced:
@@ -184,7 +184,7 @@ def fill(commit: Commit, lanes: dict[Named, Lane]) -> None:
         return
     columns = Ints(o[0] for o in open_), Blobs(o[1] for o in open_), Ints(o[2] for o in open_)
     next_: list[Waiting] = []
-    for row in commit.db.rows("heirs", *columns):
+    for row in commit.db.rows("next_in_group", *columns):
         card = Card.of(row)
         lane = lanes[card.q, card.lane or b""]
         lane.seqs.add(card.seq)

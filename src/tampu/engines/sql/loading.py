@@ -52,7 +52,7 @@ def _load(commit: Commit, call: Load) -> int:
     seqs = commit.numbers(len(chosen))
     ids = [call.stem + numbers[i].to_bytes(NUMBER_BYTES, "big") for i in chosen]
     commit.db.send(
-        "load_rows",
+        "insert_loaded",
         q,
         commit.now,
         commit.ahead,
@@ -77,5 +77,5 @@ def tell(commit: Commit, record: Record, q: int, seqs: list[int], types: list[st
 def known_numbers(db: Db, call: Load) -> set[int]:
     """The numbers whose messages are there already; other tenants' messages do not count."""
     low, high = (call.stem + n.to_bytes(NUMBER_BYTES, "big") for n in (call.numbers[0], call.numbers[-1]))
-    rows = db.rows("load_known", call.tenant, low, high)
+    rows = db.rows("find_loaded_ids", call.tenant, low, high)
     return {int.from_bytes(id.bytes[-NUMBER_BYTES:], "big") for (id,) in rows}

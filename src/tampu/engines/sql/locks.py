@@ -18,7 +18,7 @@ class Locks:
         """Nobody else looks at these until the end of the commit. One order for all of a call."""
         new = set(names) - self._taken
         if new:
-            self._db.send("locks", Blobs(new))
+            self._db.send("acquire_locks", Blobs(new))
             self._taken |= new
 
     def try_take(self, names: Iterable[bytes]) -> set[bytes]:
@@ -26,7 +26,7 @@ class Locks:
         wanted = set(names)
         new = wanted - self._taken
         if new:
-            self._taken |= {name for (name,) in self._db.rows("try_locks", Blobs(sorted(new)))}
+            self._taken |= {name for (name,) in self._db.rows("try_acquire_locks", Blobs(sorted(new)))}
         return wanted & self._taken
 
 

@@ -84,7 +84,7 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
     lanes = known_lanes(commit, {(q, name) for name in names})
     waits: dict[bytes, list[int]] = {}
     spent: dict[bytes, int] = {}
-    for name, _, seq, until in sorted(commit.db.rows("token_waits", q, Blobs(sorted(names)))):
+    for name, _, seq, until in sorted(commit.db.rows("select_token_waits", q, Blobs(sorted(names)))):
         waits.setdefault(name, []).append(seq)
         spent[name] = until if limits.pace is None else min(until, limits.pace.most(commit.now))
     times: list[tuple[int, int]] = []
@@ -95,12 +95,15 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
             times.append((max(due, commit.now), seq))
     if times:
         _keep(commit, {(q, name): until for name, until in spent.items()})
-        commit.db.send("retime", Ints(seq for _, seq in times), Ints(at for at, _ in times))
+        commit.db.send("set_run_at", Ints(seq for _, seq in times), Ints(at for at, _ in times))
         commit.falls_due(min(times)[0])
 
 
 def _keep(commit: Commit, spent: dict[Named, int]) -> None:
     names = sorted(spent)
     commit.db.send(
-        "keep_paces", Ints(q for q, _ in names), Blobs(lane for _, lane in names), Ints(spent[name] for name in names)
+        "upsert_group_rates",
+        Ints(q for q, _ in names),
+        Blobs(lane for _, lane in names),
+        Ints(spent[name] for name in names),
     )

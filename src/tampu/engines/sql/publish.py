@@ -142,10 +142,10 @@ class _Plain:
     def flush(self) -> None:
         commit, db = self.commit, self.commit.db
         for (q, attempts), (seqs, bodies) in self._bare.items():
-            db.send("publish_bare", q, commit.now, commit.ahead, attempts, Ints(seqs), Blobs(bodies))
+            db.send("publish_simple", q, commit.now, commit.ahead, attempts, Ints(seqs), Blobs(bodies))
         if self._rows:
             columns = list(zip(*self._rows, strict=True))
-            db.send("publish_plain", commit.now, commit.ahead, *map(Ints, columns[:6]), Blobs(columns[6]))
+            db.send("publish_without_lookup", commit.now, commit.ahead, *map(Ints, columns[:6]), Blobs(columns[6]))
             for _, _, _, _, expires, run_at, _ in self._rows:
                 for at in (expires, run_at):
                     if at is not None:

@@ -26,7 +26,7 @@ def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tup
     """(seq, q) by id, of the messages that are the tenant's."""
     made = [house.id.seq_of(id) for id in ids]
     rows = db.rows(
-        "find",
+        "find_messages",
         tenant,
         Ints(None if place is None else place[1] for place in made),
         Ints(None if place is None else place[0] for place in made),
@@ -37,12 +37,12 @@ def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tup
 
 def load(db: Db, house: House, seqs: Sequence[int]) -> dict[int, Message]:
     """Messages with the index each is in, in the order asked for; without failures and result."""
-    return {row[0]: _message(db, house, row) for row in db.rows("load", Ints(seqs))}
+    return {row[0]: _message(db, house, row) for row in db.rows("select_messages", Ints(seqs))}
 
 
 def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
     """The index each message is in."""
-    return {row[0]: row[8] for row in db.rows("load", Ints(seqs))} if seqs else {}
+    return {row[0]: row[8] for row in db.rows("select_messages", Ints(seqs))} if seqs else {}
 
 
 def _message(db: Db, house: House, row: Any) -> Message:
@@ -78,9 +78,9 @@ def whole(db: Db, house: House, tenant: str, id: str, now: int | None) -> Messag
         return None
     failures = tuple(
         Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
-        for attempt, at, outcome, worker, error, traceback in db.rows("failures", place[0])
+        for attempt, at, outcome, worker, error, traceback in db.rows("select_failures", place[0])
     )
-    result = db.row("result", place[0], now)
+    result = db.row("select_result", place[0], now)
     return _with(found, failures, None if result is None else result[0])
 
 
@@ -125,12 +125,12 @@ def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -
     no, seen = after
     found: list[tuple[int, tuple[int, ...]]] = []
     while True:
-        rows = db.rows("page_ending", q, code, no, _ENDINGS)
+        rows = db.rows("page_endings", q, code, no, _ENDINGS)
         for number, packed in rows:
             seqs = list(unpack_seqs(packed))
             # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
             start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
-            there = db.rows("still_ended", Ints(seqs[start : start + limit - len(found)]))
+            there = db.rows("select_still_ended", Ints(seqs[start : start + limit - len(found)]))
             found.extend((seq, (number, seq)) for (seq,) in there)
             if len(found) == limit:
                 return found
@@ -141,7 +141,7 @@ def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -
 
 def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[QueueStats]:
     found: dict[str, QueueStats] = {}
-    for name, kind, count, oldest, at in db.rows("stats", tenant, queue, now):
+    for name, kind, count, oldest, at in db.rows("select_stats", tenant, queue, now):
         one = found.get(name)
         if one is None:
             one = found[name] = QueueStats(tenant, name, dict.fromkeys(STATES, 0), oldest, at)
@@ -153,8 +153,10 @@ def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[Queue
 def glance(db: Db, queues: Sequence[tuple[str, str]], me: str, now: int | None) -> Glance:
     """Statements that stand by themselves, on their way together."""
     with db.together():
-        asked = [db.ahead(name) for name in ("clock", "due", "revision", "seated")]
-        counts = [db.ahead("ready_count", *queue) for queue in queues]
+        asked = [
+            db.ahead(name) for name in ("select_server_time", "select_next_due", "select_revision", "current_leader")
+        ]
+        counts = [db.ahead("count_ready", *queue) for queue in queues]
     ((clock,),), (dues,), ((revision,),), seated = (answer() for answer in asked)  # all there: one round trip
     return Glance(
         clock if now is None else now,

@@ -207,7 +207,7 @@ class _Settling:
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
             rows = db.rows(
-                "unlease", Ints(w[0] for w in wanted), Ints(w[1] for w in wanted), Ints(w[2] for w in wanted)
+                "take_leases", Ints(w[0] for w in wanted), Ints(w[1] for w in wanted), Ints(w[2] for w in wanted)
             )
             found = {(row[1], row[0], row[10]): row for row in rows}
             # In the order they were asked for, which is the order they come back in.
@@ -241,7 +241,7 @@ class _Settling:
         kept = [one for one in acked if one.item.result is not None and one.item.result_ttl_us]
         if kept:
             commit.db.send(
-                "keep_results",
+                "upsert_results",
                 Ints(one.card.seq for one in kept),
                 Ints(commit.now + one.item.result_ttl_us for one in kept),
                 Blobs(one.item.result for one in kept),
@@ -341,7 +341,7 @@ class _Settling:
             for verb in ("ack", "release")
         ]
         rows: list[Any] = self.commit.db.rows(
-            "led_to", Ints(m[0] for m in missed), Ints(m[1] for m in missed), Ints(m[2] for m in missed)
+            "find_settled", Ints(m[0] for m in missed), Ints(m[1] for m in missed), Ints(m[2] for m in missed)
         )
         for seq, left, state, stamp, own in rows:
             self._led.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))

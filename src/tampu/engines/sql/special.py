@@ -99,7 +99,7 @@ class _Special:
         requests = {item.body.idempotency_key.encode() for item in items if item.body.idempotency_key is not None}
         self._requests: dict[bytes, tuple[int, int, UUID | None, bytes]] = {}
         if requests:
-            rows = db.rows("known_requests", tenant, Blobs(requests), self.commit.now)
+            rows = db.rows("find_idempotency_keys", tenant, Blobs(requests), self.commit.now)
             self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
         given = [item.id for item in items if item.id is not None]
         places = find(db, self.commit.house, tenant, given) if given else {}
@@ -107,7 +107,7 @@ class _Special:
         keys = {item.body.key.encode() for item in items if item.body.key is not None}
         self._keys: dict[bytes, int] = {}
         if keys and self.q is not None:
-            self._keys = dict(db.rows("known_keys", self.q, Blobs(sorted(keys))))
+            self._keys = dict(db.rows("lock_keys", self.q, Blobs(sorted(keys))))
         wanted = {*self._ids.values(), *self._keys.values(), *(seq for seq, *_ in self._requests.values())}
         self._found = load(db, self.commit.house, sorted(wanted)) if wanted else {}
 
@@ -235,7 +235,7 @@ class _Special:
 
     def _store(self, news: list[_New], cards: list[Card]) -> None:
         self.commit.db.send(
-            "store",
+            "insert_messages",
             self.commit.now,
             self.commit.ahead,
             Ints(card.seq for card in cards),
@@ -276,7 +276,7 @@ class _Special:
             last = {item.body.idempotency_key: (item, seq, stamp, own) for item, seq, stamp, own in self._remember}
             rows = list(last.values())
             self.commit.db.send(
-                "remember",
+                "upsert_idempotency_keys",
                 self.call.tenant,
                 Blobs(blob(item.body.idempotency_key) for item, _, _, _ in rows),
                 Ints(seq for _, seq, _, _ in rows),
@@ -289,7 +289,7 @@ class _Special:
     def _write_replaced(self) -> None:
         if self._replaced:
             bodies = {seq: pack_body(message.body) for seq, message in self._replaced.items()}
-            self.commit.db.send("replace", Ints(bodies), Blobs(bodies.values()))
+            self.commit.db.send("replace_bodies", Ints(bodies), Blobs(bodies.values()))
         if self._replacing:
             assert self.q is not None or self.new
             q = self.commit.queue(self.call.tenant, self.call.queue)

@@ -52,7 +52,7 @@ def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
             places[place] = (q, lease_us)
     wanted = sorted(places)
     rows = commit.db.rows(
-        "extend",
+        "extend_leases",
         commit.now,
         Ints(seq for seq, _ in wanted),
         Ints(lease for _, lease in wanted),
@@ -102,7 +102,7 @@ def _cancel(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
             commit.note("cancel", CANCELLED, card)
             done[card.seq] = CANCELLED
         left = [seq for seq in left if seq not in done]
-        asked = commit.db.rows("ask_cancel", Ints(left)) if left else []
+        asked = commit.db.rows("request_cancel", Ints(left)) if left else []
         for seq, q, attempts, stamp, own in asked:
             commit.note("ask_cancel", LEASED, Card(seq, q, attempts, stamp, own, None, 0, 0, None, False))
             done[seq] = LEASED
@@ -130,7 +130,7 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
 
 
 def _free(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
-    rows = commit.db.rows("free", Ints(seqs)) if seqs else []
+    rows = commit.db.rows("release_held", Ints(seqs)) if seqs else []
     going = [(Card.of(row), row[10], None) for row in rows if not row[11]]
     done: dict[int, int | TampuError] = {
         row[0]: InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
@@ -151,7 +151,7 @@ def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | Tamp
 
 
 def _replay(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
-    cards = [Card.of(row) for row in commit.db.rows("raise", Ints(seqs), commit.now)] if seqs else []
+    cards = [Card.of(row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now)] if seqs else []
     cards.sort()
     done: dict[int, int | TampuError] = {}
     commit.count_all(cards, DEAD, -1)
@@ -175,7 +175,7 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
         return None
     if call.ordering == "fair":
         commit.locks.take([fair_lock(call.tenant, call.queue)])
-    rows = commit.db.rows("rerank_page", q, call.after, call.limit)
+    rows = commit.db.rows("select_rows_to_rerank", q, call.after, call.limit)
     changes: list[tuple[int, int, int]] = []
     for seq, created, packed, old, is_ready in rows:
         body = unpack_body(packed)
@@ -200,7 +200,7 @@ def _regroup(commit: Commit, call: Regroup) -> str | None:
         return None
     limits = Limits(stored(call.places), call.pace)
     set_limits(commit, q, limits)
-    lanes = [lane for (lane,) in commit.db.rows("page_lanes", q, call.after.encode(), call.limit)]
+    lanes = [lane for (lane,) in commit.db.rows("page_groups", q, call.after.encode(), call.limit)]
     retime(commit, q, lanes, limits)
     if limits.pace is None:
         leave_lanes(commit, ((q, lane, NOBODY) for lane in lanes))

@@ -59,7 +59,7 @@ class _Moving(NamedTuple):
 
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
     done, now = sweep_due(commit, max(call.limit for call in calls)), commit.now
-    times = zip(commit.db.row("due"), commit.house.rests, strict=True)
+    times = zip(commit.db.row("select_next_due"), commit.house.rests, strict=True)
     next_us = min(
         (rest if at <= now and _rests(rest, now) else at for at, rest in times if at is not None), default=None
     )
@@ -87,7 +87,7 @@ def sweep_due(commit: Commit, limit: int) -> Done:
     if not any(due):
         return Done()
     commit.swept = True
-    ours = bool(commit.db.row("sweeping")[0])
+    ours = bool(commit.db.row("begin_sweep")[0])
     moved, more, locked = 0, False, []
     for kind, work in _WORKS if ours else ():
         if due[kind]:
@@ -97,22 +97,22 @@ def sweep_due(commit: Commit, limit: int) -> Done:
             if not seen:
                 locked.append(kind)
     if locked:  # or somebody swept while we began
-        times = commit.db.row("due")
+        times = commit.db.row("select_next_due")
         for kind in locked:
             if times[kind] is not None and times[kind] <= now:
                 house.rests[kind] = now + _MOMENT
-    commit.db.send("swept")
+    commit.db.send("end_sweep")
     return Done(moved, more, ours)
 
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
-    rows = commit.db.rows("promote", commit.now, limit)
+    rows = commit.db.rows("lock_due_delayed", commit.now, limit)
     moving = [_Moving(Card.of(row), placed=True, keyed=False, waits=True) for row in rows if _entangled(row)]
     locked = _locked(commit, moving)
     _postpone(commit, [row[0] for row in rows if row[0] in locked])
     out = [row for row in rows if row[0] not in locked]
     cards = [Card.of(row) for row in out]
-    commit.db.send("leave_delayed", Ints(card.seq for card in cards))
+    commit.db.send("delete_delayed", Ints(card.seq for card in cards))
     commit.count_all(cards, DELAYED, -1)
     waiting = [(card, None, row[10]) for card, row in zip(cards, out, strict=True)]
     for card, state in zip(cards, admit(commit, waiting), strict=True):
@@ -124,7 +124,7 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
     """Delays that are over, of messages that can not go yet: away from the front, where they would hide others."""
     if seqs:
         times = range(commit.now + _MOMENT, commit.now + _MOMENT + len(seqs))
-        commit.db.send("retime", Ints(seqs), Ints(times))
+        commit.db.send("set_run_at", Ints(seqs), Ints(times))
         commit.falls_due(times[0])
 
 
@@ -138,7 +138,7 @@ def _locked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
     if not moving:
         return set()
     named = [one.card.seq for one in moving if one.keyed and one.card.named]
-    bodies = dict(commit.db.rows("bodies", Ints(named))) if named else {}
+    bodies = dict(commit.db.rows("select_bodies", Ints(named))) if named else {}
     needs: dict[int, set[bytes]] = {one.card.seq: set() for one in moving}
     for card, leaves, _, waits in moving:
         placed = leaves and card.lane is not None
@@ -159,7 +159,7 @@ def _reap(commit: Commit, limit: int) -> tuple[int, int]:
     """Claims whose time has come, until so many messages were looked at; of the last one perhaps only a part."""
     seen = moved = 0
     while seen < limit:
-        claims = commit.db.rows("run_out", commit.now, _CLAIMS)
+        claims = commit.db.rows("lock_due_claims", commit.now, _CLAIMS)
         # In the order of the claims and, within one, of its messages: so they come back.
         order: dict[tuple[int, int], int] = {}
         gone = []
@@ -173,7 +173,7 @@ def _reap(commit: Commit, limit: int) -> tuple[int, int]:
             order.update(((seq, lease), place) for place, seq in enumerate(some, len(order)))
             if len(some) < len(seqs):
                 commit.watch_rest(until, lease, seqs[len(some) :])
-        commit.db.send("drop_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
+        commit.db.send("delete_reaped_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
         moved += _look(commit, order)
         if len(claims) < _CLAIMS:
             break
@@ -185,13 +185,13 @@ def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     if not order:
         return 0
     watched = sorted(order)
-    rows = commit.db.rows("still_leased", Ints(w[0] for w in watched), Ints(w[1] for w in watched))
+    rows = commit.db.rows("lock_expired_leases", Ints(w[0] for w in watched), Ints(w[1] for w in watched))
     rows.sort(key=lambda row: order[row[0], row[10]])
     found = {(row[0], row[10]) for row in rows}
     missed = [place for place in watched if place not in found]
     if missed:
         # Settled, mostly. Those that are not: somebody has locked them, to settle or to extend them.
-        busy = commit.db.rows("busy_leases", Ints(w[0] for w in missed), Ints(w[1] for w in missed))
+        busy = commit.db.rows("select_busy_leases", Ints(w[0] for w in missed), Ints(w[1] for w in missed))
         _look_again(commit, busy)
     over = [row for row in rows if row[13] <= commit.now]
     moving = [_Moving(Card.of(row), _leaves(row), not _ends(row), not _ends(row)) for row in over if _entangled(row)]
@@ -237,7 +237,7 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
     if not rows:
         return
     cards = [Card.of(row) for row in rows]
-    commit.db.send("reap", Ints(card.seq for card in cards))
+    commit.db.send("delete_leases", Ints(card.seq for card in cards))
     commit.count_all(cards, LEASED, -1)
     write_failures(commit, [Failed(card, "lease_expired", row[11]) for card, row in zip(cards, rows, strict=True)])
     back, over, dead = [], [], []
@@ -264,7 +264,7 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
 
 
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
-    seqs = [row[0] for row in commit.db.rows("past", commit.now, limit)]
+    seqs = [row[0] for row in commit.db.rows("select_expired", commit.now, limit)]
     rows = commit.db.rows("lock_waiting", Ints(seqs)) if seqs else []
     moving = [_Moving(Card.of(row), placed=True, keyed=True, waits=False) for row in rows if _entangled(row)]
     free = {row[0] for row in rows} - _locked(commit, moving)

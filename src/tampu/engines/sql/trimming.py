@@ -42,7 +42,7 @@ def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
     if code in (DONE, CANCELLED, EXPIRED):
         gone = _drop_ended(commit, q, code, limit, before=None)
     elif code == DEAD:
-        gone = [Card.of(row) for row in commit.db.rows("unbury", q, limit)]
+        gone = [Card.of(row) for row in commit.db.rows("purge_dead", q, limit)]
         commit.count(q, DEAD, -len(gone))
     else:
         seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
@@ -64,10 +64,10 @@ def _drop_ended(
     """
     gone: list[Card] = []
     while len(gone) < limit:
-        rows = commit.db.rows("oldest_endings", q, state, _ENDINGS)
+        rows = commit.db.rows("lock_oldest_endings", q, state, _ENDINGS)
         kept: set[int] = set()
         if read is not None and rows:
-            kept = {no for (no,) in commit.db.rows("unread", Ints(row[0] for row in rows), read)}
+            kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(row[0] for row in rows), read)}
         chosen: list[int] = []
         spent: list[int] = []
         for no, at, packed in rows:
@@ -77,13 +77,13 @@ def _drop_ended(
             room = limit - len(gone) - len(chosen)
             chosen.extend(seqs[:room])
             if len(seqs) > room:
-                commit.db.send("ending_cut", q, state, no, pack_seqs(seqs[room:]))
+                commit.db.send("update_ending", q, state, no, pack_seqs(seqs[room:]))
                 break
             spent.append(no)
         if not chosen and not spent:
             break
-        commit.db.send("ending_drop", q, state, Ints(spent))
-        cards = [Card.of(row) for row in commit.db.rows("unend", Ints(chosen))]
+        commit.db.send("delete_endings", q, state, Ints(spent))
+        cards = [Card.of(row) for row in commit.db.rows("remove_ended", Ints(chosen))]
         commit.count(q, state, -len(cards))
         gone.extend(cards)
         if len(spent) < _ENDINGS:
@@ -93,7 +93,7 @@ def _drop_ended(
 
 def _forget(commit: Commit, cards: Sequence[Card]) -> None:
     if cards:
-        commit.db.send("forget", Ints(card.seq for card in cards))
+        commit.db.send("delete_messages", Ints(card.seq for card in cards))
 
 
 def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
@@ -104,13 +104,13 @@ def _trim(commit: Commit, call: Trim) -> int:
     db, now, left = commit.db, commit.now, call.limit
     read = None if call.read is None else call.read.get(PARTITION, 0)
     shortest = min([call.default_us, *call.retention_us.values()])
-    for q, state in db.rows("trim_queues", now - shortest):
+    for q, state in db.rows("select_queues_to_trim", now - shortest):
         before = now - call.retention_us.get(commit.house.name(db, q), call.default_us)
         if left > 0:
             gone = _drop_ended(commit, q, state, left, before, read)
             _forget(commit, gone)
             left -= len(gone)
-    for name in ("trim_results", "trim_requests", "trim_paces"):
+    for name in ("trim_results", "trim_idempotency_keys", "trim_group_rates"):
         if left > 0:
             left -= len(db.rows(name, now, left))
     if left > 0:

@@ -18,7 +18,7 @@ def enter_ready(commit: Commit, cards: Sequence[Card], leases: Sequence[int | No
     if not cards:
         return
     commit.db.send(
-        "enter_ready",
+        "insert_ready",
         Ints(commit.turns.ranks_of(cards)),
         Ints(commit.numbers(len(cards))),
         Ints(card.seq for card in cards),
@@ -35,7 +35,7 @@ def enter_delayed(commit: Commit, cards: Sequence[Card], times: Sequence[int], l
     if not cards:
         return
     commit.db.send(
-        "enter_delayed",
+        "insert_delayed",
         Ints(card.seq for card in cards),
         Ints(times),
         Ints(leases),
@@ -61,7 +61,7 @@ def hold(commit: Commit, held: Sequence[tuple[Card, int | None, bytes | None, by
     if not held:
         return
     commit.db.send(
-        "hold",
+        "insert_held",
         Ints(card.seq for card, _, _, _ in held),
         Ints(run_at for _, run_at, _, _ in held),
         Ints(card.q for card, _, _, _ in held),
@@ -76,7 +76,7 @@ def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, Card]:
     """Take waiting messages out of ready, delayed or held, with key and expiry; those that waited."""
     if not seqs:
         return {}
-    rows = commit.db.rows("withdraw", Ints(seqs))
+    rows = commit.db.rows("remove_waiting", Ints(seqs))
     found = {row[0]: Card.of(row) for row in rows}
     for row in rows:
         commit.count(row[1], row[10], -1)
@@ -88,7 +88,7 @@ def restore_marks(commit: Commit, cards: Iterable[Card]) -> None:
     """Messages that wait again take their expiry back, and their key if no newer message has it."""
     marked = [card for card in cards if card.named or card.expires is not None]
     if marked:
-        commit.db.send("restore_marks", Ints(card.seq for card in marked))
+        commit.db.send("restore_keys_and_expiries", Ints(card.seq for card in marked))
         for card in marked:
             if card.expires is not None:
                 commit.falls_due(card.expires)
@@ -97,4 +97,4 @@ def restore_marks(commit: Commit, cards: Iterable[Card]) -> None:
 def drop_marks(commit: Commit, seqs: Sequence[int]) -> None:
     """Messages that no longer wait give up their expiry and their key."""
     if seqs:
-        commit.db.send("drop_marks", Ints(seqs))
+        commit.db.send("delete_keys_and_expiries", Ints(seqs))

@@ -69,21 +69,25 @@ def _numbered(db: Db, other: Db) -> int:
     """
     with db.together():
         db.say(b"START TRANSACTION")
-        (latest,) = db.row("journal_lock")
+        (latest,) = db.row("lock_journal")
         with other.together():
             other.begin_reading()
             new = other.rows("snapshot_unnumbered")
         ends = list(itertools.accumulate((n for _, _, n in new), initial=latest))
-        db.send("snapshot_number", Ints(end + 1 for end in ends[:-1]), *(Ints(row[i] for row in new) for i in (0, 1)))
-        db.send("journal_moved", latest)
-        db.send("journal_seal")  # what was seen is on disk when this has been committed, also if nothing was new
+        db.send(
+            "snapshot_number_records",
+            Ints(end + 1 for end in ends[:-1]),
+            *(Ints(row[i] for row in new) for i in (0, 1)),
+        )
+        db.send("end_numbering", latest)
+        db.send("seal_journal")  # what was seen is on disk when this has been committed, also if nothing was new
         db.say(b"COMMIT")
     return int(ends[-1])
 
 
 def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | None, bool]:
     """The first messages of a range, as many as are wanted or have room; and whether it was all that were wanted."""
-    (heads,) = db.rows("snapshot_heads", first, last, limit, NONE)
+    (heads,) = db.rows("snapshot_columns", first, last, limit, NONE)
     if heads[0] is None:
         return None, True
     seqs, created, most, expires, ahead, sizes = (_numbers(text) for text in heads[:6])

@@ -75,10 +75,10 @@ def _numbered(db: Db, other: Db) -> int:
     """
     with db.together():
         db.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
-        db.send("snapshot_hold")
+        db.send("snapshot_lock")
         while journal.number(db) == journal.STEP:
             pass
-        (latest,) = db.row("journal_end")
+        (latest,) = db.row("select_journal_end")
         (name,) = db.row("snapshot_export")
         with other.together():
             other.begin_reading()

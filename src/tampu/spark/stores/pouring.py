@@ -114,7 +114,7 @@ class Pouring:
             known = [q for q in queues if q is not None]
             if len(known) == len(queues):
                 # Here and not later: a step that came second could have the lock, and the first wait for it in vain.
-                db.send("load_locks", Blobs(loading.stem_lock(call) for call in loads if not call.once))
+                db.send("acquire_shared_locks", Blobs(loading.stem_lock(call) for call in loads if not call.once))
                 numbers = [commit.numbers(len(call.numbers)) for call in loads]
                 return _Begun(step, db, commit, list(zip(loads, known, numbers, strict=True)))
             db.say(b"ROLLBACK")

@@ -41,7 +41,7 @@ def _numbered(engine: SqlEngine, work: Callable[[Db], R]) -> R:
 
 
 def _bounds(db: Db) -> tuple[int, int]:
-    first, latest = db.row("journal_bounds")
+    first, latest = db.row("select_journal_bounds")
     return (latest if first is None else first - 1), latest
 
 
@@ -50,7 +50,7 @@ def at_time(engine: SqlEngine, at_us: int) -> Position:
     older."""
 
     def find(db: Db) -> int:
-        found = db.row("journal_since", at_us)
+        found = db.row("find_journal_since", at_us)
         return int(found[0]) - 1 if found else _bounds(db)[1]
 
     return {PARTITION: _numbered(engine, find)}
@@ -60,7 +60,7 @@ def until_time(engine: SqlEngine, at_us: int) -> Position:
     """The position of the last transition before a time."""
 
     def find(db: Db) -> int:
-        found = db.row("journal_until", at_us)
+        found = db.row("find_journal_until", at_us)
         return int(found[0]) if found else _bounds(db)[0]
 
     return {PARTITION: _numbered(engine, find)}
@@ -79,7 +79,7 @@ def read(
     def fetch(after: int) -> tuple[list[Record], int, Names]:
         def work(db: Db) -> tuple[list[Record], int, Names]:
             packed_journal.check_reach(*_bounds(db), after, upto)
-            records, end = packed_journal.bounded(db.rows("journal_stretch", after, upto, packed_journal.RECORDS))
+            records, end = packed_journal.bounded(db.rows("read_journal_range", after, upto, packed_journal.RECORDS))
             return records, end, {q: engine.house.name(db, q) for q in {record[3] for record in records}}
 
         return engine._readers.ask_once(work)

@@ -51,11 +51,11 @@ def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[Places]:
     codes = {CODE[state] for state in query.states}
     if query.ids is not None:
         known = [seq for seq, q in _by_id(db, engine, query.ids) if q in queues]
-        rows = [_place(row) for row in db.rows("load", Ints(known))] if known else []
+        rows = [_place(row) for row in db.rows("select_messages", Ints(known))] if known else []
         return [_live(db, [row for row in rows if row[2] in codes and places.within(row[5], query)])]
     found = _ended(db, queues, codes & _ENDED, query)
     if READY in codes and query.ended_from is None and query.ended_to is None:
-        for q, raw in db.rows("snapshot_fresh", Ints(queues)):
+        for q, raw in db.rows("snapshot_unmoved", Ints(queues)):
             seqs = np.frombuffer(raw, ">i8").astype(np.int64)
             found.append(places.same(seqs, q, READY, 0, failures=np.zeros(len(seqs), np.int64)))
     rows = db.rows("snapshot_live", Ints(queues), Ints(codes - _ENDED))
@@ -125,7 +125,7 @@ def read(walk: Walk, engine: SqlEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
 
 def by_ids(engine: SqlEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
     def work(db: Db) -> pa.Table:
-        now = engine._fake_now() or int(db.row("clock")[0])
+        now = engine._fake_now() or int(db.row("select_server_time")[0])
         found = [seq for seq, q in _by_id(db, engine, wanted) if engine.house.name(db, q)[0] == tenant]
         made = sql_rows.by_number(db, engine, sorted(found), now) if found else None
         return columns.MESSAGES.empty_table() if made is None else pa.Table.from_batches([made])

@@ -61,7 +61,7 @@ class Reader:
         first, last, most = int(seqs[0]), int(seqs[-1]), _SPARSE * len(seqs)
         if last - first < most:
             return True
-        return bool(self._engine._readers.ask(lambda db: db.row("snapshot_crowd", first, last, most + 1))[0] <= most)
+        return bool(self._engine._readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
 
     # -- walking
 
@@ -107,7 +107,7 @@ def by_number(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int) -> pa.Re
 
 def looked_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: Places | None) -> Found:
     """Messages by their numbers, as they were at these places, or (None) as they are now."""
-    rows = db.rows("load", Ints(seqs))
+    rows = db.rows("select_messages", Ints(seqs))
     if wanted is not None and len(rows) < len(wanted):
         raise places.gone(len(wanted) - len(rows))
     columns = list(zip(*rows, strict=True)) if rows else [()] * 15

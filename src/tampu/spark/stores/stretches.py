@@ -126,7 +126,7 @@ class Stretches:
             if not db.ours:  # how it plans is said in each transaction
                 with db.together():
                     db.say(b"BEGIN READ ONLY")
-                    db.send("settings", True)
+                    db.send("configure_session", True)
             with db.connection.cursor() as cursor, cursor.copy(b"COPY (%s) TO STDOUT (FORMAT binary)" % text) as copy:
                 found = [_opened(memoryview(row)) for row in copy]
             if not db.ours:

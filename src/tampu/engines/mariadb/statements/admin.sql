@@ -1,9 +1,9 @@
 -- Statements of cancel, release, replay and rerank. `message row` stands for the columns of a MessageRow: seq, q, attempts,
 -- stamp, id, group, rank, max_attempts, expires, whether it has a key.
 
--- name: where_ready
+-- name: locate_ready
 -- Where messages are in `ready`.
--- Run by: withdraw, lock_waiting, rerank
+-- Run by: remove_waiting, lock_waiting, rerank
 -- In:  $1 seqs
 -- Out: message row, and rank and pos if it is there and the primary key does not find it
 SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
@@ -11,52 +11,52 @@ SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m
 FROM tampu_message m FORCE INDEX (PRIMARY)
 LEFT JOIN tampu_placed p FORCE INDEX (PRIMARY) ON p.q = m.q AND p.seq = m.seq WHERE m.seq IN ($1)
 
--- name: withdraw_ready
+-- name: remove_ready
 -- Takes messages out of `ready`. Waits for a claim that is taking one.
--- Run by: withdraw, rerank
+-- Run by: remove_waiting, rerank
 -- In:  columns: $1 q, $2 rank, $3 pos
 -- Out: seq, attempts, rank, pos, lease
 DELETE FROM tampu_ready WHERE {(q = $1 AND place = $2 AND pos = $3) OR} LIMIT #1
 RETURNING seq, attempts, place, pos, lease
 
--- name: withdraw_delayed
+-- name: remove_delayed
 -- Takes messages out of `delayed`.
--- Run by: withdraw
+-- Run by: remove_waiting
 -- In:  $1 seqs
 -- Out: seq, attempts of those that were delayed
 DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
--- name: unhold
+-- name: remove_held
 -- Takes messages out of `held`.
--- Run by: withdraw, free, heirs
+-- Run by: remove_waiting, release_held, next_in_group
 -- In:  $1 seqs
 -- Out: seq, attempts, run_at of those that were held
 DELETE FROM tampu_held WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts, run_at
 
--- name: cards
+-- name: select_rows
 -- The rows of messages.
--- Run by: raise, heirs, unbury, unend
+-- Run by: revive_dead, next_in_group, purge_dead, remove_ended
 -- In:  $1 seqs
 -- Out: message row, with 0 for the attempts
 SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
   m.expires, m.word IS NOT NULL
 FROM tampu_message m FORCE INDEX (PRIMARY) WHERE m.seq IN ($1)
 
--- name: ask_cancel_look
+-- name: lock_leases_to_cancel
 -- Locks the leases that are to be cancelled.
--- Run by: ask_cancel
+-- Run by: request_cancel
 -- In:  $1 seqs
 -- Out: seq, q, attempts, stamp, id of those that are leased
 SELECT seq, q, attempts, stamp, id FROM tampu_leased FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE
 
--- name: ask_cancel
+-- name: request_cancel
 -- Asks the workers of leased messages to stop.
 -- Run by: cancel
 -- In:  $1 seqs
 -- Out: nothing
 UPDATE tampu_leased FORCE INDEX (PRIMARY) SET cancel = TRUE WHERE seq IN ($1)
 
--- name: free
+-- name: release_held
 -- Locks held messages.
 -- Run by: release of held messages
 -- In:  $1 seqs
@@ -66,21 +66,21 @@ SELECT m.seq, m.q, h.attempts, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, 
 FROM (SELECT * FROM tampu_held FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE) AS h
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
 
--- name: raise
+-- name: revive_dead
 -- Dead messages leave their index.
--- Run by: replay, unbury
+-- Run by: replay, purge_dead
 -- In:  $1 seqs
 -- Out: seq
 DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq
 
--- name: outlive
+-- name: clear_past_expiry
 -- An expiry that has passed meanwhile does not count any more.
--- Run by: raise
+-- Run by: revive_dead
 -- In:  $1 seqs, $2 now
 -- Out: nothing
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET expires = NULL WHERE seq IN ($1) AND expires <= $2
 
--- name: rerank_page
+-- name: select_rows_to_rerank
 -- Messages of a queue that have not ended, or are dead, by growing seq.
 -- Run by: rerank
 -- In:  $1 q, $2 seq to continue after, $3 limit

@@ -12,14 +12,14 @@ SELECT CONCAT_WS(' ', COALESCE($1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_
   CASE WHEN $3 THEN COALESCE((SELECT until FROM tampu_claim FORCE INDEX (PRIMARY) ORDER BY until LIMIT 1), '') END,
   CASE WHEN $3 THEN COALESCE((SELECT at FROM tampu_expiry FORCE INDEX (PRIMARY) ORDER BY at LIMIT 1), '') END)
 
--- name: join
+-- name: join_user_transaction
 -- Tells the time.
 -- Run by: every call inside a user's transaction, first
 -- In:  $1 now or NULL (then the server's)
 -- Out: now
 SELECT COALESCE($1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 
--- name: locks
+-- name: acquire_locks
 -- Locks what a batch is about to look up, until the end of the transaction, in one order for all (the primary key's).
 -- The look-up is another statement: its snapshot must be newer than the locks.
 -- Run by: every commit that looks something up before it writes
@@ -27,107 +27,107 @@ SELECT COALESCE($1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 -- Out: nothing of use
 SELECT n FROM tampu_latch FORCE INDEX (PRIMARY) WHERE n IN ($1) ORDER BY n FOR UPDATE
 
--- name: try_locks
--- As `locks`, without waiting: locks only what nobody else has locked.
+-- name: try_acquire_locks
+-- As `acquire_locks`, without waiting: locks only what nobody else has locked.
 -- Run by: sweep
 -- In:  $1 numbers of latches
 -- Out: those that are ours until the end of the transaction
 SELECT n FROM tampu_latch FORCE INDEX (PRIMARY) WHERE n IN ($1) ORDER BY n FOR UPDATE SKIP LOCKED
 
--- name: numbers
+-- name: allocate_numbers
 -- Draws blocks of message numbers.
 -- Run by: publish, import, when a commit needs more than one block
 -- In:  nothing
 -- Out: the first number of a block
 SELECT NEXTVAL(tampu_number)
 
--- name: queue_number
+-- name: select_queue_number
 -- Finds a queue by its name.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
 -- Out: the queue's number
 SELECT q FROM tampu_queue WHERE tenant = $1 AND name = $2
 
--- name: queue_name
+-- name: select_queue_name
 -- Finds a queue by its number.
 -- Run by: queue registry
 -- In:  $1 q
 -- Out: tenant, name
 SELECT tenant, name FROM tampu_queue WHERE q = $1
 
--- name: queue_make
+-- name: create_queue
 -- Makes a queue, if nobody else has made it by now.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
 -- Out: the queue's number
 INSERT INTO tampu_queue (tenant, name) VALUES ($1, $2) ON DUPLICATE KEY UPDATE q = q RETURNING q
 
--- name: queues
+-- name: list_queues
 -- All queues.
 -- Run by: list of queues
 -- In:  nothing
 -- Out: tenant, name, q
 SELECT tenant, name, q FROM tampu_queue FORCE INDEX (tenant_name) ORDER BY tenant, name
 
--- name: tally
+-- name: count_by_state
 -- Counts the messages of a queue by their state.
 -- Run by: publish to a queue with a limit
 -- In:  $1 q
 -- Out: state number, how many messages
 SELECT kind, CAST(SUM(n) AS SIGNED) FROM tampu_tally FORCE INDEX (of_queue) WHERE q = $1 GROUP BY kind
 
--- name: tell
+-- name: insert_journal
 -- Writes the first record of this commit to the journal.
 -- The entry's number is drawn now, so it comes after the number of every commit this one has seen.
--- Run by: finish
+-- Run by: write_commit
 -- In:  $1 now, $2 how many transitions, $3 q, $4 body of the first record
 -- Out: nothing
 INSERT INTO tampu_journal_new (no, part, n, at, q, body) VALUES (NEXTVAL(tampu_entry), 1, $2, $1, $3, $4)
 
--- name: tell_more
--- Writes the other records of the entry that `tell` began.
--- Run by: finish
+-- name: insert_journal_rest
+-- Writes the other records of the entry that `insert_journal` began.
+-- Run by: write_commit
 -- In:  $1 now, columns: $2 part of the entry, $3 how many transitions, $4 q, $5 body
 -- Out: nothing
 INSERT INTO tampu_journal_new (no, part, n, at, q, body) VALUES {(LASTVAL(tampu_entry), $2, $3, $1, $4, $5)}
 
--- name: entry
--- Draws the number of an entry without records, for `ending`.
--- Run by: finish
+-- name: draw_entry_number
+-- Draws the number of an entry without records, for `insert_endings`.
+-- Run by: write_commit
 -- In:  nothing
 -- Out: nothing of use
 SELECT NEXTVAL(tampu_entry)
 
--- name: count
+-- name: insert_counts
 -- Records how the numbers of messages by state change.
--- Run by: finish
+-- Run by: write_commit
 -- In:  columns: $1 q, $2 state number, $3 change
 -- Out: nothing
 INSERT INTO tampu_tally (q, kind, n) VALUES {($1, $2, $3)}
 
--- name: ending
--- Records what ended together in this commit, after `tell` or `entry`.
--- Run by: finish
+-- name: insert_endings
+-- Records what ended together in this commit, after `insert_journal` or `draw_entry_number`.
+-- Run by: write_commit
 -- In:  $1 now, columns: $2 q, $3 state number, $4 seqs
 -- Out: nothing
 INSERT INTO tampu_ending (q, state, no, at, seqs) VALUES {($2, $3, LASTVAL(tampu_entry), $1, $4)}
 
--- name: watch
+-- name: schedule_reap
 -- Has the reaper look at leases when they end.
--- Run by: finish, extend
+-- Run by: write_commit, extend
 -- In:  columns: $1 until, $2 lease, $3 seqs (eight bytes each, or packed)
 -- Out: nothing
 INSERT INTO tampu_claim (until, lease, seqs) VALUES {($1, $2, $3)}
 ON DUPLICATE KEY UPDATE seqs = CONCAT(seqs, VALUES(seqs))
 
--- name: fold_look
+-- name: lock_counts
 -- Locks counts that are to be added up. Skips those that others are adding up.
--- Run by: fold
+-- Run by: fold_counts
 -- In:  $1 limit
 -- Out: no, q, state number, change
 SELECT no, q, kind, n FROM tampu_tally FORCE INDEX (PRIMARY) ORDER BY no LIMIT $1 FOR UPDATE SKIP LOCKED
 
--- name: fold
+-- name: fold_counts
 -- Replaces counts by their sums, so that stats read few rows.
 -- Run by: some commits, after their work
 -- In:  $1 no of the counts that were added up; the sums: $2 q, $3 state number, $4 change

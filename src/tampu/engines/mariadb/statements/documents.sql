@@ -1,27 +1,27 @@
 -- Statements of documents: settings, schedules, keys and notes.
 
--- name: revision
+-- name: select_revision
 -- The number that changes with every change of a document.
 -- Run by: maintenance, settings
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu_revision WHERE one = 1
 
--- name: revision_lock
+-- name: lock_revision
 -- One change of documents at a time; there are few.
 -- Run by: put and delete of a document
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu_revision WHERE one = 1 FOR UPDATE
 
--- name: revision_set
+-- name: set_revision
 -- Sets the number that changes with every change of a document.
 -- Run by: put and delete of a document
 -- In:  $1 the new revision
 -- Out: nothing
 UPDATE tampu_revision SET n = $1 WHERE one = 1
 
--- name: document_put
+-- name: put_document
 -- Writes a document. The caller has locked the revision.
 -- Run by: put of a document
 -- In:  $1 kind, $2 tenant, $3 name, $4 version, $5 value
@@ -29,21 +29,21 @@ UPDATE tampu_revision SET n = $1 WHERE one = 1
 INSERT INTO tampu_document (kind, tenant, name, version, value) VALUES ($1, $2, $3, $4, $5)
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value)
 
--- name: document_delete
+-- name: delete_document
 -- Removes a document. The caller has locked the revision.
 -- Run by: delete of a document
 -- In:  $1 kind, $2 tenant, $3 name
 -- Out: a row if it was there
 DELETE FROM tampu_document WHERE kind = $1 AND tenant = $2 AND name = $3 RETURNING name
 
--- name: document
+-- name: select_document
 -- One document.
 -- Run by: get of a document
 -- In:  $1 kind, $2 tenant, $3 name
 -- Out: kind, tenant, name, version, value
 SELECT kind, tenant, name, version, value FROM tampu_document WHERE kind = $1 AND tenant = $2 AND name = $3
 
--- name: documents
+-- name: list_documents
 -- The documents of one kind and tenant.
 -- Run by: list of documents
 -- In:  $1 kind, $2 tenant
@@ -51,7 +51,7 @@ SELECT kind, tenant, name, version, value FROM tampu_document WHERE kind = $1 AN
 SELECT kind, tenant, name, version, value FROM tampu_document FORCE INDEX (PRIMARY)
 WHERE kind = $1 AND tenant = $2 ORDER BY name
 
--- name: all_documents
+-- name: list_all_documents
 -- Every document.
 -- Run by: list of all documents
 -- In:  nothing

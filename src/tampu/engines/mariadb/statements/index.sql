@@ -1,27 +1,27 @@
 -- Statements for the index in Redis: whether there is one, and what it may lack.
 
--- name: index_on
+-- name: enable_index
 -- From now on whoever opens the tables knows that there is an index in Redis.
 -- Run by: open of a store with an index
 -- In:  nothing
 -- Out: nothing
 INSERT IGNORE INTO tampu_meta VALUES ('index', 'redis')
 
--- name: index_is_on
+-- name: is_index_enabled
 -- Whether somebody has an index in Redis.
 -- Run by: open of a store
 -- In:  nothing
 -- Out: whether somebody has
 SELECT EXISTS (SELECT 1 FROM tampu_meta WHERE name = 'index')
 
--- name: is_stale
+-- name: is_index_stale
 -- Whether the index in Redis may lack something.
 -- Run by: every commit, with an index
 -- In:  nothing
 -- Out: whether it may
 SELECT EXISTS (SELECT 1 FROM tampu_stale)
 
--- name: stale_mark
+-- name: mark_index_stale
 -- Records that something became ready that the index in Redis does not know. Not for ever, if nobody has an index any more.
 -- Run by: commits that can not tell the index
 -- In:  nothing
@@ -29,28 +29,28 @@ SELECT EXISTS (SELECT 1 FROM tampu_stale)
 INSERT INTO tampu_stale (q, place, pos)
 SELECT 0, 0, 0 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM tampu_stale LIMIT 10000, 1)
 
--- name: stale_add
+-- name: insert_stale
 -- Records messages that became ready in a user's transaction: when it commits, we can not tell the index.
 -- Run by: a user's transaction
 -- In:  columns: $1 q, $2 rank, $3 pos
 -- Out: nothing
 INSERT INTO tampu_stale (q, place, pos) VALUES {($1, $2, $3)}
 
--- name: stale
+-- name: select_stale
 -- What the index in Redis may lack.
 -- Run by: index repair
 -- In:  $1 limit
 -- Out: no, q, rank, pos; a row with q 0 stands for anything
 SELECT no, q, place, pos FROM tampu_stale FORCE INDEX (PRIMARY) ORDER BY no LIMIT $1
 
--- name: stale_drop
+-- name: delete_stale
 -- The index in Redis has these now.
 -- Run by: index repair
 -- In:  $1 nos
 -- Out: nothing
 DELETE FROM tampu_stale WHERE no IN ($1) LIMIT #1
 
--- name: ready_after
+-- name: page_all_ready
 -- Ready messages of all queues, in the order of the primary key.
 -- Run by: index repair
 -- In:  $1 q, $2 rank, $3 pos to continue after, $4 limit

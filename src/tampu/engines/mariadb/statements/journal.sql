@@ -1,20 +1,20 @@
 -- Statements of the journal: giving offsets to its records, and reading them.
 
--- name: journal_waiting
+-- name: has_unnumbered
 -- Whether there are records without offsets.
 -- Run by: reading the journal
 -- In:  nothing
 -- Out: whether there are
 SELECT EXISTS (SELECT 1 FROM tampu_journal_new)
 
--- name: journal_lock
+-- name: lock_journal
 -- One reader at a time gives offsets. The statement after this sees all that those before have done.
 -- Run by: numbering the journal
 -- In:  nothing
 -- Out: the offset given out last
 SELECT n FROM tampu_journal_end WHERE one = 1 FOR UPDATE
 
--- name: journal_number
+-- name: number_journal
 -- Gives offsets to records that are visible, in the order of their entries. The caller has the journal's lock.
 -- Run by: numbering the journal
 -- In:  $1 limit of records, $2 the offset given out last
@@ -25,7 +25,7 @@ SELECT $2 + 1 + s.before_it, w.no, w.part, w.at, w.n, w.q, w.body FROM (
     SELECT no, part, n FROM tampu_journal_new FORCE INDEX (PRIMARY) ORDER BY no, part LIMIT $1) AS head) AS s
 STRAIGHT_JOIN tampu_journal_new w FORCE INDEX (PRIMARY) ON w.no = s.no AND w.part = s.part
 
--- name: journal_moved
+-- name: end_numbering
 -- Removes the records that were numbered from the new ones, and moves the last offset.
 -- Removes exactly what was moved: something older may have become visible in between.
 -- Run by: numbering the journal
@@ -36,7 +36,7 @@ STRAIGHT_JOIN tampu_journal_new w FORCE INDEX (PRIMARY) ON w.no = j.no AND w.par
 UPDATE tampu_journal_end SET n = $1 + (SELECT COALESCE(SUM(n), 0) FROM tampu_journal WHERE first > $1) WHERE one = 1;
 SELECT COUNT(*) FROM tampu_journal WHERE first > $1
 
--- name: journal_seal
+-- name: seal_journal
 -- What is visible may not be on disk yet: InnoDB shows a commit before its log is flushed. A commit of our own comes
 -- after it in the log, so when that has returned, all that we have seen is durable.
 -- Run by: reading the journal
@@ -44,14 +44,14 @@ SELECT COUNT(*) FROM tampu_journal WHERE first > $1
 -- Out: nothing
 UPDATE tampu_journal_end SET seen = seen + 1 WHERE one = 1
 
--- name: journal_end
+-- name: select_journal_end
 -- The end of the journal.
 -- Run by: reading the journal
 -- In:  nothing
 -- Out: the offset given out last
 SELECT n FROM tampu_journal_end WHERE one = 1
 
--- name: journal_read
+-- name: read_journal
 -- Records after an offset. The record that holds the next offset may begin before it.
 -- Run by: reading the journal
 -- In:  $1 the offset to continue after, $2 limit of records
@@ -59,7 +59,7 @@ SELECT n FROM tampu_journal_end WHERE one = 1
 SELECT first, n, at, q, body FROM tampu_journal FORCE INDEX (PRIMARY)
 WHERE first >= COALESCE((SELECT MAX(first) FROM tampu_journal WHERE first <= $1 + 1), 0) ORDER BY first LIMIT $2
 
--- name: journal_stretch
+-- name: read_journal_range
 -- Records of a range of offsets. The record that holds the next offset may begin before it.
 -- Run by: reading the journal by Spark
 -- In:  $1 the offset to continue after, $2 the last offset wanted, $3 limit of records
@@ -68,49 +68,49 @@ SELECT first, n, at, q, body FROM tampu_journal FORCE INDEX (PRIMARY)
 WHERE first BETWEEN COALESCE((SELECT MAX(first) FROM tampu_journal WHERE first <= $1 + 1), 0) AND $2
 ORDER BY first LIMIT $3
 
--- name: journal_bounds
+-- name: select_journal_bounds
 -- The bounds of the journal.
 -- Run by: reading the journal by Spark
 -- In:  nothing
 -- Out: the first offset that is still there or NULL, the offset given out last
 SELECT (SELECT MIN(first) FROM tampu_journal), n FROM tampu_journal_end WHERE one = 1
 
--- name: journal_since
+-- name: find_journal_since
 -- The first record that is not older than a time.
 -- Run by: reading the journal by Spark
 -- In:  $1 a time
 -- Out: its first offset
 SELECT first FROM tampu_journal FORCE INDEX (PRIMARY) WHERE at >= $1 ORDER BY first LIMIT 1
 
--- name: journal_until
+-- name: find_journal_until
 -- The last record that is older than a time.
 -- Run by: reading the journal by Spark
 -- In:  $1 a time
 -- Out: its last offset
 SELECT first + n - 1 FROM tampu_journal FORCE INDEX (PRIMARY) WHERE at < $1 ORDER BY first DESC LIMIT 1
 
--- name: journal_oldest
+-- name: select_oldest_journal
 -- The oldest records.
--- Run by: journal_trim
+-- Run by: trim_journal
 -- In:  $1 limit
 -- Out: first, n, at
 SELECT first, n, at FROM tampu_journal FORCE INDEX (PRIMARY) ORDER BY first LIMIT $1
 
--- name: journal_trim
+-- name: trim_journal
 -- Removes records.
 -- Run by: trim
 -- In:  $1 first of each record
 -- Out: nothing
 DELETE FROM tampu_journal WHERE first IN ($1) LIMIT #1
 
--- name: journal_empty
+-- name: is_journal_empty
 -- Whether the journal never had a record. The caller has its lock.
--- Run by: journal_start
+-- Run by: start_journal
 -- In:  nothing
 -- Out: whether it is empty
 SELECT n = 0 AND NOT EXISTS (SELECT 1 FROM tampu_journal_new) FROM tampu_journal_end WHERE one = 1
 
--- name: journal_start
+-- name: start_journal
 -- The journal continues after an offset. The caller has its lock.
 -- Run by: import into an empty store
 -- In:  $1 the offset

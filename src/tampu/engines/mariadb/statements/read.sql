@@ -1,17 +1,17 @@
 -- Statements that read: messages by id, pages of a state, stats.
 
--- name: find_made
+-- name: find_by_number
 -- Finds messages by the number in an id that tampu made. Those of other tenants are not found.
--- Run by: find, snapshot_find
+-- Run by: find_messages, snapshot_find
 -- In:  $1 tenant or NULL for any, $2 seqs
 -- Out: seq, q, stamp
 SELECT m.seq, m.q, m.created DIV 1000 + COALESCE(m.ahead, 0)
 FROM tampu_message m FORCE INDEX (PRIMARY) STRAIGHT_JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 WHERE m.seq IN ($2) AND m.id IS NULL AND ($1 IS NULL OR u.tenant = $1)
 
--- name: find_given
+-- name: find_by_own_id
 -- Finds messages by an id that a user gave. Those of other tenants are not found.
--- Run by: find, snapshot_find
+-- Run by: find_messages, snapshot_find
 -- In:  $1 tenant or NULL for any, $2 ids
 -- Out: id, seq, q
 SELECT m.id, m.seq, m.q FROM tampu_own_id i FORCE INDEX (PRIMARY)
@@ -19,7 +19,7 @@ STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = i.seq
 STRAIGHT_JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 WHERE i.id IN ($2) AND ($1 IS NULL OR u.tenant = $1)
 
--- name: load
+-- name: select_messages
 -- Messages with the index each is in.
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
@@ -43,14 +43,14 @@ LEFT JOIN tampu_dead x FORCE INDEX (PRIMARY) ON x.seq = m.seq
 LEFT JOIN tampu_held h FORCE INDEX (PRIMARY) ON h.seq = m.seq
 WHERE m.seq IN ($1)
 
--- name: failures
+-- name: select_failures
 -- The failed attempts of a message, oldest first.
 -- Run by: get of one message
 -- In:  $1 seq
 -- Out: attempt, at, outcome, worker, error, traceback
 SELECT attempt, at, outcome, worker, error, traceback FROM tampu_failure WHERE seq = $1 ORDER BY no
 
--- name: result
+-- name: select_result
 -- The result of a message, while it is kept.
 -- Run by: get of one message
 -- In:  $1 seq, $2 now or NULL (then the server's clock)
@@ -96,21 +96,21 @@ SELECT seq, seq FROM tampu_held FORCE INDEX (of_queue) WHERE q = $1 AND seq > $2
 SELECT seq, at, seq FROM tampu_dead FORCE INDEX (of_queue)
 WHERE q = $1 AND (at > $2 OR (at = $2 AND seq > $3)) ORDER BY at, seq LIMIT $4
 
--- name: page_ending
+-- name: page_endings
 -- What ended together, oldest first.
 -- Run by: list
 -- In:  $1 q, $2 state number, $3 entry to continue from, $4 limit
 -- Out: no, seqs
 SELECT no, seqs FROM tampu_ending FORCE INDEX (PRIMARY) WHERE q = $1 AND state = $2 AND no >= $3 ORDER BY no LIMIT $4
 
--- name: still_ended
+-- name: select_still_ended
 -- Those messages that are in the index of ended messages.
 -- Run by: list
 -- In:  $1 seqs
 -- Out: seq
 SELECT seq FROM tampu_ended FORCE INDEX (PRIMARY) WHERE seq IN ($1)
 
--- name: stats_queues
+-- name: select_stats_queues
 -- Queues, and how long the oldest message of each has been ready.
 -- Run by: select_stats
 -- In:  $1 tenant, $2 queue or NULL for all, $3 now or NULL (then the server's)
@@ -124,14 +124,14 @@ SELECT u.q, u.name, (
   COALESCE($3, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 FROM tampu_queue u FORCE INDEX (tenant_name) WHERE u.tenant = $1 AND ($2 IS NULL OR u.name = $2) ORDER BY u.name
 
--- name: stats_counts
+-- name: select_stats_counts
 -- Counts of messages by queue and state.
 -- Run by: select_stats
 -- In:  $1 qs
 -- Out: q, state number, how many
 SELECT q, kind, CAST(SUM(n) AS SIGNED) FROM tampu_tally FORCE INDEX (of_queue) WHERE q IN ($1) GROUP BY q, kind
 
--- name: ready_count
+-- name: count_ready
 -- Counts the ready messages of a queue; 0 for a queue that does not exist.
 -- Run by: maintenance
 -- In:  $1 tenant, $2 queue

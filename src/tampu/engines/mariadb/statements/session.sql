@@ -1,6 +1,6 @@
 -- Statements of a session: its settings, the server's time, who leads maintenance, and wake-ups.
 
--- name: settings
+-- name: configure_session
 -- Sets what the statements are written for.
 -- Run by: connect
 -- In:  $1 seconds to wait for a lock, $2 seconds that the server may keep an idle connection
@@ -9,21 +9,21 @@ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = $1, wait_timeout = $2,
   in_predicate_conversion_threshold = 0, optimizer_use_condition_selectivity = 1
 
--- name: durability
+-- name: select_durability
 -- What a crash of the server may take.
 -- Run by: connect, checks
 -- In:  nothing
 -- Out: when the log goes to disk, whether there is a binary log, how often that goes to disk, most bytes of a packet
 SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog, @@max_allowed_packet
 
--- name: clock
+-- name: select_server_time
 -- The server's clock.
 -- Run by: maintenance, snapshot
 -- In:  nothing
 -- Out: now
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
--- name: seat
+-- name: acquire_leader
 -- Makes a process the leader, if nobody else is. By the server's clock, whatever clock the messages have.
 -- Assignments are made one after the other: the second sees the holder that the first has set.
 -- Run by: maintenance
@@ -36,7 +36,7 @@ ON DUPLICATE KEY UPDATE
   until = IF(holder = VALUES(holder), VALUES(until), until);
 SELECT name FROM tampu_seat WHERE name = 'keeper' AND holder = $1
 
--- name: seated
+-- name: current_leader
 -- Which process leads.
 -- Run by: maintenance
 -- In:  nothing
@@ -44,14 +44,14 @@ SELECT name FROM tampu_seat WHERE name = 'keeper' AND holder = $1
 SELECT holder FROM tampu_seat WHERE name = 'keeper'
   AND until >= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
--- name: seat_leave
+-- name: release_leader
 -- A process leads no longer.
 -- Run by: close
 -- In:  $1 process
 -- Out: nothing
 DELETE FROM tampu_seat WHERE name = 'keeper' AND holder = $1
 
--- name: pulse
+-- name: poll_changes
 -- Changes with every commit that writes to the journal, or nearly: wake-ups may be lost.
 -- Run by: wake-up
 -- In:  nothing

@@ -9,21 +9,21 @@
 DELETE FROM tampu_leased WHERE seq IN ($1) AND lease = $2 AND q = $3 LIMIT #1
 RETURNING CONCAT_WS(' ', seq, attempts, stamp, until, COALESCE(HEX(id), ''), COALESCE(HEX(lane), ''))
 
--- name: ack_end
+-- name: insert_acked
 -- Acked messages enter the index of ended messages.
 -- Run by: ack
 -- In:  $1 lease, $2 q, $3 now, $4 state number, columns: $5 seq, $6 attempts
 -- Out: nothing
 INSERT INTO tampu_ended (seq, at, lease, q, attempts, state) VALUES {($5, $3, $1, $2, $6, $4)}
 
--- name: leave_whole
+-- name: delete_whole_claim
 -- If these were the whole claim, the reaper need not look at it.
 -- Run by: ack
 -- In:  $1 lease, $2 the claim's until, $3 the seqs, packed
 -- Out: nothing
 DELETE FROM tampu_claim WHERE until = $2 AND lease = $1 AND seqs = $3 LIMIT 1
 
--- name: unlease
+-- name: take_leases
 -- Locks leases that end. Locking the row is the fence: whoever locks it settles it.
 -- Run by: settle
 -- In:  columns: $1 seq, $2 lease, $3 q
@@ -35,7 +35,7 @@ FROM (SELECT * FROM tampu_leased FORCE INDEX (PRIMARY)
   WHERE seq IN ($1) AND (seq, lease, q) IN ({($1, $2, $3)}) FOR UPDATE) AS l
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = l.seq
 
--- name: led_to
+-- name: find_settled
 -- Finds what a settled lease led to, by its settle marker. Reads a newer snapshot than the fence had, so a settle that ran
 -- beside an equal one finds what that one did.
 -- Run by: settle, for receipts that are not current any more
@@ -56,7 +56,7 @@ STRAIGHT_JOIN tampu_ready r FORCE INDEX (PRIMARY) ON r.q = p.q AND r.place = p.p
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = r.seq
 WHERE ({(p.q = $1 AND p.seq = $2) OR}) AND (r.seq, r.lease) IN ({($2, $3)})
 
--- name: keep_results
+-- name: upsert_results
 -- Stores results.
 -- Run by: ack with a result, import
 -- In:  columns: $1 seq, $2 until, $3 body
@@ -64,21 +64,21 @@ WHERE ({(p.q = $1 AND p.seq = $2) OR}) AND (r.seq, r.lease) IN ({($2, $3)})
 INSERT INTO tampu_result (seq, until, body) VALUES {($1, $2, $3)}
 ON DUPLICATE KEY UPDATE until = VALUES(until), body = VALUES(body)
 
--- name: end
+-- name: insert_ended
 -- Puts messages into the index of ended messages.
 -- Run by: settle, cancel, expire
 -- In:  $1 now, columns: $2 seq, $3 lease, $4 q, $5 attempts, $6 state number
 -- Out: nothing
 INSERT INTO tampu_ended (seq, at, lease, q, attempts, state) VALUES {($2, $1, $3, $4, $5, $6)}
 
--- name: bury
+-- name: insert_dead
 -- Puts messages into the index of dead messages.
 -- Run by: reject, sweep
 -- In:  $1 now, columns: $2 seq, $3 lease, $4 q, $5 attempts, $6 reason
 -- Out: nothing
 INSERT INTO tampu_dead (seq, at, lease, q, attempts, reason) VALUES {($2, $1, $3, $4, $5, $6)}
 
--- name: fail
+-- name: insert_failures
 -- Records what went wrong with attempts, for the history of their messages.
 -- Run by: settle, sweep
 -- In:  $1 now, columns: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
@@ -86,7 +86,7 @@ INSERT INTO tampu_dead (seq, at, lease, q, attempts, reason) VALUES {($2, $1, $3
 INSERT INTO tampu_failure (seq, no, at, attempt, outcome, worker, error, traceback)
 VALUES {($2, NEXTVAL(tampu_entry), $1, $3, $4, $5, $6, $7)}
 
--- name: restore_marks
+-- name: restore_keys_and_expiries
 -- Messages that wait again take their expiry back, and their key if no newer message has it.
 -- Run by: nack, release, replay, sweep
 -- In:  $1 seqs
@@ -96,14 +96,14 @@ WHERE m.seq IN ($1) AND m.expires IS NOT NULL ON DUPLICATE KEY UPDATE seq = VALU
 INSERT INTO tampu_key (q, word, seq) SELECT m.q, m.word, m.seq FROM tampu_message m
 WHERE m.seq IN ($1) AND m.word IS NOT NULL ON DUPLICATE KEY UPDATE seq = tampu_key.seq
 
--- name: leave_claims
+-- name: delete_settled_claims
 -- Removes claims of which nothing is left: the reaper need not look at them.
--- Run by: settle, extend, drop_claims
+-- Run by: settle, extend, delete_reaped_claims
 -- In:  columns: $1 until, $2 lease
 -- Out: nothing
 DELETE FROM tampu_claim WHERE {(until = $1 AND lease = $2) OR} LIMIT #1
 
--- name: extend_look
+-- name: lock_leases_to_extend
 -- Locks the leases that are to be extended.
 -- Run by: extend
 -- In:  columns: $1 seq, $2 lease, $3 q
@@ -112,7 +112,7 @@ SELECT seq, lease, until, cancel FROM tampu_leased FORCE INDEX (PRIMARY)
 WHERE seq IN ($1) AND (seq, lease, q) IN ({($1, $2, $3)})
 FOR UPDATE
 
--- name: extend
+-- name: extend_leases
 -- Leases last longer.
 -- Run by: extend
 -- In:  $1 until, $2 seqs of leases that the caller has locked

@@ -7,7 +7,7 @@
 -- Out: no, part, n
 SELECT no, part, n FROM tampu_journal_new FORCE INDEX (PRIMARY) ORDER BY no, part
 
--- name: snapshot_number
+-- name: snapshot_number_records
 -- Gives offsets to these records, and to no others. The caller has the journal's lock.
 -- Run by: snapshot
 -- In:  columns: $1 offset of the first transition, $2 no, $3 part
@@ -25,7 +25,7 @@ STRAIGHT_JOIN tampu_journal_new w FORCE INDEX (PRIMARY) ON w.no = s.no AND w.par
 SELECT q, tenant, name FROM tampu_queue FORCE INDEX (PRIMARY) ORDER BY q
 
 -- name: snapshot_live
--- Messages that have not ended, or are dead. Leaves out those of `snapshot_fresh`.
+-- Messages that have not ended, or are dead. Leaves out those of `snapshot_unmoved`.
 -- Run by: snapshot
 -- In:  $1 qs, whether those are wanted that are: $2 ready, $3 delayed, $4 leased, $5 held, $6 dead
 -- Out: seq, q, state number, attempts, run_at, ended at, reason
@@ -37,7 +37,7 @@ SELECT seq, q, 2, attempts, NULL, NULL, NULL FROM tampu_leased WHERE $4 AND q IN
 SELECT seq, q, 3, attempts, run_at, NULL, reason FROM tampu_held FORCE INDEX (of_queue) WHERE $5 AND q IN ($1);
 SELECT seq, q, 5, attempts, NULL, at, reason FROM tampu_dead FORCE INDEX (of_queue) WHERE $6 AND q IN ($1)
 
--- name: snapshot_fresh
+-- name: snapshot_unmoved
 -- Messages that are ready and never moved. There may be millions, so they are packed.
 -- Run by: snapshot
 -- In:  $1 qs
@@ -75,7 +75,7 @@ SELECT seq, error FROM tampu_failure FORCE INDEX (PRIMARY) WHERE {(seq = $1 AND 
 -- Out: seq, expires
 SELECT seq, expires FROM tampu_message FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND expires IS NOT NULL
 
--- name: snapshot_crowd
+-- name: snapshot_count
 -- Counts the messages of a range of numbers.
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq, $3 limit
@@ -83,7 +83,7 @@ SELECT seq, expires FROM tampu_message FORCE INDEX (PRIMARY) WHERE seq IN ($1) A
 SELECT COUNT(*) FROM (
   SELECT seq FROM tampu_message FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 LIMIT $3) AS m
 
--- name: snapshot_heads
+-- name: snapshot_columns
 -- What does not change of messages, without their bodies. Column by column, because the driver takes ten times as long
 -- for a row of each.
 -- Run by: snapshot

@@ -2,7 +2,7 @@
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
--- name: due
+-- name: select_next_due
 -- When work falls due next.
 -- Run by: sweep, maintenance
 -- In:  nothing
@@ -11,9 +11,9 @@ SELECT (SELECT run_at FROM tampu_delayed FORCE INDEX (due) ORDER BY run_at LIMIT
   (SELECT until FROM tampu_claim FORCE INDEX (PRIMARY) ORDER BY until LIMIT 1),
   (SELECT at FROM tampu_expiry FORCE INDEX (PRIMARY) ORDER BY at LIMIT 1)
 
--- name: sweeping
+-- name: begin_sweep
 -- Only one process sweeps at a time; others need not wait for it.
--- Locks are waited for one second, the least the server has, until `swept`: rows are read with SKIP LOCKED, this is for
+-- Locks are waited for one second, the least the server has, until `end_sweep`: rows are read with SKIP LOCKED, this is for
 -- what that misses.
 -- Run by: claim with work due, sweep
 -- In:  nothing
@@ -21,14 +21,14 @@ SELECT (SELECT run_at FROM tampu_delayed FORCE INDEX (due) ORDER BY run_at LIMIT
 SET SESSION innodb_lock_wait_timeout = 1;
 SELECT COUNT(*) FROM (SELECT n FROM tampu_latch WHERE n = 0 FOR UPDATE SKIP LOCKED) AS free
 
--- name: swept
+-- name: end_sweep
 -- The rest of the commit may wait for locks again.
 -- Run by: claim with work due, sweep
 -- In:  $1 seconds to wait for a lock
 -- Out: nothing
 SET SESSION innodb_lock_wait_timeout = $1
 
--- name: promote
+-- name: lock_due_delayed
 -- Locks delayed messages that are due. Skips what somebody else has locked.
 -- Run by: sweep (promote)
 -- In:  $1 now, $2 limit
@@ -39,14 +39,14 @@ FROM (SELECT * FROM tampu_delayed FORCE INDEX (due) WHERE run_at <= $1 ORDER BY 
   FOR UPDATE SKIP LOCKED) AS d
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
 
--- name: leave_delayed
+-- name: delete_delayed
 -- Removes rows that the caller has locked.
 -- Run by: sweep (promote)
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1
 
--- name: run_out
+-- name: lock_due_claims
 -- Locks claims whose time is over. Skips what somebody else has locked.
 -- Run by: sweep (reap)
 -- In:  $1 now, $2 limit
@@ -54,7 +54,7 @@ DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1
 SELECT until, lease, seqs FROM tampu_claim FORCE INDEX (PRIMARY) WHERE until <= $1 ORDER BY until, lease LIMIT $2
 FOR UPDATE SKIP LOCKED
 
--- name: still_leased
+-- name: lock_expired_leases
 -- Locks what is left of claims, so that an extend comes before or after. Skips what somebody else has locked.
 -- Run by: sweep (reap)
 -- In:  columns: $1 seq, $2 lease
@@ -66,21 +66,21 @@ FROM (SELECT * FROM tampu_leased FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND (se
   FOR UPDATE SKIP LOCKED) AS l
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = l.seq
 
--- name: busy_leases
+-- name: select_busy_leases
 -- Leases that could not be locked and exist: somebody else has locked them.
 -- Run by: sweep (reap)
 -- In:  columns: $1 seq, $2 lease
 -- Out: seq, lease
 SELECT seq, lease FROM tampu_leased FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND (seq, lease) IN ({($1, $2)})
 
--- name: reap
+-- name: delete_leases
 -- Removes leases that the caller has locked.
--- Run by: sweep (reap), unlease
+-- Run by: sweep (reap), take_leases
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu_leased WHERE seq IN ($1) LIMIT #1
 
--- name: past
+-- name: select_expired
 -- Messages that may have expired.
 -- Run by: sweep (expire)
 -- In:  $1 now, $2 limit

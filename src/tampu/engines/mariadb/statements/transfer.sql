@@ -1,7 +1,7 @@
 -- Statements that import and export messages, for moving them between stores.
 
--- name: kept
--- What another store needs of messages, besides `load`.
+-- name: select_for_export
+-- What another store needs of messages, besides `select_messages`.
 -- Run by: export
 -- In:  $1 seqs, $2 now or NULL (then the server's clock)
 -- Out: seq, rank, group, whether it waits for its group's turn, whether its key stands for it, result, until when
@@ -13,7 +13,7 @@ LEFT JOIN tampu_result r FORCE INDEX (PRIMARY) ON r.seq = m.seq
   AND r.until > COALESCE($2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 WHERE m.seq IN ($1)
 
--- name: kept_failures
+-- name: select_failures_for_export
 -- The failed attempts of messages, oldest first.
 -- Run by: export
 -- In:  $1 seqs
@@ -21,7 +21,7 @@ WHERE m.seq IN ($1)
 SELECT seq, attempt, at, outcome, worker, error, traceback FROM tampu_failure FORCE INDEX (PRIMARY)
 WHERE seq IN ($1) ORDER BY seq, no
 
--- name: requests
+-- name: page_idempotency_keys
 -- Idempotency keys, in their order.
 -- Run by: export
 -- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
@@ -34,7 +34,7 @@ LEFT JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
 LEFT JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 ORDER BY d.word
 
--- name: adopt
+-- name: import_messages
 -- Stores messages of another store. They enter an index afterwards.
 -- Run by: import
 -- In:  $1 q, columns: $2 seq, $3 created, $4 rank, $5 max_attempts, $6 expires, $7 id, $8 key, $9 group, $10 body
@@ -42,35 +42,35 @@ ORDER BY d.word
 INSERT INTO tampu_message (seq, created, place, q, max_attempts, expires, id, word, lane, body)
 VALUES {($2, $3, $4, $1, $5, $6, $7, $8, $9, $10)}
 
--- name: adopt_dead
+-- name: import_dead
 -- Messages that died elsewhere enter the index of dead messages.
--- Run by: adopt
+-- Run by: import_messages
 -- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 reason
 -- Out: nothing
 INSERT INTO tampu_dead (seq, at, q, attempts, reason) VALUES {($2, $3, $1, $4, $5)}
 
--- name: adopt_ended
+-- name: import_ended
 -- Messages that ended elsewhere enter the index of ended messages.
--- Run by: adopt
+-- Run by: import_messages
 -- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 state number
 -- Out: nothing
 INSERT INTO tampu_ended (seq, at, q, attempts, state) VALUES {($2, $3, $1, $4, $5)}
 
--- name: adopt_endings
+-- name: import_endings
 -- Records what ended together, oldest first. Each gets an entry of its own, because it ended in no commit of ours.
 -- Run by: import
 -- In:  $1 q, columns: $2 state number, $3 when, $4 seqs
 -- Out: nothing
 INSERT INTO tampu_ending (q, state, no, at, seqs) VALUES {($1, $2, NEXTVAL(tampu_entry), $3, $4)}
 
--- name: adopt_keys
+-- name: import_keys
 -- Records keys of messages that wait, if nobody here has the key.
--- Run by: adopt_marks
+-- Run by: import_keys_and_expiries
 -- In:  $1 q, columns: $2 key, $3 seq
 -- Out: nothing
 INSERT INTO tampu_key (q, word, seq) VALUES {($1, $2, $3)} ON DUPLICATE KEY UPDATE seq = tampu_key.seq
 
--- name: adopt_failures
+-- name: import_failures
 -- Records failed attempts, oldest first.
 -- Run by: import
 -- In:  columns: $1 seq, $2 at, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
@@ -78,7 +78,7 @@ INSERT INTO tampu_key (q, word, seq) VALUES {($1, $2, $3)} ON DUPLICATE KEY UPDA
 INSERT INTO tampu_failure (seq, no, at, attempt, outcome, worker, error, traceback)
 VALUES {($1, NEXTVAL(tampu_entry), $2, $3, $4, $5, $6, $7)}
 
--- name: adopt_requests
+-- name: import_idempotency_keys
 -- Records idempotency keys. One that is in use here stays as it is. The end of its window is set last: the others ask it.
 -- Run by: import
 -- In:  $1 tenant, $2 now, columns: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest

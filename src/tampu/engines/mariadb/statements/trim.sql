@@ -1,7 +1,7 @@
 -- Statements of trim and purge. `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group,
 -- rank, max_attempts, expires, whether it has a key.
 
--- name: trim_queues
+-- name: select_queues_to_trim
 -- Queues whose oldest end is old enough.
 -- Run by: trim
 -- In:  $1 ended by this time
@@ -10,7 +10,7 @@ SELECT u.q, s.state FROM tampu_queue u CROSS JOIN (SELECT 4 AS state UNION ALL S
 WHERE (SELECT e.at FROM tampu_ending e FORCE INDEX (PRIMARY) WHERE e.q = u.q AND e.state = s.state
   ORDER BY e.no LIMIT 1) <= $1
 
--- name: oldest_endings
+-- name: lock_oldest_endings
 -- Locks what ended together, oldest first. Skips what somebody else has locked.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 limit
@@ -18,7 +18,7 @@ WHERE (SELECT e.at FROM tampu_ending e FORCE INDEX (PRIMARY) WHERE e.q = u.q AND
 SELECT no, at, seqs FROM tampu_ending FORCE INDEX (PRIMARY) WHERE q = $1 AND state = $2 ORDER BY no LIMIT $3
 FOR UPDATE SKIP LOCKED
 
--- name: unread
+-- name: select_unread_entries
 -- Entries of which a reader lacks something.
 -- Run by: trim
 -- In:  $1 nos, $2 the offset that all readers have
@@ -26,28 +26,28 @@ FOR UPDATE SKIP LOCKED
 SELECT DISTINCT no FROM tampu_journal FORCE INDEX (entry) WHERE no IN ($1) AND first + n - 1 > $2;
 SELECT DISTINCT no FROM tampu_journal_new FORCE INDEX (PRIMARY) WHERE no IN ($1)
 
--- name: ending_cut
+-- name: update_ending
 -- Keeps the rest of what ended together.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 no, $4 the seqs that are left
 -- Out: nothing
 UPDATE tampu_ending SET seqs = $4 WHERE q = $1 AND state = $2 AND no = $3
 
--- name: ending_drop
+-- name: delete_endings
 -- Removes what ended together.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 nos
 -- Out: nothing
 DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN ($3) LIMIT #3
 
--- name: unend
+-- name: remove_ended
 -- Ended messages leave their index.
 -- Run by: trim, purge
 -- In:  $1 seqs
 -- Out: seq, attempts
 DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
--- name: unbury
+-- name: purge_dead
 -- Locks the oldest dead messages of a queue. Skips what somebody else has locked.
 -- Run by: purge
 -- In:  $1 q, $2 limit
@@ -55,7 +55,7 @@ DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 SELECT seq, attempts FROM tampu_dead FORCE INDEX (of_queue) WHERE q = $1 ORDER BY at, seq LIMIT $2
 FOR UPDATE SKIP LOCKED
 
--- name: forget
+-- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.
 -- Run by: trim, purge
 -- In:  $1 seqs
@@ -73,14 +73,14 @@ DELETE FROM tampu_message WHERE seq IN ($1) LIMIT #1
 -- Out: seq
 SELECT seq FROM tampu_result FORCE INDEX (until) WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED
 
--- name: drop_results
+-- name: delete_results
 -- Removes results.
 -- Run by: trim_results
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu_result WHERE seq IN ($1) LIMIT #1
 
--- name: trim_requests
+-- name: trim_idempotency_keys
 -- Locks idempotency keys whose window is over.
 -- Run by: trim
 -- In:  $1 now, $2 limit
@@ -88,23 +88,23 @@ DELETE FROM tampu_result WHERE seq IN ($1) LIMIT #1
 SELECT tenant, word FROM tampu_idempotency FORCE INDEX (until) WHERE until <= $1 ORDER BY until LIMIT $2
 FOR UPDATE SKIP LOCKED
 
--- name: drop_requests
+-- name: delete_idempotency_keys
 -- Removes idempotency keys.
--- Run by: trim_requests
+-- Run by: trim_idempotency_keys
 -- In:  $1 tenant, $2 idempotency keys
 -- Out: nothing
 DELETE FROM tampu_idempotency WHERE tenant = $1 AND word IN ($2) LIMIT #2
 
--- name: trim_paces
+-- name: trim_group_rates
 -- Locks groups that have saved up all their tokens.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: q, group
 SELECT q, lane FROM tampu_pace FORCE INDEX (spent) WHERE spent <= $1 ORDER BY spent LIMIT $2 FOR UPDATE SKIP LOCKED
 
--- name: drop_paces
+-- name: delete_group_rates
 -- Forgets what groups have spent of their rate.
--- Run by: trim_paces
+-- Run by: trim_group_rates
 -- In:  $1 q, $2 groups
 -- Out: nothing
 DELETE FROM tampu_pace WHERE q = $1 AND lane IN ($2) LIMIT #2

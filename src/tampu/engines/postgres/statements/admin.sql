@@ -1,7 +1,7 @@
 -- Statements of cancel, release, replay and rerank. `message row` stands for the columns of a MessageRow: seq, q, attempts,
 -- stamp, id, group, rank, max_attempts, expires, whether it has a key.
 
--- name: withdraw
+-- name: remove_waiting
 -- Takes waiting messages out of ready, delayed or held. Waits for a claim that is taking one.
 -- Run by: cancel, expire, purge
 -- In:  $1 seqs
@@ -35,14 +35,14 @@ SELECT m.seq, m.q, o.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL, o.state
 FROM out o CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = o.seq OFFSET 0) AS m
 
--- name: ask_cancel
+-- name: request_cancel
 -- Asks the workers of leased messages to stop.
 -- Run by: cancel
 -- In:  $1 seqs
 -- Out: seq, q, attempts, stamp, id of those that are leased
 UPDATE tampu.leased SET cancel = true WHERE seq = ANY ($1::int8[]) RETURNING seq, q, attempts, stamp, id
 
--- name: free
+-- name: release_held
 -- Held messages leave held, unless they wait for their group's turn.
 -- Run by: release of held messages
 -- In:  $1 seqs
@@ -55,7 +55,7 @@ SELECT m.seq, m.q, f.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL, f.run_at, f.lane IS NOT NULL
 FROM found f CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = f.seq OFFSET 0) AS m ORDER BY m.seq
 
--- name: raise
+-- name: revive_dead
 -- Dead messages leave their index. An expiry that has passed meanwhile does not count any more.
 -- Run by: replay
 -- In:  $1 seqs, $2 now
@@ -67,7 +67,7 @@ SELECT m.seq, m.q, 0, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.r
   CASE WHEN m.expires > $2::int8 THEN m.expires END, m.key IS NOT NULL
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m
 
--- name: rerank_page
+-- name: select_rows_to_rerank
 -- Messages of a queue that have not ended, or are dead, by growing seq.
 -- Run by: rerank
 -- In:  $1 q, $2 seq to continue after, $3 limit

@@ -1,6 +1,6 @@
 -- Statements of claim.
 
--- name: claim_at_once
+-- name: claim_in_one_statement
 -- A whole commit. The head of a queue's index becomes leased, if no other work is due first and all of it is plain:
 -- never delivered before, without expiry, key or own id. Otherwise nothing changes.
 --
@@ -81,21 +81,21 @@ FROM stretch s
 CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq >= s.low AND m.seq <= s.high ORDER BY m.seq OFFSET 0) AS m
 WHERE (SELECT plain FROM sum)
 
--- name: tokens
+-- name: select_tokens
 -- The tokens a queue has saved up. The caller has the queue's lock.
 -- Run by: claim from a queue with a rate
 -- In:  $1 q
 -- Out: tokens, tokens_at
 SELECT tokens, tokens_at FROM tampu.queue WHERE q = $1::int8
 
--- name: spend
+-- name: spend_tokens
 -- Records the tokens that are left.
 -- Run by: claim from a queue with a rate
 -- In:  $1 q, $2 tokens left, $3 now
 -- Out: nothing
 UPDATE tampu.queue SET tokens = $2::float8, tokens_at = $3::int8 WHERE q = $1::int8
 
--- name: take
+-- name: claim_ready
 -- Leases the head of a queue's index. Skips what other claims are taking.
 -- What is past its expiry leaves the index too and is returned, but not leased: the caller ends it.
 -- LATERAL … OFFSET 0 keeps look-ups to the primary key.
@@ -126,7 +126,7 @@ SELECT seq, attempts, created, created / 1000 + coalesce(ahead, 0), max_attempts
   CASE WHEN place = 0 THEN pos END
 FROM taken ORDER BY place, pos
 
--- name: dead_rows
+-- name: count_dead_rows
 -- Counts the dead rows of the tables whose heads every claim reads. The statistics are about a second old.
 -- Run by: claim, vacuum
 -- In:  nothing
@@ -134,7 +134,7 @@ FROM taken ORDER BY place, pos
 SELECT (pg_stat_get_dead_tuples('tampu.ready'::regclass) + pg_stat_get_dead_tuples('tampu.claim'::regclass)
   + pg_stat_get_dead_tuples('tampu.delayed'::regclass) + pg_stat_get_dead_tuples('tampu.expiry'::regclass))::int8
 
--- name: drop_marks
+-- name: delete_keys_and_expiries
 -- Messages that no longer wait give up their expiry and their key. Waits for a publish that replaces such a message.
 -- Run by: claim, and other verbs that take a message from those that wait
 -- In:  $1 seqs
@@ -151,7 +151,7 @@ DELETE FROM tampu.key WHERE ctid = ANY (ARRAY(
     SELECT k.ctid AS place FROM tampu.key k WHERE k.q = g.q AND k.key = g.key AND k.seq = g.seq OFFSET 0
     FOR UPDATE) AS k))
 
--- name: last_errors
+-- name: select_last_errors
 -- The latest error of messages.
 -- Run by: claim of messages that were delivered before
 -- In:  $1 seqs
@@ -159,7 +159,7 @@ DELETE FROM tampu.key WHERE ctid = ANY (ARRAY(
 SELECT s.seq, f.error FROM unnest($1::int8[]) AS s(seq) CROSS JOIN LATERAL (
   SELECT f.error FROM tampu.failure f WHERE f.seq = s.seq ORDER BY f.no DESC LIMIT 1) AS f
 
--- name: bodies
+-- name: select_bodies
 -- The bodies of messages.
 -- Run by: claim, sweep, fair order
 -- In:  $1 seqs

@@ -18,14 +18,14 @@ SELECT coalesce($1::int8, (extract(epoch FROM transaction_timestamp()) * 1000000
        THEN set_config('synchronous_commit', $4::text, true) END,
   CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $8::text, true) END
 
--- name: join
+-- name: join_user_transaction
 -- Tells the time. The settings of the user's transaction are left alone.
 -- Run by: every call inside a user's transaction, first
 -- In:  $1 now or NULL (then the server's clock)
 -- Out: now
 SELECT coalesce($1::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)
 
--- name: locks
+-- name: acquire_locks
 -- Locks what a batch is about to look up, until the end of the transaction, in one order for all.
 -- A statement's snapshot is older than the locks it waits for. So this comes first, and the look-up is another statement.
 -- Run by: every commit that looks something up before it writes
@@ -34,35 +34,35 @@ SELECT coalesce($1::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int
 SELECT pg_advisory_xact_lock(h)
 FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unnest($1::bytea[]) AS name ORDER BY 1) AS s
 
--- name: try_locks
--- As `locks`, without waiting: locks only what nobody else has locked.
+-- name: try_acquire_locks
+-- As `acquire_locks`, without waiting: locks only what nobody else has locked.
 -- Run by: sweep
 -- In:  $1 names
 -- Out: those that are ours until the end of the transaction
 SELECT name FROM unnest($1::bytea[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(encode(name, 'hex'), 7461))
 
--- name: numbers
+-- name: allocate_numbers
 -- Draws blocks of message numbers.
 -- Run by: publish, import, when a commit needs more than one block
 -- In:  $1 how many blocks
 -- Out: the first number of each block, growing
 SELECT nextval('tampu.number') FROM generate_series(1, $1::int8)
 
--- name: queue_number
+-- name: select_queue_number
 -- Finds a queue by its name.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
 -- Out: the queue's number
 SELECT q FROM tampu.queue WHERE tenant = $1::text AND name = $2::text
 
--- name: queue_name
+-- name: select_queue_name
 -- Finds a queue by its number.
 -- Run by: queue registry
 -- In:  $1 q
 -- Out: tenant, name
 SELECT tenant, name FROM tampu.queue WHERE q = $1::int8
 
--- name: queue_make
+-- name: create_queue
 -- Makes a queue, if nobody else has made it by now.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
@@ -70,21 +70,21 @@ SELECT tenant, name FROM tampu.queue WHERE q = $1::int8
 INSERT INTO tampu.queue (tenant, name) VALUES ($1::text, $2::text)
 ON CONFLICT (tenant, name) DO UPDATE SET name = excluded.name RETURNING q
 
--- name: queues
+-- name: list_queues
 -- All queues.
 -- Run by: list of queues
 -- In:  nothing
 -- Out: tenant, name, q
 SELECT tenant, name, q FROM tampu.queue ORDER BY tenant, name
 
--- name: tally
+-- name: count_by_state
 -- Counts the messages of a queue by their state.
 -- Run by: publish to a queue with a limit
 -- In:  $1 q
 -- Out: state number, how many messages
 SELECT kind, sum(n)::int8 FROM tampu.tally WHERE q = $1::int8 GROUP BY kind
 
--- name: finish
+-- name: write_commit
 -- Writes what all verbs have in common: journal, counts, what ended together, and when to look at leases.
 -- The entry's number is drawn now, so it comes after the number of every commit this one has seen.
 -- Run by: every commit that changed something, last
@@ -106,7 +106,7 @@ over AS (
 INSERT INTO tampu.claim (until, lease, seqs)
 SELECT c.until, c.lease, c.seqs FROM unnest($11::int8[], $12::int8[], $13::bytea[]) AS c(until, lease, seqs)
 
--- name: watch
+-- name: schedule_reap
 -- Has the reaper look at leases when they end.
 -- Run by: claim, extend
 -- In:  arrays: $1 until, $2 lease, $3 seqs (eight bytes each)
@@ -114,7 +114,7 @@ SELECT c.until, c.lease, c.seqs FROM unnest($11::int8[], $12::int8[], $13::bytea
 INSERT INTO tampu.claim (until, lease, seqs) SELECT * FROM unnest($1::int8[], $2::int8[], $3::bytea[])
 ON CONFLICT (until, lease) DO UPDATE SET seqs = tampu.claim.seqs || excluded.seqs
 
--- name: fold
+-- name: fold_counts
 -- Adds up counts, so that stats read few rows. Others skip what is being added up.
 -- Run by: some commits, after their work
 -- In:  $1 limit

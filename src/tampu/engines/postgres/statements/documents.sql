@@ -1,27 +1,27 @@
 -- Statements of documents: settings, schedules, keys and notes.
 
--- name: revision
+-- name: select_revision
 -- The number that changes with every change of a document.
 -- Run by: maintenance, settings
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu.revision
 
--- name: revision_lock
+-- name: lock_revision
 -- One change of documents at a time; there are few.
 -- Run by: put and delete of a document
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu.revision FOR UPDATE
 
--- name: revision_set
+-- name: set_revision
 -- Sets the number that changes with every change of a document.
 -- Run by: put and delete of a document
 -- In:  $1 the new revision
 -- Out: nothing
 UPDATE tampu.revision SET n = $1::int8
 
--- name: document_put
+-- name: put_document
 -- Writes a document. The caller has locked the revision.
 -- Run by: put of a document
 -- In:  $1 kind, $2 tenant, $3 name, $4 version, $5 value
@@ -30,14 +30,14 @@ INSERT INTO tampu.document (kind, tenant, name, version, value)
 VALUES ($1::text, $2::text, $3::text, $4::int8, $5::bytea)
 ON CONFLICT (kind, tenant, name) DO UPDATE SET version = excluded.version, value = excluded.value
 
--- name: document_delete
+-- name: delete_document
 -- Removes a document. The caller has locked the revision.
 -- Run by: delete of a document
 -- In:  $1 kind, $2 tenant, $3 name
 -- Out: a row if it was there
 DELETE FROM tampu.document WHERE kind = $1::text AND tenant = $2::text AND name = $3::text RETURNING name
 
--- name: document
+-- name: select_document
 -- One document.
 -- Run by: get of a document
 -- In:  $1 kind, $2 tenant, $3 name
@@ -45,7 +45,7 @@ DELETE FROM tampu.document WHERE kind = $1::text AND tenant = $2::text AND name 
 SELECT kind, tenant, name, version, value FROM tampu.document
 WHERE kind = $1::text AND tenant = $2::text AND name = $3::text
 
--- name: documents
+-- name: list_documents
 -- The documents of one kind and tenant.
 -- Run by: list of documents
 -- In:  $1 kind, $2 tenant
@@ -53,7 +53,7 @@ WHERE kind = $1::text AND tenant = $2::text AND name = $3::text
 SELECT kind, tenant, name, version, value FROM tampu.document
 WHERE kind = $1::text AND tenant = $2::text ORDER BY name
 
--- name: all_documents
+-- name: list_all_documents
 -- Every document.
 -- Run by: list of all documents
 -- In:  nothing

@@ -2,7 +2,7 @@
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
--- name: set_limits
+-- name: set_group_limits
 -- Sets how many messages of a group may be leased at once, and the rate of each group.
 -- Run by: publish, regroup
 -- In:  $1 q, $2 slots of a group, $3 microseconds for a token or NULL, $4 how many tokens are saved up
@@ -10,7 +10,7 @@
 UPDATE tampu.queue SET places = $2::int8, pace = $3::int8, pace_burst = $4::int8
 WHERE q = $1::int8 AND (coalesce(places, 0), pace, pace_burst) IS DISTINCT FROM ($2::int8, $3::int8, $4::int8)
 
--- name: known_lanes
+-- name: select_slots
 -- The messages that have a slot of their group.
 -- Run by: publish, settle, sweep, regroup
 -- In:  arrays: $1 q, $2 group
@@ -19,7 +19,7 @@ SELECT i.q, i.lane, u.places, u.pace, u.pace_burst, l.seq FROM unnest($1::int8[]
 CROSS JOIN LATERAL (SELECT u.places, u.pace, u.pace_burst FROM tampu.queue u WHERE u.q = i.q OFFSET 0) AS u
 LEFT JOIN LATERAL (SELECT l.seq FROM tampu.lane l WHERE l.q = i.q AND l.lane = i.lane OFFSET 0) AS l ON true
 
--- name: known_paces
+-- name: select_group_rates
 -- What groups have spent of their rate, and which of their messages are leased.
 -- Run by: publish, settle, sweep in a queue with a group rate
 -- In:  arrays: $1 q, $2 group
@@ -31,14 +31,14 @@ LEFT JOIN LATERAL (
   SELECT l.seq FROM (SELECT l.seq FROM tampu.lane l WHERE l.q = i.q AND l.lane = i.lane OFFSET 0) AS l
   CROSS JOIN LATERAL (SELECT FROM tampu.leased c WHERE c.seq = l.seq OFFSET 0) AS c OFFSET 0) AS c ON true
 
--- name: seat_lanes
+-- name: insert_slots
 -- Messages take a slot of their group.
 -- Run by: publish, settle, sweep, regroup
 -- In:  arrays: $1 q, $2 group, $3 seq
 -- Out: nothing
 INSERT INTO tampu.lane (q, lane, seq) SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[])
 
--- name: unseat_lanes
+-- name: delete_slots
 -- Messages give back their slot. Nobody follows.
 -- Run by: groups with a rate
 -- In:  arrays: $1 q, $2 group, $3 seq
@@ -47,7 +47,7 @@ DELETE FROM tampu.lane WHERE ctid = ANY (ARRAY(
   SELECT l.place FROM unnest($1::int8[], $2::bytea[], $3::int8[]) AS i(q, lane, seq) CROSS JOIN LATERAL (
     SELECT l.ctid AS place FROM tampu.lane l WHERE l.q = i.q AND l.lane = i.lane AND l.seq = i.seq OFFSET 0) AS l))
 
--- name: leave_lanes
+-- name: release_slots
 -- Messages give back their slot, and the next of their groups leave held.
 -- Run by: settle, cancel, expire, purge
 -- In:  arrays: $1 q, $2 group, $3 seq that had a slot; $4 limit of messages of a group that follow
@@ -77,7 +77,7 @@ UNION ALL
 SELECT NULL, o.q, NULL, NULL, NULL, o.lane, NULL, NULL, NULL, NULL, NULL FROM open o WHERE o.pace IS NOT NULL AND o.leaving > 0
 ORDER BY 1
 
--- name: heirs
+-- name: next_in_group
 -- The next messages of groups leave held.
 -- Run by: settle, sweep in groups with a rate
 -- In:  arrays: $1 q, $2 group, $3 limit
@@ -91,7 +91,7 @@ SELECT m.seq, m.q, n.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL, n.run_at
 FROM next n CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = n.seq OFFSET 0) AS m ORDER BY m.seq
 
--- name: keep_paces
+-- name: upsert_group_rates
 -- Records what groups have spent of their rate.
 -- Run by: publish, settle, sweep in a queue with a group rate
 -- In:  arrays: $1 q, $2 group, $3 when all that was spent is saved up again
@@ -99,7 +99,7 @@ FROM next n CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = n.se
 INSERT INTO tampu.pace (q, lane, spent) SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[])
 ON CONFLICT (q, lane) DO UPDATE SET spent = excluded.spent
 
--- name: token_waits
+-- name: select_token_waits
 -- The messages that wait for a token of their group.
 -- Run by: a queue whose group rate changes
 -- In:  $1 q, $2 groups
@@ -112,21 +112,21 @@ CROSS JOIN LATERAL (
     SELECT d.seq, d.run_at FROM tampu.delayed d WHERE d.seq = l.seq AND d.run_at <= p.spent OFFSET 0) AS d
   OFFSET 0) AS d
 
--- name: retime
+-- name: set_run_at
 -- Changes when delayed messages run.
 -- Run by: a queue whose group rate changes, sweep
 -- In:  arrays: $1 seq, $2 run_at
 -- Out: nothing
 UPDATE tampu.delayed d SET run_at = i.run_at FROM unnest($1::int8[], $2::int8[]) AS i(seq, run_at) WHERE d.seq = i.seq
 
--- name: page_lanes
+-- name: page_groups
 -- The groups that have a slot taken, by name.
 -- Run by: regroup
 -- In:  $1 q, $2 group to continue after, $3 limit
 -- Out: group
 SELECT DISTINCT lane FROM tampu.lane WHERE q = $1::int8 AND lane > $2::bytea ORDER BY lane LIMIT $3::int8
 
--- name: fair_round
+-- name: select_fair_round
 -- The round that is being delivered, and the last one given out.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q
@@ -134,7 +134,7 @@ SELECT DISTINCT lane FROM tampu.lane WHERE q = $1::int8 AND lane > $2::bytea ORD
 SELECT (SELECT r.rank FROM tampu.ready r WHERE r.q = $1::int8 ORDER BY r.q, r.rank, r.pos LIMIT 1),
   (SELECT f.last FROM tampu.fair f WHERE f.q = $1::int8 ORDER BY f.q DESC, f.last DESC LIMIT 1)
 
--- name: fair_last
+-- name: select_fair_turns
 -- The last turns of groups. The caller has the queue's lock.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 groups
@@ -142,7 +142,7 @@ SELECT (SELECT r.rank FROM tampu.ready r WHERE r.q = $1::int8 ORDER BY r.q, r.ra
 SELECT f.lane, f.last FROM unnest($2::bytea[]) AS i(lane)
 CROSS JOIN LATERAL (SELECT * FROM tampu.fair f WHERE f.q = $1::int8 AND f.lane = i.lane OFFSET 0) AS f
 
--- name: fair_keep
+-- name: upsert_fair_turns
 -- Records the last turns of groups.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  arrays: $1 q, $2 group, $3 its last turn
@@ -150,7 +150,7 @@ CROSS JOIN LATERAL (SELECT * FROM tampu.fair f WHERE f.q = $1::int8 AND f.lane =
 INSERT INTO tampu.fair (q, lane, last) SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[])
 ON CONFLICT (q, lane) DO UPDATE SET last = excluded.last
 
--- name: fair_forget
+-- name: delete_past_fair_turns
 -- Forgets groups whose last turn is before the round that is being delivered: they start again with it.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 the round, $3 limit

@@ -1,20 +1,20 @@
 -- Statements of the journal: giving offsets to its records, and reading them.
 
--- name: journal_waiting
+-- name: has_unnumbered
 -- Whether there are records without offsets.
 -- Run by: reading the journal
 -- In:  nothing
 -- Out: whether there are
 SELECT EXISTS (SELECT FROM tampu.journal_new)
 
--- name: journal_lock
+-- name: lock_journal
 -- One reader at a time gives offsets. The statement after this sees all that those before have done.
 -- Run by: numbering the journal
 -- In:  nothing
 -- Out: the offset given out last
 SELECT n FROM tampu.journal_end FOR UPDATE
 
--- name: journal_number
+-- name: number_journal
 -- Gives offsets to records that are visible, in the order of their entries.
 -- Run by: numbering the journal
 -- In:  $1 limit of records, $2 the offset given out last
@@ -29,14 +29,14 @@ moved AS (
 reached AS (UPDATE tampu.journal_end SET n = n + (SELECT coalesce(sum(n), 0) FROM new))
 SELECT count(*) FROM new
 
--- name: journal_end
+-- name: select_journal_end
 -- The end of the journal.
 -- Run by: reading the journal
 -- In:  nothing
 -- Out: the offset given out last
 SELECT n FROM tampu.journal_end
 
--- name: journal_read
+-- name: read_journal
 -- Records after an offset. The record that holds the next offset may begin before it.
 -- Run by: reading the journal
 -- In:  $1 the offset to continue after, $2 limit of records
@@ -46,7 +46,7 @@ WHERE first >= coalesce((
   SELECT first FROM tampu.journal WHERE first <= $1::int8 + 1 ORDER BY first DESC LIMIT 1), 0)
 ORDER BY first LIMIT $2::int8
 
--- name: journal_stretch
+-- name: read_journal_range
 -- Records of a range of offsets. The record that holds the next offset may begin before it.
 -- Run by: reading the journal by Spark
 -- In:  $1 the offset to continue after, $2 the last offset wanted, $3 limit of records
@@ -56,28 +56,28 @@ WHERE first BETWEEN coalesce((
   SELECT first FROM tampu.journal WHERE first <= $1::int8 + 1 ORDER BY first DESC LIMIT 1), 0) AND $2::int8
 ORDER BY first LIMIT $3::int8
 
--- name: journal_bounds
+-- name: select_journal_bounds
 -- The bounds of the journal.
 -- Run by: reading the journal by Spark
 -- In:  nothing
 -- Out: the first offset that is still there or NULL, the offset given out last
 SELECT (SELECT first FROM tampu.journal ORDER BY first LIMIT 1), n FROM tampu.journal_end
 
--- name: journal_since
+-- name: find_journal_since
 -- The first record that is not older than a time.
 -- Run by: reading the journal by Spark
 -- In:  $1 a time
 -- Out: its first offset
 SELECT first FROM tampu.journal WHERE at >= $1::int8 ORDER BY first LIMIT 1
 
--- name: journal_until
+-- name: find_journal_until
 -- The last record that is older than a time.
 -- Run by: reading the journal by Spark
 -- In:  $1 a time
 -- Out: its last offset
 SELECT first + n - 1 FROM tampu.journal WHERE at < $1::int8 ORDER BY first DESC LIMIT 1
 
--- name: journal_trim
+-- name: trim_journal
 -- Removes the oldest records. The first that must stay ends it.
 -- Run by: trim
 -- In:  $1 recorded by this time, $2 limit, $3 up to this offset or NULL
@@ -89,7 +89,7 @@ DELETE FROM tampu.journal WHERE first = ANY (ARRAY(
   SELECT o.first FROM oldest o, stays s WHERE s.first IS NULL OR o.first < s.first))
 RETURNING first
 
--- name: journal_start
+-- name: start_journal
 -- The journal continues after an offset, if it is empty. The caller has its lock.
 -- Run by: import into an empty store
 -- In:  $1 the offset

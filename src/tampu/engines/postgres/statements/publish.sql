@@ -1,6 +1,6 @@
 -- Statements of publish, and of loading many messages at once. Those with `insert_` are used by other verbs too.
 
--- name: publish_at_once
+-- name: publish_in_one_statement
 -- A whole commit: messages of one queue that are ready at once, at rank 0, and have nothing else.
 -- Run by: publish of simple messages to one queue
 -- In:  $1 q, $2 now or NULL (then the server's), $3 synchronous_commit (see begin), $4 millisecond of the newest id known,
@@ -28,7 +28,7 @@ told AS (
 counted AS (INSERT INTO tampu.tally (q, kind, n) SELECT $1::int8, 0, t.n FROM t)
 SELECT now, first FROM t
 
--- name: publish_bare
+-- name: publish_simple
 -- Stores messages of one queue that are ready at once, at rank 0, and have nothing else.
 -- Run by: publish
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, $5 seqs, $6 bodies
@@ -39,7 +39,7 @@ stored AS (
   SELECT seq, $2::int8, 0, $1::int8, $4::int8, $3::int8, body FROM item)
 INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT 0, seq, seq, $1::int8, 0 FROM unnest($5::int8[]) AS s(seq)
 
--- name: publish_plain
+-- name: publish_without_lookup
 -- Stores messages that need no look-up: ready or delayed, with or without expiry.
 -- Run by: publish
 -- In:  $1 now, $2 how far ids are ahead of now or NULL, arrays: $3 seq, $4 q, $5 rank, $6 max_attempts,
@@ -57,7 +57,7 @@ later AS (
   INSERT INTO tampu.delayed (seq, run_at, q, attempts) SELECT seq, run_at, q, 0 FROM item WHERE run_at IS NOT NULL)
 INSERT INTO tampu.expiry (at, seq) SELECT expires, seq FROM item WHERE expires IS NOT NULL
 
--- name: known_requests
+-- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish
 -- In:  $1 tenant, $2 idempotency keys, $3 now
@@ -66,7 +66,7 @@ SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($2::bytea[]) AS i(key) 
   SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key = i.key OFFSET 0) AS d
 WHERE d.until > $3::int8
 
--- name: known_keys
+-- name: lock_keys
 -- Finds and locks the waiting messages that have these keys. A claim that takes one waits for the lock, or we for it.
 -- Run by: publish
 -- In:  $1 q, $2 keys, sorted, so that all lock in one order
@@ -74,7 +74,7 @@ WHERE d.until > $3::int8
 SELECT k.key, k.seq FROM unnest($2::bytea[]) AS i(key) CROSS JOIN LATERAL (
   SELECT k.key, k.seq FROM tampu.key k WHERE k.q = $1::int8 AND k.key = i.key OFFSET 0 FOR UPDATE) AS k
 
--- name: store
+-- name: insert_messages
 -- Stores messages. They enter an index afterwards.
 -- Run by: publish
 -- In:  $1 now, $2 how far ids are ahead of now or NULL, arrays: $3 seq, $4 q, $5 rank, $6 max_attempts,
@@ -85,7 +85,7 @@ SELECT seq, $1::int8, rank, q, max_attempts, expires, $2::int8, id, key, lane, b
 FROM unnest($3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bytea[], $9::bytea[], $10::uuid[],
   $11::bytea[]) AS i(seq, q, rank, max_attempts, expires, key, lane, id, body)
 
--- name: enter_ready
+-- name: insert_ready
 -- Puts messages into the index of ready messages.
 -- Run by: publish, settle, admin, sweep
 -- In:  arrays: $1 rank, $2 pos, $3 seq, $4 lease, $5 q, $6 attempts
@@ -93,7 +93,7 @@ FROM unnest($3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::byte
 INSERT INTO tampu.ready (rank, pos, seq, lease, q, attempts)
 SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[])
 
--- name: enter_delayed
+-- name: insert_delayed
 -- Puts messages into the index of delayed messages.
 -- Run by: publish, settle, sweep
 -- In:  arrays: $1 seq, $2 run_at, $3 lease, $4 q, $5 attempts
@@ -101,7 +101,7 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],
 INSERT INTO tampu.delayed (seq, run_at, lease, q, attempts)
 SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[])
 
--- name: hold
+-- name: insert_held
 -- Puts messages into the index of held messages.
 -- Run by: publish, import, groups
 -- In:  arrays: $1 seq, $2 run_at, $3 q, $4 attempts, $5 group it waits for or NULL, $6 reason
@@ -109,14 +109,14 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[])
 INSERT INTO tampu.held (seq, run_at, q, attempts, lane, reason)
 SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[], $6::bytea[])
 
--- name: replace
+-- name: replace_bodies
 -- Replaces the bodies of waiting messages.
 -- Run by: publish of a key that waits
 -- In:  arrays: $1 seq, $2 body
 -- Out: nothing
 UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])
 
--- name: remember
+-- name: upsert_idempotency_keys
 -- Records which message an idempotency key stands for.
 -- Run by: publish
 -- In:  $1 tenant, arrays: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
@@ -128,16 +128,16 @@ FROM unnest($2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::uuid[], $7::byt
 ON CONFLICT (tenant, key) DO UPDATE
 SET seq = excluded.seq, stamp = excluded.stamp, until = excluded.until, id = excluded.id, digest = excluded.digest
 
--- name: load_locks
+-- name: acquire_shared_locks
 -- Locks for a load that has a document of its own: several of them may run under one id prefix.
--- A load without a document (see `locks`) waits for them, and they wait for it.
+-- A load without a document (see `acquire_locks`) waits for them, and they wait for it.
 -- Run by: bulk load
 -- In:  $1 names
 -- Out: nothing of use
 SELECT pg_advisory_xact_lock_shared(h)
 FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unnest($1::bytea[]) AS name ORDER BY 1) AS s
 
--- name: load_known
+-- name: find_loaded_ids
 -- Finds which ids of a range are taken.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
@@ -147,7 +147,7 @@ WITH found AS MATERIALIZED (
   WHERE id BETWEEN encode($2::bytea, 'hex')::uuid AND encode($3::bytea, 'hex')::uuid)
 SELECT f.id FROM found f JOIN tampu.queue u ON u.q = f.q WHERE u.tenant = $1::text
 
--- name: load_rows
+-- name: insert_loaded
 -- Stores messages of one queue under ids of their own, ready at once at rank 0.
 -- Run by: bulk load
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, arrays: $5 seq, $6 id, $7 body

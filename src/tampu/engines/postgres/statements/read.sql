@@ -1,6 +1,6 @@
 -- Statements that read: messages by id, pages of a state, stats.
 
--- name: find
+-- name: find_messages
 -- Finds messages by id. Those of other tenants are not found.
 -- Run by: get, and verbs that take ids
 -- In:  $1 tenant, arrays: $2 number or NULL, $3 stamp, $4 id
@@ -12,7 +12,7 @@ CROSS JOIN LATERAL (
   UNION ALL SELECT m.seq, m.q FROM tampu.message m WHERE m.id = i.id) AS m
 JOIN tampu.queue u ON u.q = m.q AND u.tenant = $1::text
 
--- name: load
+-- name: select_messages
 -- Messages with the index each is in, in the order asked for.
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
@@ -36,14 +36,14 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT f.error FROM tampu.failure f WHERE f.seq = m.seq ORDER BY f.no DESC LIMIT 1) AS f ON true
 ORDER BY s.n
 
--- name: failures
+-- name: select_failures
 -- The failed attempts of a message, oldest first.
 -- Run by: get of one message
 -- In:  $1 seq
 -- Out: attempt, at, outcome, worker, error, traceback
 SELECT attempt, at, outcome, worker, error, traceback FROM tampu.failure WHERE seq = $1::int8 ORDER BY no
 
--- name: result
+-- name: select_result
 -- The result of a message, while it is kept.
 -- Run by: get of one message
 -- In:  $1 seq, $2 now or NULL (then the server's clock)
@@ -88,7 +88,7 @@ SELECT seq, seq FROM tampu.held WHERE q = $1::int8 AND seq > $2::int8 ORDER BY q
 SELECT seq, at, seq FROM tampu.dead WHERE q = $1::int8 AND (at, seq) > ($2::int8, $3::int8)
 ORDER BY q, at, seq LIMIT $4::int8
 
--- name: page_ending
+-- name: page_endings
 -- What ended together, oldest first.
 -- Run by: list
 -- In:  $1 q, $2 state number, $3 entry to continue from, $4 limit
@@ -96,7 +96,7 @@ ORDER BY q, at, seq LIMIT $4::int8
 SELECT no, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no >= $3::int8
 ORDER BY q, state, no LIMIT $4::int8
 
--- name: still_ended
+-- name: select_still_ended
 -- Those messages that are in the index of ended messages, in the order asked for.
 -- Run by: list
 -- In:  $1 seqs
@@ -104,7 +104,7 @@ ORDER BY q, state, no LIMIT $4::int8
 SELECT e.seq FROM unnest($1::int8[]) WITH ORDINALITY AS s(seq, n)
 CROSS JOIN LATERAL (SELECT e.seq FROM tampu.ended e WHERE e.seq = s.seq OFFSET 0) AS e ORDER BY s.n
 
--- name: stats
+-- name: select_stats
 -- Counts of messages by queue and state, and how long the oldest has been ready.
 -- Run by: stats
 -- In:  $1 tenant, $2 queue or NULL for all, $3 now or NULL (then the server's clock)
@@ -121,7 +121,7 @@ LEFT JOIN LATERAL (
   SELECT y.kind, sum(y.n)::int8 AS n FROM tampu.tally y WHERE y.q = u.q GROUP BY y.kind) AS t ON true
 WHERE u.tenant = $1::text AND ($2::text IS NULL OR u.name = $2::text) ORDER BY u.name, t.kind
 
--- name: ready_count
+-- name: count_ready
 -- Counts the ready messages of a queue; 0 for a queue that does not exist.
 -- Run by: maintenance
 -- In:  $1 tenant, $2 queue

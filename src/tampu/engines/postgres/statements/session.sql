@@ -1,6 +1,6 @@
 -- Statements of a session: its settings, the server's time, who leads maintenance, and wake-ups.
 
--- name: settings
+-- name: configure_session
 -- Sets how our own sessions plan. The planner is kept to the indexes: it sees tables that grow and shrink by millions
 -- between two looks at them. Every statement is written so that one plan is good for all its parameters.
 -- Run by: connect
@@ -11,21 +11,21 @@ SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hash
   set_config('enable_sort', 'off', $1::boolean), set_config('enable_incremental_sort', 'off', $1::boolean),
   set_config('plan_cache_mode', 'force_generic_plan', $1::boolean)
 
--- name: session
+-- name: select_session_number
 -- The number of the server's session.
 -- Run by: connect, to see whether a pooler is in between
 -- In:  nothing
 -- Out: the number
 SELECT pg_backend_pid()
 
--- name: clock
+-- name: select_server_time
 -- The server's clock.
 -- Run by: maintenance, snapshot
 -- In:  nothing
 -- Out: now
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 
--- name: seat
+-- name: acquire_leader
 -- Makes a process the leader, if nobody else is. By the server's clock, whatever clock the messages have.
 -- Run by: maintenance
 -- In:  $1 process, $2 for how many seconds
@@ -36,14 +36,14 @@ ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.unti
 WHERE s.holder = excluded.holder OR s.until < clock_timestamp()
 RETURNING name
 
--- name: seated
+-- name: current_leader
 -- Which process leads.
 -- Run by: maintenance
 -- In:  nothing
 -- Out: the process, if there is one
 SELECT holder FROM tampu.seat WHERE name = 'keeper' AND until >= clock_timestamp()
 
--- name: seat_leave
+-- name: release_leader
 -- A process leads no longer.
 -- Run by: close
 -- In:  $1 process
@@ -64,7 +64,7 @@ SELECT pg_notify($1::text, $2::text)
 -- Out: nothing of use
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)
 
--- name: listeners
+-- name: count_listeners
 -- Counts the other sessions that may be listening. Sessions of other roles do not show what they are: they may be.
 -- Run by: wake-up
 -- In:  $1 the name that listening sessions have

@@ -1,7 +1,7 @@
 -- Statements of settle and extend. `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group,
 -- rank, max_attempts, expires, whether it has a key.
 
--- name: ack_at_once
+-- name: ack_in_one_statement
 -- A whole commit: acks of one claim, all or none. The DELETE is the fence: whoever deletes the row settles it.
 -- Raises invalid_text_representation, and nothing changes, when one is not leased so, or has its own id or a group.
 -- Entries are numbered when the rows are ours.
@@ -84,7 +84,7 @@ over AS (
     AND CASE WHEN $7::int8 IS NULL THEN seqs = $6::bytea ELSE (SELECT count(*) FROM gone) = cardinality($1::int8[]) END)
 SELECT seq, attempts, stamp, id, lane FROM gone
 
--- name: unlease
+-- name: take_leases
 -- Ends leases. Locking the row is the fence: whoever locks it settles it.
 -- By seq, not by ctid: of a row that was extended while we waited, our snapshot knows only the old place.
 -- Run by: settle
@@ -101,7 +101,7 @@ SELECT m.seq, m.q, g.attempts, g.stamp, m.id, m.lane, m.rank, m.max_attempts, m.
   CASE WHEN m.lane IS NOT NULL THEN (SELECT u.pace FROM tampu.queue u WHERE u.q = m.q) END
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m
 
--- name: led_to
+-- name: find_settled
 -- Finds what a settled lease led to, by its settle marker. Reads a newer snapshot than the fence had, so a settle that ran
 -- beside an equal one finds what that one did.
 -- Run by: settle, for receipts that are not current any more
@@ -117,7 +117,7 @@ CROSS JOIN LATERAL (
   UNION ALL SELECT 0 FROM tampu.ready r
     WHERE r.q = i.q AND r.seq = i.seq AND (r.rank <> 0 OR r.pos <> r.seq) AND r.lease = i.trace) AS w
 
--- name: keep_results
+-- name: upsert_results
 -- Stores results.
 -- Run by: ack with a result, import
 -- In:  arrays: $1 seq, $2 until, $3 body
@@ -125,7 +125,7 @@ CROSS JOIN LATERAL (
 INSERT INTO tampu.result (seq, until, body) SELECT * FROM unnest($1::int8[], $2::int8[], $3::bytea[])
 ON CONFLICT (seq) DO UPDATE SET until = excluded.until, body = excluded.body
 
--- name: end
+-- name: insert_ended
 -- Puts messages into the index of ended messages.
 -- Run by: settle, cancel, expire
 -- In:  $1 now, arrays: $2 seq, $3 lease, $4 q, $5 attempts, $6 state number
@@ -134,7 +134,7 @@ INSERT INTO tampu.ended (seq, at, lease, q, attempts, state)
 SELECT seq, $1::int8, lease, q, attempts, state
 FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[]) AS i(seq, lease, q, attempts, state)
 
--- name: bury
+-- name: insert_dead
 -- Puts messages into the index of dead messages.
 -- Run by: reject, sweep
 -- In:  $1 now, arrays: $2 seq, $3 lease, $4 q, $5 attempts, $6 reason
@@ -143,7 +143,7 @@ INSERT INTO tampu.dead (seq, at, lease, q, attempts, reason)
 SELECT seq, $1::int8, lease, q, attempts, reason
 FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[]) AS i(seq, lease, q, attempts, reason)
 
--- name: fail
+-- name: insert_failures
 -- Records what went wrong with attempts, for the history of their messages.
 -- Run by: settle, sweep
 -- In:  $1 now, arrays: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
@@ -153,7 +153,7 @@ SELECT seq, $1::int8, attempt, convert_from(outcome, 'UTF8'), worker, error, tra
 FROM unnest($2::int8[], $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
   AS i(seq, attempt, outcome, worker, error, traceback)
 
--- name: restore_marks
+-- name: restore_keys_and_expiries
 -- Messages that wait again take their expiry back, and their key if no newer message has it.
 -- Run by: nack, release, replay, sweep
 -- In:  $1 seqs
@@ -166,7 +166,7 @@ expire AS (
 INSERT INTO tampu.key (q, key, seq) SELECT q, key, seq FROM back WHERE key IS NOT NULL ORDER BY q, key
 ON CONFLICT DO NOTHING
 
--- name: leave_claims
+-- name: delete_settled_claims
 -- Removes claims of which nothing is left: the reaper need not look at them.
 -- Run by: settle, extend
 -- In:  arrays: $1 until, $2 lease. A claim of several ranges of numbers has rows in the microseconds before
@@ -176,7 +176,7 @@ DELETE FROM tampu.claim WHERE ctid = ANY (ARRAY(
   CROSS JOIN LATERAL (
     SELECT ctid FROM tampu.claim c WHERE c.until > i.until - 8 AND c.until <= i.until AND c.lease = i.lease OFFSET 0) AS c))
 
--- name: extend
+-- name: extend_leases
 -- Leases last longer.
 -- Run by: extend
 -- In:  $1 now, arrays by growing seq: $2 seq, $3 lease, $4 q, $5 lease time

@@ -1,6 +1,6 @@
 -- Statements that Spark reads a whole store with, as of one moment.
 
--- name: snapshot_hold
+-- name: snapshot_lock
 -- Nobody else gives offsets until the end of the transaction. Takes no snapshot: what comes after sees all before it.
 -- Run by: snapshot
 -- In:  nothing
@@ -22,7 +22,7 @@ SELECT pg_export_snapshot()
 SELECT q, tenant, name FROM tampu.queue ORDER BY q
 
 -- name: snapshot_live
--- Messages that have not ended, or are dead. Leaves out those of `snapshot_fresh`.
+-- Messages that have not ended, or are dead. Leaves out those of `snapshot_unmoved`.
 -- Run by: snapshot
 -- In:  $1 qs, $2 state numbers
 -- Out: seq, q, state number, attempts, run_at, ended at, reason
@@ -37,7 +37,7 @@ UNION ALL SELECT seq, q, 3, attempts, run_at, NULL, reason FROM tampu.held
 UNION ALL SELECT seq, q, 5, attempts, NULL, at, reason FROM tampu.dead
   WHERE q = ANY ($1::int8[]) AND 5 = ANY ($2::int8[])
 
--- name: snapshot_fresh
+-- name: snapshot_unmoved
 -- Messages that are ready and never moved. There may be millions, so they are packed.
 -- Run by: snapshot
 -- In:  $1 qs
@@ -89,7 +89,7 @@ SELECT m.seq, m.expires FROM unnest($1::int8[]) AS s(seq)
 CROSS JOIN LATERAL (SELECT m.seq, m.expires FROM tampu.message m WHERE m.seq = s.seq OFFSET 0) AS m
 WHERE m.expires IS NOT NULL
 
--- name: snapshot_crowd
+-- name: snapshot_count
 -- Counts the messages of a range of numbers.
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq, $3 limit

@@ -2,7 +2,7 @@
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
--- name: due
+-- name: select_next_due
 -- When work falls due next. Does not use min(): on an empty table that may be planned as a scan.
 -- Run by: sweep, maintenance
 -- In:  nothing
@@ -11,23 +11,23 @@ SELECT (SELECT run_at FROM tampu.delayed ORDER BY run_at LIMIT 1),
   (SELECT until FROM tampu.claim ORDER BY until LIMIT 1),
   (SELECT at FROM tampu.expiry ORDER BY at LIMIT 1)
 
--- name: sweeping
+-- name: begin_sweep
 -- Only one process sweeps at a time; others need not wait for it.
--- Locks are waited for only shortly until `swept`: rows are read with SKIP LOCKED, this is for what that misses.
+-- Locks are waited for only shortly until `end_sweep`: rows are read with SKIP LOCKED, this is for what that misses.
 -- Run by: claim with work due, sweep
 -- In:  nothing
 -- Out: whether we sweep
 SELECT pg_try_advisory_xact_lock(hashtextextended('tampu.sweep', 7461)),
   set_config('tampu_usual.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '200ms', true)
 
--- name: swept
+-- name: end_sweep
 -- The rest of the commit may wait for locks again.
 -- Run by: claim with work due, sweep
 -- In:  nothing
 -- Out: nothing of use
 SELECT set_config('lock_timeout', current_setting('tampu_usual.lock_timeout'), true)
 
--- name: promote
+-- name: lock_due_delayed
 -- Locks delayed messages that are due. Skips what somebody else has locked.
 -- Run by: sweep (promote)
 -- In:  $1 now, $2 limit
@@ -40,14 +40,14 @@ SELECT m.seq, m.q, d.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
 FROM due d CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = d.seq OFFSET 0) AS m
 ORDER BY d.run_at, d.seq
 
--- name: leave_delayed
+-- name: delete_delayed
 -- Removes rows that the caller has locked.
 -- Run by: sweep (promote)
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu.delayed WHERE seq = ANY ($1::int8[])
 
--- name: run_out
+-- name: lock_due_claims
 -- Locks claims whose time is over. Skips what somebody else has locked.
 -- Run by: sweep (reap)
 -- In:  $1 now, $2 limit
@@ -55,7 +55,7 @@ DELETE FROM tampu.delayed WHERE seq = ANY ($1::int8[])
 SELECT until, lease, seqs FROM tampu.claim WHERE until <= $1::int8 ORDER BY until, lease LIMIT $2::int8
 FOR UPDATE SKIP LOCKED
 
--- name: still_leased
+-- name: lock_expired_leases
 -- Locks what is left of claims, so that an extend comes before or after. Skips what somebody else has locked.
 -- Run by: sweep (reap)
 -- In:  arrays by growing seq: $1 seq, $2 lease
@@ -68,7 +68,7 @@ SELECT m.seq, m.q, l.attempts, l.stamp, m.id, m.lane, m.rank, m.max_attempts, m.
   CASE WHEN m.lane IS NOT NULL THEN (SELECT u.pace FROM tampu.queue u WHERE u.q = m.q) END
 FROM left_over l CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = l.seq OFFSET 0) AS m
 
--- name: busy_leases
+-- name: select_busy_leases
 -- Leases that could not be locked and exist: somebody else has locked them.
 -- Run by: sweep (reap)
 -- In:  arrays: $1 seq, $2 lease
@@ -76,14 +76,14 @@ FROM left_over l CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq =
 SELECT l.seq, l.lease FROM unnest($1::int8[], $2::int8[]) AS i(seq, lease) CROSS JOIN LATERAL (
   SELECT l.seq, l.lease FROM tampu.leased l WHERE l.seq = i.seq AND l.lease = i.lease OFFSET 0) AS l
 
--- name: reap
+-- name: delete_leases
 -- Removes leases that the caller has locked.
 -- Run by: sweep (reap)
 -- In:  $1 seqs
 -- Out: nothing
 DELETE FROM tampu.leased WHERE seq = ANY ($1::int8[])
 
--- name: drop_claims
+-- name: delete_reaped_claims
 -- Removes claims that the caller has locked and looked at.
 -- Run by: sweep (reap)
 -- In:  arrays: $1 until, $2 lease
@@ -92,7 +92,7 @@ DELETE FROM tampu.claim WHERE ctid = ANY (ARRAY(
   SELECT c.ctid FROM unnest($1::int8[], $2::int8[]) AS i(until, lease) CROSS JOIN LATERAL (
     SELECT ctid FROM tampu.claim c WHERE c.until = i.until AND c.lease = i.lease OFFSET 0) AS c))
 
--- name: past
+-- name: select_expired
 -- Messages that may have expired.
 -- Run by: sweep (expire)
 -- In:  $1 now, $2 limit

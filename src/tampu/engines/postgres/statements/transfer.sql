@@ -1,7 +1,7 @@
 -- Statements that import and export messages, for moving them between stores.
 
--- name: kept
--- What another store needs of messages, besides `load`.
+-- name: select_for_export
+-- What another store needs of messages, besides `select_messages`.
 -- Run by: export
 -- In:  $1 seqs, $2 now or NULL (then the server's clock)
 -- Out: seq, rank, group, whether it waits for its group's turn, whether its key stands for it, result, until when
@@ -15,7 +15,7 @@ LEFT JOIN LATERAL (
   SELECT r.body, r.until FROM tampu.result r WHERE r.seq = m.seq
     AND r.until > coalesce($2::int8, (extract(epoch FROM statement_timestamp()) * 1000000)::int8) OFFSET 0) AS r ON true
 
--- name: kept_failures
+-- name: select_failures_for_export
 -- The failed attempts of messages, oldest first.
 -- Run by: export
 -- In:  $1 seqs
@@ -23,7 +23,7 @@ LEFT JOIN LATERAL (
 SELECT f.seq, f.attempt, f.at, f.outcome, f.worker, f.error, f.traceback FROM unnest($1::int8[]) AS s(seq)
 CROSS JOIN LATERAL (SELECT * FROM tampu.failure f WHERE f.seq = s.seq ORDER BY f.seq, f.no OFFSET 0) AS f
 
--- name: requests
+-- name: page_idempotency_keys
 -- Idempotency keys, in their order.
 -- Run by: export
 -- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
@@ -35,7 +35,7 @@ FROM (SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key > $2
 LEFT JOIN LATERAL (SELECT m.q FROM tampu.message m WHERE m.seq = d.seq OFFSET 0) AS m ON true
 LEFT JOIN LATERAL (SELECT u.name FROM tampu.queue u WHERE u.q = m.q OFFSET 0) AS u ON true ORDER BY d.key
 
--- name: adopt
+-- name: import_messages
 -- Stores messages of another store. Those that have ended, or are dead, enter their index too.
 -- Run by: import
 -- In:  $1 q, arrays: $2 seq, $3 created, $4 rank, $5 max_attempts, $6 expires, $7 id, $8 key, $9 group, $10 body,
@@ -54,7 +54,7 @@ buried AS (
 INSERT INTO tampu.ended (seq, at, q, attempts, state)
 SELECT seq, at, $1::int8, attempts, state FROM item WHERE state IN (4, 6, 7)
 
--- name: adopt_endings
+-- name: import_endings
 -- Records what ended together, oldest first. Each gets an entry of its own, because it ended in no commit of ours.
 -- Run by: import
 -- In:  $1 q, arrays: $2 state number, $3 when, $4 seqs
@@ -63,7 +63,7 @@ INSERT INTO tampu.ending (q, state, no, at, seqs)
 SELECT $1::int8, d.state, nextval('tampu.entry'), d.at, d.seqs
 FROM unnest($2::int8[], $3::int8[], $4::bytea[]) AS d(state, at, seqs)
 
--- name: adopt_marks
+-- name: import_keys_and_expiries
 -- Records expiries of messages that wait, and their keys, if nobody here has the key.
 -- Run by: import
 -- In:  $1 q, arrays: $2 seq, $3 expires or NULL, $4 key or NULL
@@ -74,7 +74,7 @@ expire AS (INSERT INTO tampu.expiry (at, seq) SELECT expires, seq FROM item WHER
 INSERT INTO tampu.key (q, key, seq) SELECT $1::int8, key, seq FROM item WHERE key IS NOT NULL ORDER BY key
 ON CONFLICT DO NOTHING
 
--- name: adopt_failures
+-- name: import_failures
 -- Records failed attempts, oldest first.
 -- Run by: import
 -- In:  arrays: $1 seq, $2 at, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
@@ -84,7 +84,7 @@ SELECT seq, at, attempt, convert_from(outcome, 'UTF8'), worker, error, traceback
 FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[])
   AS i(seq, at, attempt, outcome, worker, error, traceback)
 
--- name: adopt_requests
+-- name: import_idempotency_keys
 -- Records idempotency keys. One that is in use here stays as it is.
 -- Run by: import
 -- In:  $1 tenant, $2 now, arrays: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest

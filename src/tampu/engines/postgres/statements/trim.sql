@@ -1,7 +1,7 @@
 -- Statements of trim and purge. `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group,
 -- rank, max_attempts, expires, whether it has a key.
 
--- name: trim_queues
+-- name: select_queues_to_trim
 -- Queues whose oldest end is old enough.
 -- Run by: trim
 -- In:  $1 ended by this time
@@ -11,7 +11,7 @@ CROSS JOIN LATERAL (
   SELECT e.at FROM tampu.ending e WHERE e.q = u.q AND e.state = s.state ORDER BY e.q, e.state, e.no LIMIT 1) AS e
 WHERE e.at <= $1::int8 ORDER BY u.q, s.state
 
--- name: oldest_endings
+-- name: lock_oldest_endings
 -- Locks what ended together, oldest first. Skips what somebody else has locked.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 limit
@@ -19,7 +19,7 @@ WHERE e.at <= $1::int8 ORDER BY u.q, s.state
 SELECT no, at, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8
 ORDER BY q, state, no LIMIT $3::int8 FOR UPDATE SKIP LOCKED
 
--- name: unread
+-- name: select_unread_entries
 -- Entries of which a reader lacks something.
 -- Run by: trim
 -- In:  $1 nos, $2 the offset that all readers have
@@ -30,21 +30,21 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (SELECT true AS yes FROM tampu.journal_new w WHERE w.no = s.no LIMIT 1) AS w ON true
 WHERE j.yes OR w.yes
 
--- name: ending_cut
+-- name: update_ending
 -- Keeps the rest of what ended together.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 no, $4 the seqs that are left
 -- Out: nothing
 UPDATE tampu.ending SET seqs = $4::bytea WHERE q = $1::int8 AND state = $2::int8 AND no = $3::int8
 
--- name: ending_drop
+-- name: delete_endings
 -- Removes what ended together.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 nos
 -- Out: nothing
 DELETE FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no = ANY ($3::int8[])
 
--- name: unend
+-- name: remove_ended
 -- Ended messages leave their index.
 -- Run by: trim, purge
 -- In:  $1 seqs
@@ -54,7 +54,7 @@ SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
 
--- name: unbury
+-- name: purge_dead
 -- The oldest dead messages of a queue leave their index.
 -- Run by: purge
 -- In:  $1 q, $2 limit
@@ -67,7 +67,7 @@ SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
 
--- name: forget
+-- name: delete_messages
 -- Removes messages that are in no index any more, with their history and result.
 -- Run by: trim, purge
 -- In:  $1 seqs
@@ -85,7 +85,7 @@ DELETE FROM tampu.result WHERE seq = ANY (ARRAY(
   SELECT seq FROM tampu.result WHERE until <= $1::int8 ORDER BY until LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
 RETURNING seq
 
--- name: trim_requests
+-- name: trim_idempotency_keys
 -- Removes idempotency keys whose window is over.
 -- Run by: trim
 -- In:  $1 now, $2 limit
@@ -94,7 +94,7 @@ DELETE FROM tampu.idempotency WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM tampu.idempotency WHERE until <= $1::int8 ORDER BY until LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
 RETURNING key
 
--- name: trim_paces
+-- name: trim_group_rates
 -- Forgets groups that have saved up all their tokens.
 -- Run by: trim
 -- In:  $1 now, $2 limit
