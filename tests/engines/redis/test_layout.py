@@ -51,8 +51,7 @@ def test_every_key_is_documented() -> None:
 
 
 def test_documented_keys_are_in_the_scripts() -> None:
-    names = [path.name.removesuffix(".lua") for path in (Path(scripts.__file__).parent / "lua").glob("*.lua")]
-    text = "\n".join(scripts.source(name) for name in names)
+    text = "\n".join(scripts.source(name) for name in scripts.files())
     for end in _documented():
         if not end.startswith(("{", "doc:", "bell", "append")):
             name = re.escape(end.removesuffix(":<block>"))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -15,14 +14,13 @@ from tampu.model.errors import StorageFull
 from tests.servers import redis
 from tests.servers.redis import Server
 
-LUA = resources.files("tampu.engines.redis") / "lua"
 OWN = "2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d"
-NAMES = sorted(path.name.removesuffix(".lua") for path in LUA.iterdir() if path.name.endswith(".lua"))
+NAMES = sorted(scripts.files())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_script_says_its_contract(name: str) -> None:
-    text = (LUA / f"{name}.lua").read_text()
+    text = scripts.files()[name].read_text()
     head = "\n".join(line for line in text.splitlines() if line.startswith("--"))
     assert head.startswith(f"-- {name}: ")
     for part in (r"^-- needs: ", r"^-- KEYS  1: ", r"^-- ARGV  1: now", r"^-- Returns "):
@@ -37,8 +35,9 @@ def test_every_script_compiles_on_both_servers(name: str) -> None:
 
 
 def test_no_script_needs_a_command_newer_than_the_oldest_server() -> None:
-    texts = [path.read_text() for folder in (LUA, LUA / "common") for path in folder.iterdir() if path.is_file()]
-    names = sorted({name for text in texts for name in re.findall(r"\b(?:call|many)\('([A-Z]+)'", text)})
+    names = sorted(
+        {name for text in map(scripts.source, NAMES) for name in re.findall(r"\b(?:call|many)\('([A-Z]+)'", text)}
+    )
     assert "HMGET" in names
     with redis.valkey.server.client() as client:  # Redis 6.2 could not tell
         docs: Any = client.execute_command("COMMAND DOCS", *names)

@@ -1,4 +1,4 @@
-"""The Lua scripts: one file per operation, the common parts it needs put in front of it."""
+"""The Lua scripts: one file per operation, in a folder per verb; the common parts it needs are put in front of it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ import functools
 import hashlib
 import re
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 _NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+
+
+_FOLDER = resources.files(__package__) / "lua"
+_COMMON = "common"
+
+
+@functools.cache
+def files() -> dict[str, Traversable]:
+    """The file of every operation, by its name."""
+    found: dict[str, Traversable] = {}
+    for folder in _FOLDER.iterdir():
+        if folder.is_dir() and folder.name != _COMMON:
+            for file in folder.iterdir():
+                name = file.name.removesuffix(".lua")
+                assert name not in found, f"there are two scripts named {name}; rename one of them"
+                found[name] = file
+    return found
 
 
 @functools.cache
 def source(name: str) -> str:
     """The whole text of a script."""
-    folder = resources.files(__package__) / "lua"
-    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    text = files()[name].read_text(encoding="utf-8")
     needs = _NEEDS.search(text)
     assert needs is not None, f"{name}.lua does not say what it needs"
-    parts = [(folder / "common" / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
+    parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
     return "\n".join([*(_bare(part) for part in parts), _bare(text)])
 
 
