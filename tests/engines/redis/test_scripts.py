@@ -1,7 +1,10 @@
 """The scripts: each says its contract; a server that forgot them, or has no memory left, costs no message."""
 
+import ast
 import re
 from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +28,20 @@ def test_every_script_says_its_contract(name: str) -> None:
     assert head.startswith(f"-- {name}: ")
     for part in (r"^-- needs: ", r"^-- KEYS  1: ", r"^-- ARGV  1: now", r"^-- Returns "):
         assert re.search(part, head, re.MULTILINE), part
+
+
+def test_every_script_is_used() -> None:
+    source = Path(tampu.__file__).parent
+    nodes = (node for file in source.rglob("*.py") for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    assert not set(NAMES) - {node.value for node in nodes if isinstance(node, ast.Constant)}
+
+
+def test_every_part_in_common_is_needed() -> None:
+    needed = {
+        part for file in scripts.files().values() for part in re.findall(r"^-- needs: (.+)$", file.read_text(), re.M)
+    }
+    common = {file.name for file in (resources.files("tampu.engines.redis") / "lua" / "common").iterdir()}
+    assert common == {f"{part}.lua" for parts in needed for part in parts.split()}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,7 +30,7 @@ def adopt(turn: Turn, call: Adopt) -> Asking[int]:
     room = yield from turn.house.enter(call.tenant, call.queue)
     items = [_item(item) for item in call.items]
     requests = [_request(room, request) for request in call.requests]
-    (answer,) = yield [turn.write.script("clock", room.tag)]
+    (answer,) = yield [turn.write.script("server_time", room.tag)]
     now = ok(answer)
     names = naming.Names(turn, room, [*map(_named, call.items), *(_asked(request, now) for request in call.requests)])
     parts = [part for item in call.items for part in (pack_body(item.body), _failures(item.failures), _result(item))]
@@ -38,7 +38,7 @@ def adopt(turn: Turn, call: Adopt) -> Asking[int]:
         yield from names.reserve([*items, *requests])
         (reply,) = yield [
             turn.write.script(
-                "adopt",
+                "import_messages",
                 room.tag,
                 call.origin,
                 rows.encode(items),
@@ -68,7 +68,7 @@ def _asked(request: Request, now: int) -> Item:
 
 
 def _item(item: Kept) -> dict[str, Any]:
-    """A message as `adopt.lua` takes it; what is not there is left out."""
+    """A message as `import_messages.lua` takes it; what is not there is left out."""
     body = item.body
     made: dict[str, Any] = {
         "o": item.id, "s": rows.CODE[item.state], "t": body.type, "n": item.attempts, "a": item.max_attempts,
@@ -128,7 +128,7 @@ def page(
     room = yield from house.present(tenant, queue)
     if room is None:
         return None
-    (reply,) = yield [house.write.script("kept", room.tag, str(state), limit, *cursor_after(state, after))]
+    (reply,) = yield [house.write.script("page_for_export", room.tag, str(state), limit, *cursor_after(state, after))]
     now, *flat = ok(reply)
     items = [_kept(room, now, *flat[i : i + 7]) for i in range(0, len(flat), 7)]
     return KeptPage(items, cursor_of(state, flat[-7], flat[-6]) if len(items) == limit else None)
@@ -159,7 +159,9 @@ def requests(house: House, tenant: str, after: tuple[Any, ...] | None, limit: in
         if room.queue < queue:
             continue
         (reply,) = yield [
-            house.write.script("requests", room.tag, cursor if room.queue == queue else 0, min(limit, 1000))
+            house.write.script(
+                "page_idempotency_keys", room.tag, cursor if room.queue == queue else 0, min(limit, 1000)
+            )
         ]
         more, *flat = ok(reply)
         items = [

@@ -147,7 +147,7 @@ def _durability(server: Server) -> Finding:
 def agreement(house: House, now: int) -> Asking[list[Finding]]:
     """Every message in exactly one index, and the clock not behind the newest message."""
     rooms = yield from house.all()
-    replies = (yield [house.write.script("agree", room.tag) for room in rooms]) if rooms else []
+    replies = (yield [house.write.script("check_indexes", room.tag) for room in rooms]) if rooms else []
     wrong, total, last = [], 0, 0
     for room, reply in zip(rooms, replies, strict=True):
         messages, places, newest = ok(reply)

@@ -34,7 +34,7 @@ def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
         want, room = wants.pop(0)
         lease = f"{secrets.randbits(63):x}"
         asks = [_ask(turn, call, want, room, lease, call.limit - len(leases))]
-        asks += [turn.write.script("waits", other.tag) for _, other in wants]
+        asks += [turn.write.script("has_claimable", other.tag) for _, other in wants]
         reply, *waiting = yield asks
         if isinstance(reply, TampuError) and leases:
             break  # what is claimed already is the caller's; the server of this queue will be asked next time

@@ -55,7 +55,9 @@ class Company:
         asked = time.monotonic()
         if self._leading and asked < self._renew_at:
             return True
-        (reply,) = self._wire.send([self._write.script("lead", self._tags.house, self.token, SEAT_MS)], safe=True)
+        (reply,) = self._wire.send(
+            [self._write.script("acquire_leader", self._tags.house, self.token, SEAT_MS)], safe=True
+        )
         if isinstance(reply, Exception):
             raise reply
         self._leading = bool(reply)
@@ -66,7 +68,7 @@ class Company:
         if self._ears is not None:
             self._ears.stop()
         if self._leading:  # somebody may take over at once
-            self._wire.send([self._write.script("lead", self._tags.house, self.token, 0)], safe=True)
+            self._wire.send([self._write.script("acquire_leader", self._tags.house, self.token, 0)], safe=True)
 
 
 class _Ears:

@@ -106,7 +106,7 @@ def _ends(house: House) -> Asking[set[str]]:
     pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", begin) + "*"
     ends, cursor, run = set[str](), b"0", None
     while True:
-        (reply,) = yield [house.write.script("documents", house.tags.house, pattern, cursor, _LOOKED_AT)]
+        (reply,) = yield [house.write.script("scan_documents", house.tags.house, pattern, cursor, _LOOKED_AT)]
         told, following, *keys = ok(reply)
         ends.update(key.decode()[len(begin) :] for key in keys)
         if run not in (None, told):

@@ -54,7 +54,7 @@ _ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
     (port.Load, loading.load),
     (Adopt, adopting.adopt),
     (port.Cancel, lambda turn, call: steering.steer(turn, "cancel", call)),
-    (port.Free, lambda turn, call: steering.steer(turn, "free", call)),
+    (port.Free, lambda turn, call: steering.steer(turn, "release_held", call)),
     (port.Replay, lambda turn, call: steering.steer(turn, "replay", call)),
     (port.Purge, steering.purge),
     (port.Rerank, steering.rerank),
@@ -65,7 +65,7 @@ _ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
 )
 LAYOUT = 4
 """Of the keys; docs/reference/redis-layout.md tells it."""
-_STORING = frozenset(scripts.digest(name) for name in ("publish_bare", "publish", "load", "adopt"))
+_STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages"))
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 

@@ -93,7 +93,7 @@ class House:
         for salt in range(_SALTS):
             tail = f"{ids.tail_of(tenant, queue, salt):014x}"
             (reply,) = yield [
-                self.write.script("register", self.tags.house, f"{tenant}/{queue}", tail, 1 if made else 0)
+                self.write.script("register_queue", self.tags.house, f"{tenant}/{queue}", tail, 1 if made else 0)
             ]
             if ok(reply) is not None:
                 return self._learn(tenant, queue, reply)
@@ -141,7 +141,7 @@ class House:
         for room in rooms:
             room.made = True
             name, tail = f"{room.tenant}/{room.queue}", f"{room.ids.tail:014x}"
-            asks.append(self.write.script("register", self.tags.house, name, tail, 1))
+            asks.append(self.write.script("register_queue", self.tags.house, name, tail, 1))
         if asks:
             for reply in (yield asks):
                 ok(reply)

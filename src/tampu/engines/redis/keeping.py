@@ -32,7 +32,7 @@ def _next_due(house: House, rooms: list[Room], replies: list[Any]) -> Asking[int
     """Of these queues, and of the replies that are there already."""
     replies = list(replies)
     for some in _pieces(rooms):
-        replies += yield [house.write.script("due", room.tag) for room in some]
+        replies += yield [house.write.script("select_next_due", room.tag) for room in some]
     answers = [reply for reply in replies if not isinstance(reply, TampuError)]
     if replies and not answers:
         raise replies[0]
@@ -45,7 +45,7 @@ def glance(house: House, queues: Sequence[tuple[str, str]], me: str, clock: Cloc
     write, tag, known = house.write, house.tags.house, house.remembered()[:_TOGETHER]
     asks = [Ask(tag, ("TIME",)), write.plain("HGET", tag, "n", "revision"), write.plain("GET", tag, "lead")]
     asks.append(house.listing())
-    asks += (write.script("due", room.tag) for room in known)
+    asks += (write.script("select_next_due", room.tag) for room in known)
     for queue in (house.tags.queue(*name) for name in queues):
         asks += (write.plain("ZCARD", queue, "ready"), write.plain("HGET", queue, "n", "more"))
     time, revision, holder, listed, *rest = yield asks
@@ -116,19 +116,19 @@ def _trim(turn: Turn, call: Trim, room: Room, limit: int, look: int) -> Ask:
 def _forget_names(turn: Turn, tenant: str, limit: int) -> Asking[int]:
     """Reservations whose time is over, and those of own ids that are not in use any more."""
     tag = turn.house.tags.tenant(tenant)
-    (reply,) = yield [turn.write.script("names", tag, limit, limit, naming.LOOK_US)]
+    (reply,) = yield [turn.write.script("trim_reservations", tag, limit, limit, naming.LOOK_US)]
     gone, *flat = ok(reply)
     owns = [(name, queue.decode(), token) for name, queue, token in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]
     rooms = dict(zip(owns, (yield from turn.house.known_ones(tenant, [queue for _, queue, _ in owns])), strict=True))
     asked = [(own, room) for own, room in rooms.items() if room is not None]
     if asked:
         replies = yield [
-            turn.write.script("void", room.tag, name[:1], name[1:], token, naming.VOID_US)
+            turn.write.script("void_reservation", room.tag, name[:1], name[1:], token, naming.VOID_US)
             for (name, _, token), room in asked
         ]
         used = {own for (own, _), reply in zip(asked, replies, strict=True) if ok(reply)}
         owns = [own for own in owns if own not in used]
     if owns:
-        for reply in (yield [turn.write.script("unname", tag, name, token) for name, _, token in owns]):
+        for reply in (yield [turn.write.script("drop_reservation", tag, name, token) for name, _, token in owns]):
             gone += ok(reply)
     return int(gone)

@@ -34,7 +34,7 @@ def load(turn: Turn, call: Load) -> Asking[int]:
         mine, *rest = ok(reply)
         if not mine:
             other = yield from turn.house.enter(call.tenant, rest[0].decode())
-            (used,) = yield [turn.write.script("void", other.tag, "s", begin, rest[1], naming.VOID_US)]
+            (used,) = yield [turn.write.script("void_reservation", other.tag, "s", begin, rest[1], naming.VOID_US)]
             if ok(used):  # ids of this beginning are in another queue: each by itself
                 return (yield from _one_by_one(turn, call, begin))
             voided = rest[1].decode()
@@ -57,7 +57,7 @@ def load(turn: Turn, call: Load) -> Asking[int]:
 def _reserve(turn: Turn, call: Load, begin: str, voided: str) -> Any:
     token = f"{secrets.randbits(63):x}"
     return turn.write.script(
-        "reserve_stem", turn.house.tags.tenant(call.tenant), call.queue, token, begin, voided, naming.LOOK_US,
+        "reserve_id_prefix", turn.house.tags.tenant(call.tenant), call.queue, token, begin, voided, naming.LOOK_US,
         rows.encode(list(call.numbers)),
     )  # fmt: skip
 
@@ -83,11 +83,13 @@ def _elsewhere(turn: Turn, call: Load, begin: str, others: list[Any]) -> Asking[
     for number, queue, token in zip(others[::3], others[1::3], others[2::3], strict=True):
         other = yield from turn.house.enter(call.tenant, queue.decode())
         id = f"{begin}{number:010x}"
-        (used,) = yield [turn.write.script("void", other.tag, "o", id, token, naming.VOID_US)]
+        (used,) = yield [turn.write.script("void_reservation", other.tag, "o", id, token, naming.VOID_US)]
         if ok(used):
             found.add(number)
         else:
-            (reply,) = yield [turn.write.script("unname", turn.house.tags.tenant(call.tenant), f"o{id}", token)]
+            (reply,) = yield [
+                turn.write.script("drop_reservation", turn.house.tags.tenant(call.tenant), f"o{id}", token)
+            ]
             ok(reply)
     return found
 

@@ -118,21 +118,21 @@ class Names:
         ]
         if not places:
             return {}
-        replies = yield [self._turn.write.script("get", room.tag, number) for _, room, number in places]
+        replies = yield [self._turn.write.script("get_message", room.tag, number) for _, room, number in places]
         found = [(id, self._read(room, reply)) for (id, room, _), reply in zip(places, replies, strict=True)]
         return {id: message for id, message in found if message is not None}
 
     def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Asking[tuple[bool, Message | None]]:
         """Ask the queue that has the name whether it is in use, or free from now on; whose own id it is."""
         room = yield from self._turn.house.enter(self._room.tenant, queue)
-        (reply,) = yield [self._turn.write.script("void", room.tag, kind, name, token, VOID_US)]
+        (reply,) = yield [self._turn.write.script("void_reservation", room.tag, kind, name, token, VOID_US)]
         if not ok(reply):
             self._voided[kind, name] = token
             return False, None
         return True, (yield from self._load(room, name)) if kind == "o" else None
 
     def _load(self, room: Room, name: str) -> Asking[Message | None]:
-        (reply,) = yield [self._turn.write.script("get", room.tag, name)]
+        (reply,) = yield [self._turn.write.script("get_message", room.tag, name)]
         return self._read(room, reply)
 
     @staticmethod

@@ -31,7 +31,7 @@ def publish_bare(turn: Turn, calls: Sequence[Publish]) -> Asking[list[list[Messa
     head = rows.encode((_one([item.max_attempts for item in items]), _one([item.body.type for item in items])))
     bodies = [item.packed for item in items]
     room = yield from turn.house.enter(tenant, queue)
-    (reply,) = yield [turn.write.script("publish_bare", room.tag, head, *bodies)]
+    (reply,) = yield [turn.write.script("publish_simple", room.tag, head, *bodies)]
     _, _, new, now, first = turn.heard(room, reply)
     state = State.READY
     made = [

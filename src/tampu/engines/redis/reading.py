@@ -21,7 +21,7 @@ def get(house: House, tenant: str, id: str) -> Asking[Message | None]:
         (placed,) = yield from way(house, tenant, [id])
         if placed is not None:
             room, name = placed
-            (reply,) = yield [house.write.script("get", room.tag, name)]
+            (reply,) = yield [house.write.script("get_message", room.tag, name)]
             if ok(reply) is not None:
                 seq, raw, place, failed, kept, error, now = reply
                 failures = rows.failures(failed)
@@ -36,7 +36,7 @@ def page(
     room = yield from house.present(tenant, queue)
     if room is None:
         return None
-    (reply,) = yield [house.write.script("page", room.tag, str(state), limit, *cursor_after(state, after))]
+    (reply,) = yield [house.write.script("page_messages", room.tag, str(state), limit, *cursor_after(state, after))]
     flat = ok(reply)
     messages = [
         rows.message(room, flat[i][-16:].decode(), flat[i + 2], flat[i + 3], flat[i + 4])
@@ -70,7 +70,7 @@ def stats(house: House, tenant: str, queue: str | None) -> Asking[list[QueueStat
         rooms = [] if room is None else [room]
     found = []
     if rooms:
-        for room, reply in zip(rooms, (yield [house.write.script("stats", r.tag) for r in rooms]), strict=True):
+        for room, reply in zip(rooms, (yield [house.write.script("select_stats", r.tag) for r in rooms]), strict=True):
             now, oldest, *counts = ok(reply)
             found.append(QueueStats(tenant, room.queue, dict(zip(rows.STATES, counts, strict=True)), oldest, now))
     return found

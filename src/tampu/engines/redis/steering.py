@@ -91,10 +91,10 @@ def _outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Out
     error: TampuError
     if script == "cancel":
         error = InvalidState(f"the message is {state}: nothing to cancel")
-    elif script == "free" and turn[0]:
+    elif script == "release_held" and turn[0]:
         error = InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
     else:
-        error = InvalidState(f"the message is {state}, not {'held' if script == 'free' else 'dead'}")
+        error = InvalidState(f"the message is {state}, not {'held' if script == 'release_held' else 'dead'}")
     return Outcome(id, None, error)
 
 
@@ -114,7 +114,7 @@ def rerank(turn: Turn, call: Rerank) -> Asking[int | None]:
     if room is None:
         return None
     block, cursor = divmod(call.after, _CURSORS)
-    (reply,) = yield [turn.write.script("ranks", room.tag, f"{block:011x}" if block else "", cursor, call.limit)]
+    (reply,) = yield [turn.write.script("page_ranks", room.tag, f"{block:011x}" if block else "", cursor, call.limit)]
     next_block, cursor, *flat = ok(reply)
     changes: list[str] = []
     for seq, old, created, priority, deadline in zip(*(flat[i::5] for i in range(5)), strict=True):

@@ -69,7 +69,9 @@ def _search(engine: RedisEngine, how: str, at_us: int) -> Position:
         found: dict[str, int] = {}
         left = [(room, "") for room in rooms]
         while left:
-            asks = [house.write.script("when", room.tag, how, at_us, start, ENTRIES) for room, start in left]
+            asks = [
+                house.write.script("find_journal_time", room.tag, how, at_us, start, ENTRIES) for room, start in left
+            ]
             again = []
             for (room, _), reply in zip(left, (yield asks), strict=True):
                 done, *offset = ok(reply)

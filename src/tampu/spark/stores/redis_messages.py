@@ -95,7 +95,7 @@ def plan(engine: RedisEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
 
 def _identity(house: House) -> Asking[str]:
     """What tells this house from others, made when it is first asked for."""
-    (reply,) = yield [house.write.script("identity", house.tags.house, secrets.token_hex(16))]
+    (reply,) = yield [house.write.script("store_identity", house.tags.house, secrets.token_hex(16))]
     return str(ok(reply).decode())
 
 
@@ -117,7 +117,7 @@ def _picture(
         seen = yield from _survey(house, room, live)
         for _ in range(_ROUNDS):
             (reply,) = yield [
-                house.write.script("catch_up", room.tag, offset, STEP, pieces, places.LEAST, low, high, *ends)
+                house.write.script("snapshot_changes", room.tag, offset, STEP, pieces, places.LEAST, low, high, *ends)
             ]
             reached, at_end, parts, counts, *touched = ok(reply)
             if reached is None:
@@ -137,7 +137,7 @@ def _survey(house: House, room: Room, indexes: Sequence[str]) -> Asking[Seen]:
     for index in indexes:
         cursor = b"0"
         while True:
-            (reply,) = yield [house.write.script("survey", room.tag, index, cursor, STEP)]
+            (reply,) = yield [house.write.script("snapshot_index", room.tag, index, cursor, STEP)]
             cursor, runs, *flat = ok(reply)
             for run in decode(runs) or ():
                 prefix, first, count = run[16:27], int(run[27:32], 16), int(run[33:])
@@ -241,7 +241,7 @@ def _by_id(engine: RedisEngine, rooms: Sequence[Room], query: MessageQuery) -> l
     codes = {CODE[state] for state in query.states}
     found = []
     for tenant in sorted({room.tenant for room in rooms}):
-        for room, flat in engine._look(_asked(engine.house, "places", tenant, query.ids)):
+        for room, flat in engine._look(_asked(engine.house, "snapshot_places", tenant, query.ids)):
             seen: Seen = {}
             _take(seen, flat)
             if room.partition in numbers:
@@ -282,7 +282,7 @@ def _ended(engine: RedisEngine, room: Room, stretch: Stretch) -> Iterator[Places
     known: set[bytes] = set()
     found = 0
     while True:
-        ask = engine._write.script("ends", room.tag, stretch.index, low, stretch.high, passed, STEP)
+        ask = engine._write.script("page_ended", room.tag, stretch.index, low, stretch.high, passed, STEP)
         (reply,) = engine._wire.send([ask], safe=True)
         flat = ok(reply)
         rows = []
@@ -317,7 +317,7 @@ def _over(room: int, rows: Sequence[tuple[int, list[Any]]]) -> Places:
 def by_ids(engine: RedisEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
     now = engine.now()
     batches = []
-    for room, flat in engine._look(_asked(engine.house, "look", tenant, wanted)):
+    for room, flat in engine._look(_asked(engine.house, "select_messages", tenant, wanted)):
         if flat:
             batches.append(message_rows.batch(redis_rows.whole(room, flat, now), columns.MESSAGES.names))
     table = pa.Table.from_batches(batches, columns.MESSAGES) if batches else columns.MESSAGES.empty_table()

@@ -73,7 +73,7 @@ class Reader:
         )
         # Last: a message that is there still was there when the others were asked for.
         (reply,) = self._engine._wire.send(
-            [self._engine._write.script("bodies", room.tag, BYTES, "".join(seqs))], safe=True
+            [self._engine._write.script("select_bodies", room.tag, BYTES, "".join(seqs))], safe=True
         )
         raw = ok(reply)
         missing = sum(one is None for one in raw)

@@ -1,4 +1,4 @@
--- cancel: end what waits; ask the worker of what is leased.
+-- cancel: end messages that wait; ask the workers of leased ones to stop.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]

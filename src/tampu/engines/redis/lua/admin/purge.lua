@@ -1,7 +1,7 @@
 -- purge: remove messages of one state for good, from the front of its index. Never leased ones.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: state   3: most
+-- ARGV  1: now   2: state   3: limit
 -- Returns {woken, due, how many}
 local state, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local seqs = {}

@@ -1,8 +1,8 @@
--- regroup: groups have so many places and this pace from now on; who may go then, goes. Who waits for a token gets a new
--- time, except where groups keep order: there some wait for another reason, and nobody can tell who.
+-- regroup: change the slots and the rate of groups; messages that may continue do. Those that wait for a token get a new
+-- time, except where groups keep order: there some wait for another reason, and they can not be told apart.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: how many places   3: cursor of HSCAN   4: about how many groups   5: pace   6: burst
+-- ARGV  1: now   2: slots of a group   3: cursor of HSCAN   4: about how many groups   5: group rate   6: burst
 -- Returns {woken, due, next cursor}
 set_limits(tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6]))
 

@@ -1,4 +1,4 @@
--- replay: dead messages run again, attempts 0, same number; an expiry that has passed does not count any more.
+-- replay: dead messages run again, with attempts 0 and the same number. An expiry that has passed does not count any more.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]

@@ -1,8 +1,8 @@
--- claim: lease the first messages of the ready index; what is due by now (delays, leases that ran out) is ready first.
--- needs: base blocks runs journal moves sweeping
+-- claim: lease the first messages of the ready index. Before, what is due by now (delays, leases that ran out) becomes ready.
+-- needs: base blocks runs journal moves due_work
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: most   3: lease number (hex)   4: how long   5: worker or ''   6: max_in_flight   7: rate a second
---       8: burst   9: how much to sweep first   10: 1 if groups have a pace: then each costs a token of its group
+-- ARGV  1: now   2: limit   3: lease number (hex)   4: how long   5: worker or ''   6: max_in_flight   7: rate a second
+--       8: burst   9: how much to sweep first   10: 1 if groups have a rate: then each costs a token of its group
 -- Returns {woken, due, swept (see sweep)} when there is nothing, and the microseconds until the rate allows one more if it
 --       was used up; else {woken, due, swept, until, numbers in a row,
 --       attempts (one, or msgpack of all), msgpack {place: last error} or '', m, m, …}

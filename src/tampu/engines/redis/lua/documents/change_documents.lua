@@ -1,6 +1,6 @@
--- change_documents: write and take away documents, all or none.
+-- change_documents: write and remove documents, all or none.
 -- needs: base
--- KEYS  1: tag of the house
+-- KEYS  1: tag of the store
 -- ARGV  1: now   2: msgpack [[kind and tenant as the key ends, name, version or '', 1 to write or 0 to take away], …]
 --       3 …: the values of those that are written
 -- Returns {version, or 1 if it was there, …}; or {-1, which}: its version is not that any more, nothing was changed

@@ -1,6 +1,6 @@
--- delete_document: take a document away.
+-- delete_document: remove a document.
 -- needs: base
--- KEYS  1: tag of the house
+-- KEYS  1: tag of the store
 -- ARGV  1: now   2: kind and tenant, as the key ends   3: name
 -- Returns 1 if it was there
 local gone = call('HDEL', K .. 'doc:' .. ARGV[2], ARGV[3])

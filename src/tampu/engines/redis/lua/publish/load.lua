@@ -1,10 +1,10 @@
--- load: store many plain messages under own ids that begin alike, ready at once and in their order; all or none.
--- needs: base blocks runs journal moves remembering
+-- load: store many simple messages under own ids with one prefix, ready at once and in their order; all or none.
+-- needs: base blocks runs journal moves stored_numbers
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: max_depth (0: no limit)   3: beginning of the ids (26 characters)   4: token of its reservation
+-- ARGV  1: now   2: max_depth (0: no limit)   3: id prefix (26 characters)   4: token of its reservation
 --       5: max_attempts   6: msgpack [[number, …], [where each body begins, …, where the last ends], type (one, or each)]
 --       7: the packed bodies, one after the other   8: how long it is remembered that these numbers were stored, or 0
--- Returns {woken, due, is the queue new, how many were stored}, or {0, nil, 0, 'full'}, {0, nil, 0, 'void'}
+-- Returns {woken, due, whether the queue is new, how many were stored}, or {0, nil, 0, 'full'}, {0, nil, 0, 'void'}
 local most_messages, begin, most = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[5])
 local numbers, starts, types = unpack(decode(ARGV[6]))
 if call('HGET', K .. 'void', 's' .. begin) == ARGV[4] then return { 0, false, 0, 'void' } end

@@ -1,19 +1,19 @@
--- publish: store messages in ready, delayed or held, all or none. Looks at everything before it writes anything.
--- needs: base blocks runs journal moves remembering
+-- publish: store messages in ready, delayed or held, all or none. Reads everything before it writes anything.
+-- needs: base blocks runs journal moves stored_numbers
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies, then how long it is
---       remembered that own ids with a stem were stored, or 0, then how many places a group has, or -1: as many as it
---       had, then its pace and burst. An item is a map:
+--       remembered that own ids with an id prefix were stored, or 0, then slots of a group, or -1: as many as it
+--       had, then its rate and burst. An item is a map:
 --       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
---       u run_at, l ttl, k key, n lane, h hold reason, p [priority, deadline, group, hold] where one is given,
+--       u run_at, l ttl, k key, n group that keeps order or has slots, h hold reason, p [priority, deadline, group, hold] where one is given,
 --       o own id, oc token of its reservation, f the own id is a message's elsewhere,
 --       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation, c it is
 --       a message's of another queue
--- Returns {woken, due, is the queue new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
+-- Returns {woken, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
 --       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then.
 --       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
 --       or {'gone', seq, own id}: known by its idempotency key, and removed since; or {'else'}: see f.
--- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void.lua.
+-- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void_reservation.lua.
 local items = decode(ARGV[3])
 local most_messages = tonumber(ARGV[2])
 local depth = most_messages > 0 and depth_now() or 0

@@ -1,4 +1,4 @@
--- reserve: say in which queue a name (an idempotency key or an own id) is looked up. The first one in a tenant wins.
+-- reserve: record in which queue a name (an idempotency key or an own id) is looked up. The first one in a tenant wins.
 -- needs: base
 -- KEYS  1: tag of the tenant
 -- ARGV  1: now   2: queue   3: token   4: msgpack [[kind, name, how long, token that was voided or ''], …]

@@ -1,4 +1,4 @@
--- ack: leases end, the work is done, without a result. The common batch of `settle`.
+-- ack: leases end and the work is done, without a result. The common batch of settle.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: numbers in a row, 16 digits each   3: msgpack: lease number (one, or one each)

@@ -1,8 +1,8 @@
--- extend: leases run on for the time given, from now. Not journaled.
+-- extend: leases last for the time given, from now. Not journaled.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [[number, lease, how long], …]
--- Returns {woken, due, answer, …}: {until, was a cancel asked for}, or {0}: this is not the current lease.
+-- Returns {woken, due, answer, …}: {until, whether cancel was requested}, or {0}: this is not the current lease.
 local answers = { 0, false }
 for i, item in ipairs(decode(ARGV[2])) do
   local seq, lease, lease_us = unpack(item)

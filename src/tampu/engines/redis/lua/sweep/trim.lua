@@ -1,10 +1,10 @@
 -- trim: remove ended messages, results, spent idempotency keys and journal entries past their time.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: most (0: only say how much there is)   3: how long ended messages are kept   4: how long the
+-- ARGV  1: now   2: limit (0: only say how much there is)   3: how long ended messages are kept   4: how long the
 --       journal is kept
 --       5: offset up to which all readers of the journal have it, or ''   6: how far to look when only asked
--- Returns how much was removed, or (with most 0) could be, up to ARGV 6.
+-- Returns how much was removed, or (with limit 0) could be, up to ARGV 6.
 -- Journal entries past what the readers have stay, and messages that ended past it.
 -- Needs no memory, so that it also works when there is none left.
 local limit, before, journal_before = tonumber(ARGV[2]), now - tonumber(ARGV[3]), now - tonumber(ARGV[4])

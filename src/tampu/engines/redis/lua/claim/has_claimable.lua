@@ -1,5 +1,5 @@
--- waits: may a claim find something in this queue? Writes nothing.
--- needs: base blocks runs journal moves sweeping
+-- has_claimable: whether a claim may find something in this queue. Writes nothing.
+-- needs: base blocks runs journal moves due_work
 -- KEYS  1: tag of the queue
 -- ARGV  1: now
 -- Returns 1 or 0

@@ -1,8 +1,8 @@
--- lead: take the keeper's seat if it is free, or stay on it.
+-- acquire_leader: make the process the leader if nobody is, or keep it the leader.
 -- needs: base
--- KEYS  1: tag of the house
--- ARGV  1: now   2: token of the process   3: milliseconds until the seat is free again; 0 gives it up
--- Returns 1 while the seat is ours
+-- KEYS  1: tag of the store
+-- ARGV  1: now   2: token of the process   3: milliseconds it leads; 0: it leads no longer
+-- Returns 1 while it leads
 local holder = call('GET', K .. 'lead')
 if holder and holder ~= ARGV[2] then return 0 end
 if ARGV[3] == '0' then

@@ -1,7 +1,7 @@
--- reserve_stem: say in which queue own ids that begin alike are looked up.
+-- reserve_id_prefix: record in which queue own ids with one prefix are looked up.
 -- needs: base
 -- KEYS  1: tag of the tenant
--- ARGV  1: now   2: queue   3: token   4: beginning of the ids   5: token that was voided, or ''   6: when to look again
+-- ARGV  1: now   2: queue   3: token   4: id prefix   5: token that was voided, or ''   6: when to look again
 --       7: msgpack [number, …]
 -- Returns {1, token, number, queue, token, …}: it is this queue's, but these ids are names of other queues;
 --       or {0, queue, token}: another queue has it

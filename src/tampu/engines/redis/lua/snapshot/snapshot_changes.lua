@@ -1,10 +1,10 @@
--- catch_up: messages that moved after an offset of the journal, as they are now. Writes nothing.
--- needs: base blocks runs journal moves surveying
+-- snapshot_changes: messages that moved after an offset of the journal, as they are now. Writes nothing.
+-- needs: base blocks runs journal moves snapshot_rows
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: offset   3: at most about so many   4: how many parts of the ended ones are wanted, or 0
+-- ARGV  1: now   2: offset   3: about how many at most   4: how many parts of the ended ones are wanted, or 0
 --       5: the least size of a part   6: ended from   7: ended before; '-inf', '+inf' for any   8 …: indexes of ended ones
 -- Returns {offset, 1 if that is the end of the journal or 0, ended, counts, number, x, failures, expires, …}. See
---       surveying.lua. Ended is msgpack [[index, from, before, how many], …]: parts of the indexes by time, with how many
+--       snapshot_rows.lua. Ended is msgpack [[index, from, before, how many], …]: parts of the indexes by time, with how many
 --       each has; only at the end of the journal. Counts is msgpack of how many are ready, delayed, leased, held and
 --       dead. `false` instead of the offset: entries after it are trimmed.
 local after, limit = tonumber(ARGV[2]), tonumber(ARGV[3])

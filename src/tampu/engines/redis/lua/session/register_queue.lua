@@ -1,6 +1,6 @@
--- register: write a queue into the directory before anything is stored in it.
+-- register_queue: write a queue into the directory before anything is stored in it.
 -- needs: base
--- KEYS  1: tag of the house
+-- KEYS  1: tag of the store
 -- ARGV  1: now   2: tenant/queue   3: tail of its ids (14 hex)   4: 1 when the queue is there, 0 when it may come
 -- Returns its tail; nil when the tail is another queue's
 -- `queues`: tenant/queue -> tail, with a + when the queue is there. `tails`: tail -> tenant/queue.

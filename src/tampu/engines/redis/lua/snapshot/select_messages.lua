@@ -1,5 +1,5 @@
--- look: messages whole, as they are now. Writes nothing.
--- needs: base blocks named
+-- select_messages: whole messages, as they are now. Writes nothing.
+-- needs: base blocks find_numbers
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
 -- Returns {number, m, x, e (last error), r (result), number, …}; of those that are not here, nothing

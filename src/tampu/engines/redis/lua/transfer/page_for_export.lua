@@ -1,7 +1,7 @@
--- kept: as page, with all that another store needs of each message. Writes nothing.
--- needs: base blocks runs journal moves paging
+-- page_for_export: as page_messages, with all that another store needs of each message. Writes nothing.
+-- needs: base blocks runs journal moves index_pages
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: index   3: most   4: member it starts after, or ''   5: its score, for an index by time
+-- ARGV  1: now   2: index   3: limit   4: member it starts after, or ''   5: its score, for an index by time
 -- Returns {now, member, score, m, x, f (failures), r (result), 1 if its key stands for it, member, …}
 local found, seqs = members(ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5])
 local messages, places, failures, results = fetch_each('m', seqs), fetch_each('x', seqs), fetch('f', seqs), fetch('r', seqs)

@@ -1,4 +1,4 @@
--- stats: how many messages are in each index, and when the oldest ready one was published. Writes nothing.
+-- select_stats: how many messages are in each index, and when the oldest ready one was published. Writes nothing.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now

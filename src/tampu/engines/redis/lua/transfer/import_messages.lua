@@ -1,15 +1,15 @@
--- adopt: store messages that another store has kept, as they are, all or none. Looks at all before it writes anything.
+-- import_messages: store messages of another store as they are, all or none. Reads everything before it writes anything.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: where they come from   3: msgpack [item, …]   4: msgpack [request, …]   5: how many places a group has
---       6: its pace   7: its burst   8 …: of each item its packed body, its failures as `f` has them or '', its result as `r` has it or ''.
+-- ARGV  1: now   2: where they come from   3: msgpack [item, …]   4: msgpack [request, …]   5: slots of a group
+--       6: its rate   7: its burst   8 …: of each item its packed body, its failures as `f` has them or '', its result as `r` has it or ''.
 --       An item is a map: o own id, oc token of its reservation, f the id is a message's elsewhere, s state, t type,
---       n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended, y reason, l lane,
+--       n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended, y reason, l group,
 --       w waits for its turn, k key, hk its key stands for it, p [priority, deadline, group, hold] where one is given,
 --       le last error, ru until when its result is kept
 --       A request is a map: i idempotency key, id digest, iw until when, ic token of its reservation, o id, n its number if
 --       it is an id of this queue's own, c the key is another queue's
--- Returns {woken, due, is the queue new, how many were stored}, or {0, nil, 0, 'void', token, …}: reservations that were
+-- Returns {woken, due, whether the queue is new, how many were stored}, or {0, nil, 0, 'void', token, …}: reservations that were
 --       taken away meanwhile; nothing was stored then.
 local origin, items, requests = ARGV[2], decode(ARGV[3]), decode(ARGV[4])
 

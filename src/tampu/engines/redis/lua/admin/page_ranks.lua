@@ -1,4 +1,4 @@
--- ranks: what decides about the order, of some messages. Writes nothing.
+-- page_ranks: what decides the order of some messages. Writes nothing.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: block, or '' to begin   3: cursor of HSCAN in it   4: about how many

@@ -1,4 +1,4 @@
--- bodies: messages by their numbers, as many of the first as fit. Writes nothing.
+-- select_bodies: messages by their numbers, as many of the first as fit. Writes nothing.
 -- needs: base blocks
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: bytes that fit   3: the numbers in a row

@@ -1,7 +1,7 @@
--- page: some messages of one state in the order of its index, after a place. Writes nothing.
--- needs: base blocks runs paging
+-- page_messages: messages of one state in the order of its index, after a place. Writes nothing.
+-- needs: base blocks runs index_pages
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: index   3: most   4: member it starts after, or ''   5: its score, for an index by time
+-- ARGV  1: now   2: index   3: limit   4: member it starts after, or ''   5: its score, for an index by time
 -- Returns {member, score, m, x, e, member, …}
 local found, seqs = members(ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5])
 local rows = {}

@@ -1,8 +1,8 @@
--- survey: some messages of one index that is not of ended ones; what may change of them. Writes nothing.
--- needs: base blocks runs journal moves surveying
+-- snapshot_index: what may change of messages, for a part of one index of messages that have not ended. Writes nothing.
+-- needs: base blocks runs journal moves snapshot_rows
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: index   3: where to go on, '0' to begin   4: about how many
--- Returns {where to go on or '0', msgpack [run, …], number, x, failures, expires, number, …}; see surveying.lua. Runs are as
+-- ARGV  1: now   2: index   3: where to continue, '0' to begin   4: about how many
+-- Returns {where to continue or '0', msgpack [run, …], number, x, failures, expires, number, …}; see snapshot_rows.lua. Runs are as
 --       they are in `ready`, rank 0, first number, *, how many; none of their messages has moved.
 -- It meets every message that is in the index all the while, whatever happens to others. In `ready` by the order of the
 -- texts, for what is left of a run comes after what was taken from it; in the others, where a time may change, by a scan.

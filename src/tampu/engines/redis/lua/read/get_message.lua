@@ -1,4 +1,4 @@
--- get: one message whole. Writes nothing.
+-- get_message: one whole message. Writes nothing.
 -- needs: base blocks
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: number or own id

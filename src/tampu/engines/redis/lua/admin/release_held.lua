@@ -1,8 +1,8 @@
--- free: let held messages go on; those that wait for their turn in a group go by themselves.
+-- release_held: held messages continue. Those that wait for their turn in a group continue by themselves.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
--- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in, does it wait for its turn}; {-1}: not here.
+-- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in, whether it waits for its turn}; {-1}: not here.
 local answers = { 0, false }
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)

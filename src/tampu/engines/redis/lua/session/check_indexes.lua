@@ -1,4 +1,4 @@
--- agree: is every message of the queue in exactly one index? Counts only: of the indexes, and of the blocks.
+-- check_indexes: whether every message of the queue is in exactly one index. Counts only: of the indexes, and of the blocks.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now

@@ -1,4 +1,4 @@
--- unname: forget a reservation that is not in use any more.
+-- drop_reservation: forget a reservation that is not in use any more.
 -- needs: base
 -- KEYS  1: tag of the tenant
 -- ARGV  1: now   2: kind .. name   3: token

@@ -1,8 +1,8 @@
--- void: is a name in use in this queue? If not, the reservation that leads here holds no more: who comes late with its
--- token is refused.
+-- void_reservation: whether a name is in use in this queue. If not, the reservation that leads here is void: a call that
+-- comes late with its token is refused.
 -- needs: base
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: i (idempotency key), o (own id) or s (beginning of own ids)   3: name   4: token
+-- ARGV  1: now   2: i (idempotency key), o (own id) or s (id prefix)   3: name   4: token
 --       5: how long to remember that
 -- Returns 1: it is in use; 0: it is not
 -- `void`: kind .. name -> token; by time in `void.until`.

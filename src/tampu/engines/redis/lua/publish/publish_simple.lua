@@ -1,8 +1,8 @@
--- publish_bare: store messages that are ready at once at rank 0, with nothing to look up or to expire.
+-- publish_simple: store messages that are ready at once at rank 0, with nothing to look up or to expire.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [max_attempts (one, or one each), type (one, or one each)]   3 …: packed bodies
--- Returns {woken, due, is the queue new, now, first number}; the numbers of the others follow in steps of two.
+-- Returns {woken, due, whether the queue is new, now, first number}; the numbers of the others follow in steps of two.
 local most, types = unpack(decode(ARGV[2]))
 local count = #ARGV - 2
 local prefix, no = series(count)

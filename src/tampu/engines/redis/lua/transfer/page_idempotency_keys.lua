@@ -1,4 +1,4 @@
--- requests: some of the idempotency keys of a queue whose window is open. Writes nothing.
+-- page_idempotency_keys: idempotency keys of a queue whose window is open. Writes nothing.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: cursor of HSCAN   3: about how many
