@@ -13,7 +13,7 @@ from tampu.engines.mariadb.database import MOVES
 from tampu.engines.sql.named_statements import load, parse
 
 SOURCE = Path(tampu.__file__).parent
-SENDS = {"rows", "row", "send", "ahead", "ask", "whole"}
+SENDS = {"rows", "row", "value", "send", "ahead", "ask", "whole"}
 """Methods of a connection whose first argument is the name of a statement."""
 HEADER = "-- name: one\n-- Does it.\n-- Run by: publish\n-- In:  nothing\n-- Out: nothing\n"
 

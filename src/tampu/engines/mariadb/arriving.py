@@ -51,7 +51,7 @@ def insert_messages(wire: Wire, now: int, ahead: int | None, seqs: Ints, *column
 def insert_ready(wire: Wire, ranks: Ints, positions: Ints, seqs: Ints, leases: Ints, qs: Ints, attempts: Ints) -> Rest:
     wire.ask("insert_ready", ranks, positions, seqs, leases, qs, attempts)
     rows = zip(qs.values, seqs.values, ranks.values, positions.values, strict=True)
-    wire.ask("insert_placed", *ints([row for row in rows if row[2] or row[1] != row[3]], 4))
+    wire.ask("insert_placed", *ints([(q, seq, rank, pos) for q, seq, rank, pos in rows if rank or seq != pos], 4))
     entered(wire, list(zip(qs.values, ranks.values, positions.values, strict=True)))  # type: ignore[arg-type]  # no None
     return nothing
 
@@ -62,9 +62,9 @@ def delete_keys_and_expiries(wire: Wire, seqs: Ints) -> Rest:
     def rest() -> Rows:
         rows = looked.get()
         wire.ask("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
-        keys = sorted((q, word, seq) for seq, q, word, _ in rows if word is not None)
+        keys = sorted((q, (word, seq)) for seq, q, word, _ in rows if word is not None)
         for q, found in by_queue(keys).items():
-            wire.ask("delete_keys", q, Blobs(k[1] for k in found), Ints(k[2] for k in found))
+            wire.ask("delete_keys", q, Blobs(word for word, _ in found), Ints(seq for _, seq in found))
         return []
 
     return rest
@@ -77,9 +77,9 @@ def import_messages(
     wire.ask("import_messages", q, seqs, created, ranks, most, expires, ids, keys, lanes, bodies)
     wire.ask("insert_own_ids", ids, seqs)
     rows = list(zip(seqs.values, times.values, attempts.values, states.values, reasons.values, strict=True))
-    dead = [row for row in rows if row[3] == _DEAD]
-    wire.ask("import_dead", q, *ints(dead, 3), Blobs(row[4] for row in dead))
-    wire.ask("import_ended", q, *ints([row for row in rows if row[3] in _ENDED], 4))
+    dead = [(seq, at, count, reason) for seq, at, count, state, reason in rows if state == _DEAD]
+    wire.ask("import_dead", q, *ints(dead, 3), Blobs(reason for _, _, _, reason in dead))
+    wire.ask("import_ended", q, *ints([(*row, state) for *row, state, _ in rows if state in _ENDED], 4))
     return nothing
 
 

@@ -57,7 +57,7 @@ class Caretaker:
     def _repair(self, index: Index, anew: bool) -> None:
         """Bring into Redis what it lacks: all that is ready, or what `stale` names."""
         rows = self._ask(lambda db: db.rows("select_stale", _STEP))
-        if anew or any(row[1] == 0 for row in rows):
+        if anew or any(q == 0 for _, q, _, _ in rows):
             with index.making() as ours:
                 if not ours:
                     return
@@ -65,7 +65,7 @@ class Caretaker:
         elif rows:
             index.add([(q, rank, pos) for _, q, rank, pos in rows])
         if rows:
-            self._ask(lambda db: db.send("delete_stale", Ints(row[0] for row in rows)))
+            self._ask(lambda db: db.send("delete_stale", Ints(no for no, _, _, _ in rows)))
 
     def _make(self, index: Index) -> None:
         """All that is ready, by growing place. What becomes ready meanwhile, its own process tells."""

@@ -29,6 +29,13 @@ class Db(Wire):
         rows = self.rows(name, *parameters)
         return rows[0] if rows else None
 
+    def value(self, name: str, *parameters: Any) -> Any:
+        row = self.row(name, *parameters)
+        if row is None:
+            return None
+        (value,) = row
+        return value
+
     def send(self, name: str, *parameters: Any) -> None:
         with self.together():
             rest = self.ahead(name, *parameters)
@@ -57,10 +64,11 @@ class Db(Wire):
 
         def fetch() -> Any:
             ((told,),) = begun.get()
-            row = [int(part) if part else None for part in told.split(" ")]
-            self.now = row[0] or 0
-            self.stale = stale is not None and bool(stale.get()[0][0])
-            return (*row, None, None, None)[:5]
+            now, *rest = (int(part) if part else None for part in told.split(" "))
+            self.now = now or 0
+            self.stale = stale is not None and stale.get() != [(0,)]
+            number, delay, lease, expiry, *_ = (*rest, None, None, None)
+            return now, number, delay, lease, expiry
 
         return fetch
 

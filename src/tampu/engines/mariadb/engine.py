@@ -52,7 +52,7 @@ class MariaEngine(SqlEngine):
             self.index = Index(self.place.index, house.tail, self._stirred)
             self.guests_say = "insert_stale"
             db.send("enable_index")
-        elif db.row("is_index_enabled")[0]:
+        elif db.value("is_index_enabled"):
             self.guests_say = "mark_index_stale"
         return house
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
-from tampu.engines.mariadb.moving import Rest, by_queue, first, ids_of, ints, left, nothing, with_attempts
+from tampu.engines.mariadb.moving import Rest, by_queue, ids_of, ints, left, nothing
 from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.sql.claim import EXPIRES, Row
 from tampu.engines.sql.db import Blobs, Ints
+
+_Found = tuple[tuple[int, int], Row]
+"""Rank and pos, and a row as `claim` wants it."""
 
 
 def claim_ready(
@@ -19,65 +24,66 @@ def claim_ready(
     looked = wire.ask("claim_offered", q, *ints(offered, 2)) if offered else wire.ask("claim_ready", q, limit)
 
     def rest() -> Rows:
-        rows = _read(looked.get())
+        found = _read(looked.get())
         if offered:
-            rows = _proven(wire, q, limit, offered, rows)
-        left(wire, [(q, row[10], row[11]) for row in rows])
+            found = _proven(wire, q, limit, offered, found)
+        left(wire, [(q, rank, pos) for (rank, pos), _ in found])
         at = wire.now if now is None else now
-        _leave_ready(wire, q, rows)
-        kept = [row for row in rows if row[5] is None or row[5] > at]
-        wire.ask(
-            "insert_leases", q, lease, lease_us, worker, at, Ints(row[0] for row in kept), Ints(row[3] for row in kept),
-            Ints(row[1] + 1 for row in kept), ids_of(row[7] for row in kept), Blobs(row[8] for row in kept),
-        )  # fmt: skip
-        return [row[:10] for row in rows]
+        _leave_ready(wire, q, found)
+        rows = [row for _, row in found]
+        kept = [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > at]
+        if kept:
+            seqs, attempts, _, stamps, _, _, _, ids, lanes, _ = zip(*kept, strict=True)
+            wire.ask(
+                "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
+                Ints(before + 1 for before in attempts), ids_of(ids), Blobs(lanes),
+            )  # fmt: skip
+        return rows
 
     return rest
 
 
-def _proven(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: Rows) -> Rows:
+def _proven(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
     """What to take, when the index has proposed something: that, or the head of the database's own index."""
     last = max(offered)
     # This very commit may have made others ready, before the claim: of them the index has not been told.
-    overtaken = any(entered[1:] < last for entered in wire.entered if entered[0] == q)
+    overtaken = any((rank, pos) < last for queue, rank, pos in wire.entered if queue == q)
     if not wire.stale and len(rows) == len(offered) and not overtaken:
         return rows
-    found = {(row[10], row[11]): row for row in _read(wire.ask("claim_ready", q, limit).get())}
+    found = dict(_read(wire.ask("claim_ready", q, limit).get()))
     if not wire.stale:
-        found.update({(row[10], row[11]): row for row in rows})
+        found.update(rows)
     chosen = sorted(found)[:limit]
     # Proposed, there, and not taken after all: the index has it back. What is not there any more is dropped.
-    kept = [place for place in ((row[10], row[11]) for row in rows) if place not in chosen]
+    kept = [place for place, _ in rows if place not in chosen]
     wire.entered.extend((q, *place) for place in kept)
-    return [found[place] for place in chosen]
+    return [(place, found[place]) for place in chosen]
 
 
-def _read(rows: Rows) -> Rows:
-    return sorted((_taken(text, body) for text, body in rows), key=_place)
+def _read(rows: Rows) -> list[_Found]:
+    return sorted([_taken(text, body) for text, body in rows], key=itemgetter(0))
 
 
-def _taken(text: str, body: bytes) -> tuple[Any, ...]:
-    """A row as `claim` wants it (seq, attempts before, created, stamp, …, body), and rank and pos."""
+def _taken(text: str, body: bytes) -> _Found:
     seq, attempts, created, ahead, most, expires, named, id, lane, rank, pos = text.split(" ")
     at = int(created)
-    return (
+    return (int(rank), int(pos)), (
         int(seq), int(attempts), at, at // 1000 + int(ahead), int(most), int(expires) if expires else None,
-        named == "1", UUID(id) if id else None, bytes.fromhex(lane) if lane else None, body, int(rank), int(pos),
+        named == "1", UUID(id) if id else None, bytes.fromhex(lane) if lane else None, body,
     )  # fmt: skip
 
 
-def _place(row: Sequence[Any]) -> tuple[int, int]:
-    return row[10], row[11]
-
-
-def _leave_ready(wire: Wire, q: int, rows: Sequence[Any]) -> None:
+def _leave_ready(wire: Wire, q: int, rows: Sequence[_Found]) -> None:
     """Rows of `claim_ready` leave the index: by ranks, of which a claim mostly sees one."""
     by_rank: dict[int, list[int]] = {}
-    for row in rows:
-        by_rank.setdefault(row[10], []).append(row[11])
+    placed = []
+    for (rank, pos), (seq, *_) in rows:
+        by_rank.setdefault(rank, []).append(pos)
+        if rank or pos != seq:
+            placed.append(seq)
     for rank, positions in by_rank.items():
         wire.ask("delete_ready", q, rank, Ints(positions))
-    wire.ask("delete_placed", q, Ints(row[0] for row in rows if row[10] or row[11] != row[0]))
+    wire.ask("delete_placed", q, Ints(placed))
 
 
 def ack(
@@ -86,24 +92,25 @@ def ack(
     fenced = wire.ask("ack", seqs, lease, q)
 
     def rest() -> Rows:
-        rows = [_acked(text) for (text,) in fenced.get()]
+        acked = [_acked(text) for (text,) in fenced.get()]
+        rows = [row for row, _ in acked]
         if rows:
-            ended = Ints(row[0] for row in rows), Ints(row[1] for row in rows)
-            wire.ask("insert_acked", lease, q, wire.now if now is None else now, state, *ended)
+            gone, attempts, *_ = zip(*rows, strict=True)
+            wire.ask("insert_acked", lease, q, wire.now if now is None else now, state, Ints(gone), Ints(attempts))
             if left is not None and len(rows) == len(seqs.values):
                 wire.ask("delete_settled_claims", Ints([left]), Ints([lease]))
             else:
-                wire.ask("delete_whole_claim", lease, min(row[5] for row in rows), packed)
-        return [row[:5] for row in rows]
+                wire.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
+        return rows
 
     return rest
 
 
-def _acked(text: str) -> tuple[Any, ...]:
-    """A row of `ack`: seq, attempts, stamp, id, lane, until."""
+def _acked(text: str) -> tuple[tuple[Any, ...], int]:
+    """(seq, attempts, stamp, id, group) out of what `ack` answers, and until."""
     seq, attempts, stamp, until, id, lane = text.split(" ")
     own = UUID(id) if id else None
-    return int(seq), int(attempts), int(stamp), own, bytes.fromhex(lane) if lane else None, int(until)
+    return (int(seq), int(attempts), int(stamp), own, bytes.fromhex(lane) if lane else None), int(until)
 
 
 def take_leases(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
@@ -111,7 +118,7 @@ def take_leases(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
 
     def rest() -> Rows:
         rows = fenced.get()
-        wire.ask("delete_leases", Ints(row[0] for row in rows))
+        wire.ask("delete_leases", Ints(seq for seq, *_ in rows))
         return rows
 
     return rest
@@ -127,8 +134,8 @@ def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, time
         }
         rows = [(seq, lease, until[seq, lease], bool(cancel), at) for seq, lease, at, cancel in looked.get()]
         by_end: dict[int, list[int]] = {}
-        for row in rows:
-            by_end.setdefault(row[2], []).append(row[0])
+        for seq, _, end, _, _ in rows:
+            by_end.setdefault(end, []).append(seq)
         for end, found in by_end.items():
             wire.ask("extend_leases", end, Ints(found))
         return rows
@@ -161,8 +168,8 @@ def release_slots(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints, most: int) -> 
 
 
 def _leave(wire: Wire, seats: Sequence[tuple[int, bytes, int]]) -> None:
-    for q, found in by_queue(seats).items():
-        wire.ask("delete_slots", q, Blobs(row[1] for row in found), Ints(row[2] for row in found))
+    for q, found in by_queue((q, (lane, seq)) for q, lane, seq in seats).items():
+        wire.ask("delete_slots", q, Blobs(lane for lane, _ in found), Ints(seq for _, seq in found))
 
 
 def delete_slots(wire: Wire, qs: Ints, lanes: Blobs, seqs: Ints) -> Rest:
@@ -182,18 +189,19 @@ def _next_in_group(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
     nexts = Ints(seq for one in asked for (seq,) in one.get())
     out, cards = wire.ask("remove_held", nexts), wire.ask("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
-    return [
-        (*with_attempts(card, waited[card[0]][0]), waited[card[0]][1])
-        for card in sorted(cards.get(), key=first)
-        if card[0] in waited
-    ]
+    rows = []
+    for seq, q, _, *card in sorted(cards.get()):
+        if seq in waited:
+            attempts, run_at = waited[seq]
+            rows.append((seq, q, attempts, *card, run_at))
+    return rows
 
 
 def select_group_rates(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
     """Rows (q, lane, spent, seq that is leased), once without seq where none is."""
     asked = []
     for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items():
-        names = Blobs(row[1] for row in found)
+        names = Blobs(found)
         asked.append(
             (q, names.values, wire.ask("select_group_rates", q, names), wire.ask("select_leased_slots", q, names))
         )
@@ -214,9 +222,9 @@ def select_slots(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
     asked = [
         (
             q,
-            [row[1] for row in found],
+            found,
             wire.ask("select_group_limits", q),
-            wire.ask("select_slots", q, Blobs(r[1] for r in found)),
+            wire.ask("select_slots", q, Blobs(found)),
         )
         for q, found in by_queue(zip(qs.values, lanes.values, strict=True)).items()
     ]
@@ -226,7 +234,7 @@ def select_slots(wire: Wire, qs: Ints, lanes: Blobs) -> Rest:
         for q, names, places, seats in asked:
             (known,) = places.get()
             taken = [(q, lane, *known, seq) for lane, seq in seats.get()]
-            seen = {row[1] for row in taken}
+            seen = {lane for _, lane, *_ in taken}
             rows += [*taken, *((q, lane, *known, None) for lane in names if lane not in seen)]
         return rows
 

@@ -35,11 +35,11 @@ def ints(rows: Sequence[Sequence[Any]], width: int) -> list[Ints]:
     return [Ints(row[column] for row in rows) for column in range(width)]
 
 
-def by_queue(rows: Iterable[Sequence[Any]]) -> dict[int, list[Any]]:
-    """Rows that begin with their queue, by queue: mostly there is one."""
+def by_queue(rows: Iterable[tuple[Any, Any]]) -> dict[int, list[Any]]:
+    """What is given as (queue, value), by queue: mostly there is one."""
     found: dict[int, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(row)
+    for q, value in rows:
+        found.setdefault(q, []).append(value)
     return found
 
 
@@ -47,20 +47,17 @@ def ids_of(ids: Iterable[Any]) -> Uuids:
     return Uuids(None if id is None else id.bytes for id in ids)
 
 
-def first(row: Sequence[Any]) -> Any:
-    return row[0]
-
-
 def with_attempts(card: Sequence[Any], attempts: int) -> tuple[Any, ...]:
-    """A card, with its attempts."""
-    return (*card[:2], attempts, *card[3:10])
+    """A message row of `select_rows`, with its attempts."""
+    seq, q, _, *rest = card
+    return (seq, q, attempts, *rest)
 
 
 def rows_with_attempts(wire: Wire, rows: Rows) -> Rows:
     """The cards of (seq, attempts), by growing seq."""
-    attempts = {row[0]: row[1] for row in rows}
+    attempts = dict(rows)
     found = wire.ask("select_rows", Ints(attempts)).get()
-    return [with_attempts(card, attempts[card[0]]) for card in sorted(found, key=first)]
+    return [(seq, q, attempts[seq], *rest) for seq, q, _, *rest in sorted(found)]
 
 
 def nothing() -> Rows:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tampu.engines.codes import DELAYED, HELD, READY
 from tampu.engines.mariadb.arriving import insert_ready
-from tampu.engines.mariadb.moving import Rest, by_queue, first, ints, left, with_attempts
+from tampu.engines.mariadb.moving import Rest, by_queue, ints, left, with_attempts
 from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Ints, Uuids
 
@@ -16,7 +17,7 @@ def request_cancel(wire: Wire, seqs: Ints) -> Rest:
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("request_cancel", Ints(row[0] for row in rows))
+        wire.ask("request_cancel", Ints(seq for seq, *_ in rows))
         return rows
 
     return rest
@@ -27,8 +28,8 @@ def release_held(wire: Wire, seqs: Ints) -> Rest:
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("remove_held", Ints(row[0] for row in rows if not row[11]))
-        return sorted(rows, key=first)
+        wire.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
+        return sorted(rows)
 
     return rest
 
@@ -37,7 +38,7 @@ def revive_dead(wire: Wire, seqs: Ints, now: int) -> Rest:
     out = wire.ask("revive_dead", seqs)
 
     def rest() -> Rows:
-        gone = Ints(row[0] for row in out.get())
+        gone = Ints(seq for (seq,) in out.get())
         wire.ask("clear_past_expiry", gone, now)
         return wire.ask("select_rows", gone).get()
 
@@ -48,12 +49,13 @@ def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
     looked = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        cards = {row[0]: row for row in looked.get()}
+        found = looked.get()
+        cards = {seq: (seq, *card) for seq, *card, _, _ in found}
         states: dict[int, tuple[int, int]] = {}
-        ready = _out_of_ready(wire, cards.values())
+        ready = _out_of_ready(wire, found)
         delayed, held = wire.ask("remove_delayed", seqs), wire.ask("remove_held", seqs)
-        for state, rows in ((0, ready()), (1, delayed.get()), (3, held.get())):
-            states.update({row[0]: (row[1], state) for row in rows})
+        for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
+            states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
         return [(*with_attempts(cards[seq], attempts), state) for seq, (attempts, state) in states.items()]
 
     return rest
@@ -63,7 +65,7 @@ def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
     looked = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        cards = {row[0]: row[:10] for row in looked.get()}
+        cards = {seq: (seq, *card) for seq, *card, _, _ in looked.get()}
         ready = wire.ask("lock_ready", *ints(_places(looked.get()), 3))
         asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
         return [cards[seq] for one in asked for (seq,) in one.get() if seq in cards]
@@ -71,22 +73,22 @@ def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def _places(cards: Iterable[Any]) -> list[tuple[int, int, int]]:
+def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
     """(q, rank, pos) where these messages are in `ready`, if they are."""
-    return sorted((card[1], card[10] or 0, card[0] if card[11] is None else card[11]) for card in cards)
+    return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
 
 
-def _out_of_ready(wire: Wire, cards: Iterable[Any]) -> Rest:
+def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
     """Delete the rows of `ready` where these messages are, if they are; what was deleted."""
-    queues = {card[0]: card[1] for card in cards}
-    out = wire.ask("remove_ready", *ints(_places(cards), 3))
+    queues = {seq: q for seq, q, *_ in located}
+    out = wire.ask("remove_ready", *ints(_places(located), 3))
 
     def rest() -> Rows:
         rows = out.get()
-        left(wire, [(queues[row[0]], row[2], row[3]) for row in rows])
-        placed = [(queues[row[0]], row[0]) for row in rows if row[2] or row[3] != row[0]]
+        left(wire, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
+        placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
         for q, found in by_queue(placed).items():
-            wire.ask("delete_placed", q, Ints(row[1] for row in found))
+            wire.ask("delete_placed", q, Ints(found))
         return rows
 
     return rest
@@ -98,7 +100,7 @@ def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
 
     def rest() -> Rows:
         new = dict(zip(seqs.values, places.values, strict=True))
-        moving = [row for row in looked.get() if (row[10] or 0) != new[row[0]]]
+        moving = [(seq, *card, rank, pos) for seq, *card, rank, pos in looked.get() if (rank or 0) != new[seq]]
         out = _out_of_ready(wire, moving)()
         back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
         insert_ready(wire, *ints(back, 6))
@@ -112,7 +114,10 @@ def select_messages(wire: Wire, seqs: Ints) -> Rest:
     asked = wire.ask("select_messages", seqs)
 
     def rest() -> Rows:
-        found = {row[0]: (*row[:13], bool(row[13]), row[14]) for row in asked.get() if row[8] is not None}
+        found = {}
+        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in asked.get():
+            if state is not None:
+                found[seq] = seq, *columns, state, attempts, run_at, ended, reason, bool(cancel), error
         return [found[seq] for seq in seqs.values if seq in found]
 
     return rest
@@ -151,7 +156,7 @@ def select_stats(wire: Wire, tenant: str, queue: str | None, now: int | None) ->
     def rest() -> Rows:
         queues = asked.get()
         counts: dict[int, list[tuple[int | None, int]]] = {}
-        for q, kind, n in wire.ask("select_stats_counts", Ints(row[0] for row in queues)).get():
+        for q, kind, n in wire.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
             counts.setdefault(q, []).append((kind, n))
         return [
             (name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]

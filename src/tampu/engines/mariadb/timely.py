@@ -57,7 +57,7 @@ def fold_counts(wire: Wire, most: int) -> Rest:
         for _, q, kind, n in rows:
             sums[q, kind] = sums.get((q, kind), 0) + n
         kept = [(q, kind, n) for (q, kind), n in sums.items() if n]
-        wire.ask("fold_counts", Ints(row[0] for row in rows), *ints(kept, 3))
+        wire.ask("fold_counts", Ints(no for no, _, _, _ in rows), *ints(kept, 3))
         return []
 
     return rest
@@ -66,7 +66,11 @@ def fold_counts(wire: Wire, most: int) -> Rest:
 def lock_due_delayed(wire: Wire, now: int, limit: int) -> Rest:
     looked = wire.ask("lock_due_delayed", now, limit)
 
-    return lambda: [row[:11] for row in sorted(looked.get(), key=lambda row: (row[11], row[0]))]
+    def rest() -> Rows:
+        due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in looked.get())
+        return [(seq, *row) for _, seq, row in due]
+
+    return rest
 
 
 def delete_past_fair_turns(wire: Wire, q: int, now: int, most: int) -> Rest:
@@ -89,7 +93,7 @@ def purge_dead(wire: Wire, q: int, limit: int) -> Rest:
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("revive_dead", Ints(row[0] for row in rows))
+        wire.ask("revive_dead", Ints(seq for seq, _ in rows))
         return rows_with_attempts(wire, rows)
 
     return rest
@@ -105,7 +109,7 @@ def trim_results(wire: Wire, now: int, limit: int) -> Rest:
 
     def rest() -> Rows:
         rows = looked.get()
-        wire.ask("delete_results", Ints(row[0] for row in rows))
+        wire.ask("delete_results", Ints(seq for (seq,) in rows))
         return rows
 
     return rest
@@ -132,7 +136,7 @@ def trim_group_rates(wire: Wire, now: int, limit: int) -> Rest:
     def rest() -> Rows:
         rows = looked.get()
         for q, found in by_queue(rows).items():
-            wire.ask("delete_group_rates", q, Blobs(sorted(row[1] for row in found)))
+            wire.ask("delete_group_rates", q, Blobs(sorted(found)))
         return rows
 
     return rest
@@ -140,7 +144,7 @@ def trim_group_rates(wire: Wire, now: int, limit: int) -> Rest:
 
 def set_run_at(wire: Wire, seqs: Ints, times: Ints) -> Rest:
     for at, found in by_queue(zip(times.values, seqs.values, strict=True)).items():
-        wire.ask("set_run_at", at, Ints(row[1] for row in found))
+        wire.ask("set_run_at", at, Ints(found))
     return nothing
 
 

@@ -138,7 +138,7 @@ class AtOnce:
 
         def make(began: int, rows: list[Any]) -> list[Lease]:
             until = began + want.lease_us
-            ids = self._house.id.many([row[2] for row in rows], [row[1] for row in rows])
+            ids = self._house.id.many([stamp for _, _, stamp, _, _, _ in rows], [seq for _, seq, _, _, _, _ in rows])
             return [
                 Lease(
                     Message(id, tenant, queue, leased, unpack_body(body), 1, max_attempts, created),
@@ -186,7 +186,8 @@ class AtOnce:
         done = STATES[DONE]
 
         def make(answer: list[Any]) -> tuple[int, list[Outcome]]:
-            return answer[0][0], [Outcome(item.id, done) for item in items]
+            ((began,),) = answer
+            return began, [Outcome(item.id, done) for item in items]
 
         try:
             began, outcomes = db.whole(

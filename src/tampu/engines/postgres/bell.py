@@ -95,7 +95,7 @@ class Bell:
                     db.rows("notify", self._channel, self._me)  # before counting: somebody may wait for it
                 if not known:
                     counted, before = rung, others_listen
-                    others_listen = not listens or db.row("count_listeners", self._channel)[0] > 0
+                    others_listen = not listens or db.value("count_listeners", self._channel) > 0
                     if others_listen and not before:
                         db.rows("notify", self._channel, self._me)
             if self._stopped:

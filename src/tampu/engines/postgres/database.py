@@ -94,10 +94,10 @@ class Db:
         begun = self.ahead("begin", now, numbers, due, self.synchronous, *past, f"{lock_ms:.0f}")
 
         def answer() -> Any:
-            told = begun()[0]
+            ((began, first, delay, lease, expiry, *_),) = begun()
             if due:
-                self._stepping.looked(told[0], told[2:5])
-            return told[:5]
+                self._stepping.looked(began, (delay, lease, expiry))
+            return began, first, delay, lease, expiry
 
         return answer
 
@@ -157,6 +157,13 @@ class Db:
         rows = self.rows(name, *parameters)
         return rows[0] if rows else None
 
+    def value(self, name: str, *parameters: Any) -> Any:
+        row = self.row(name, *parameters)
+        if row is None:
+            return None
+        (value,) = row
+        return value
+
     def send(self, name: str, *parameters: Any) -> None:
         """Have a statement carried out that answers nothing; `together`, nobody waits for it."""
         if name == "rerank":
@@ -172,7 +179,7 @@ class Db:
 
     def _claim_ready(self, parameters: tuple[Any, ...]) -> Callable[[], list[Any]]:
         """Send a claim, from where it may begin."""
-        q = parameters[0]
+        q, *_ = parameters
         head = self._stepping.head(q)
         sent = self._wire.send(self._texts["claim_ready"], (*parameters, head))
 
@@ -181,7 +188,8 @@ class Db:
             if not rows and head is not None:  # there may be something before it, by a commit that came late
                 rows = self._wire.send(self._texts["claim_ready"], (*parameters, None)).get()
             if rows:
-                self._stepping.took(q, rows[-1][10], lambda: int(self.row("count_dead_rows")[0]))
+                *_, last = rows[-1]
+                self._stepping.took(q, last, lambda: int(self.value("count_dead_rows")))
             return rows
 
         return answer
@@ -209,16 +217,20 @@ class Db:
 
         def read(answer: list[Any]) -> tuple[Any, list[Any], T]:
             told, *rows = answer
-            return told, rows, make(told[0], rows)
+            began, *_ = told
+            return told, rows, make(began, rows)
 
         past, head = self._stepping.begin(), self._stepping.head(q)
         given = (*past, self.synchronous, *record)
         told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, head, *given)
-        if told[1] is None and head is not None:  # there may be something before it, by a commit that came late
+        began, plain, delay, lease, expiry, _ = told
+        if plain is None and head is not None:  # there may be something before it, by a commit that came late
             told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, None, *given)
-        self._stepping.looked(told[0], told[2:5])
+            began, plain, delay, lease, expiry, _ = told
+        self._stepping.looked(began, (delay, lease, expiry))
         if rows:
-            self._stepping.took(q, rows[-1][4], lambda: int(self.row("count_dead_rows")[0]))
+            *_, last, _ = rows[-1]
+            self._stepping.took(q, last, lambda: int(self.value("count_dead_rows")))
         return told, made
 
     def flush(self) -> None:

@@ -81,7 +81,7 @@ class Upkeep:
                 if table == "ready":
                     self._seconds = max(SHORTEST_SECONDS, time.monotonic() - began)
             # What an open transaction keeps is not looked at again and again: as many must have come as are there.
-            self._every = max(VACUUM_EVERY, min(10 * VACUUM_EVERY, int(db.row("count_dead_rows")[0])))
+            self._every = max(VACUUM_EVERY, min(10 * VACUUM_EVERY, int(db.value("count_dead_rows"))))
         except psycopg.Error as error:
             log.debug("no vacuum this time: %s", error)
         finally:

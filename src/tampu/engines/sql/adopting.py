@@ -22,7 +22,7 @@ from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
 from tampu.engines.sql.house import House
 from tampu.engines.sql.lanes import admit
 from tampu.engines.sql.locks import lane_lock
-from tampu.engines.sql.reading import find, keys, load
+from tampu.engines.sql.reading import find, keys, last_cursor, load
 from tampu.engines.sql.waiting import hold
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
@@ -121,8 +121,8 @@ def _store(commit: Commit, q: int, items: Sequence[Kept], cards: Sequence[Card])
         if item.ended_us is None and (item.expires_us is not None or item.has_key)
     ]
     if waiting:
-        columns = list(zip(*waiting, strict=True))
-        commit.db.send("import_keys_and_expiries", q, Ints(columns[0]), Ints(columns[1]), Blobs(columns[2]))
+        seqs, expiries, keys_ = zip(*waiting, strict=True)
+        commit.db.send("import_keys_and_expiries", q, Ints(seqs), Ints(expiries), Blobs(keys_))
         for _, expires, _ in waiting:
             if expires is not None:
                 commit.falls_due(expires)
@@ -213,7 +213,7 @@ def page(
         return None
     found = keys(db, q, CODE[state], after, limit)
     seqs = [seq for seq, _ in found]
-    more = {row[0]: row[1:] for row in db.rows("select_for_export", Ints(seqs), now)}
+    more = {seq: rest for seq, *rest in db.rows("select_for_export", Ints(seqs), now)}
     failures: dict[int, list[Failure]] = {}
     for seq, attempt, at, outcome, worker, error, trace in db.rows("select_failures_for_export", Ints(seqs)):
         failed = Failure(attempt, moment(at), outcome, text(worker), text(error), text(trace))
@@ -228,16 +228,20 @@ def page(
                 tuple(failures.get(seq, ())), result, until,
             )
         )  # fmt: skip
-    return KeptPage(items, found[-1][1] if len(found) == limit else None)
+    return KeptPage(items, last_cursor(found, limit))
 
 
 def requests(
     db: Db, house: House, tenant: str, after: tuple[Any, ...] | None, limit: int, now: int | None
 ) -> RequestPage:
-    rows = db.rows("page_idempotency_keys", tenant, after[0].encode() if after else b"", now, limit)
+    (last,) = after or ("",)
+    rows = db.rows("page_idempotency_keys", tenant, last.encode(), now, limit)
     items = [
         Request(key.decode(), digest, until, house.id.of(stamp, seq) if own is None else str(own), queue)
         for key, digest, until, seq, stamp, own, queue, holds in rows
         if holds
     ]
-    return RequestPage(items, (rows[-1][0].decode(),) if len(rows) == limit else None)
+    if len(rows) < limit:
+        return RequestPage(items, None)
+    end, *_ = rows[-1]
+    return RequestPage(items, (end.decode(),))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 
@@ -21,10 +20,6 @@ class Card(NamedTuple):
     expires: int | None
     named: bool
     """It has a key."""
-
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> Card:
-        return cls(*row[:10])
 
 
 Waiting = tuple[Card, int | None, int | None]

@@ -7,6 +7,7 @@ Claims of several processes pass over what the others are taking; only those of 
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -32,7 +33,9 @@ from tampu.model.message import Lease, Message, State, unpack_body
 SOON = 20_000
 """What is due within so many microseconds is looked for before the next claim is sent."""
 Row = tuple[Any, ...]
-"""seq, attempts before, created, stamp, max_attempts, expires, has a key, id, lane, body"""
+"""A row of `claim_ready`: seq, attempts before, created, stamp, max_attempts, expires, has a key, id, group, body"""
+EXPIRES = 5
+"""Where a `Row` has its expiry. Every row is asked for it, most for nothing else: unpacking would cost more."""
 
 
 class Sent(NamedTuple):
@@ -93,35 +96,38 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: l
     rows = _first(commit, q, limit, lease, want.lease_us, call.worker)
     if not rows:
         return 0
-    seqs = [row[0] for row in rows]
+    seqs, attempts, _, stamps, _, expires, named, owns, lanes, *_ = zip(*rows, strict=True)
     commit.claimed(until, lease, seqs)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     record = commit.record("claim", q, LEASED, call.worker)
-    for place, row in enumerate(rows, len(record.seqs)):
-        if row[7] is not None:
-            record.own[place] = row[7].bytes
-    record.extend(seqs, [row[3] for row in rows], [row[1] + 1 for row in rows])
+    if any(owns):
+        record.own.update({place: own.bytes for place, own in enumerate(owns, len(record.seqs)) if own is not None})
+    record.extend(seqs, stamps, [before + 1 for before in attempts])
     if want.rate:
         commit.db.send("spend_tokens", q, float(tokens - len(rows)), now)
     if want.paced:
-        spend(commit, q, [(row[8], row[0]) for row in rows])
-    bodies = _fresh_bodies(commit, rows)
-    retried = [row[0] for row in rows if row[1]]
+        spend(commit, q, list(zip(lanes, seqs, strict=True)))
+    bodies = _fresh_bodies(commit, seqs, expires, named) if any(named) or any(expires) else {}
+    retried = [seq for seq, before in zip(seqs, attempts, strict=True) if before] if any(attempts) else []
     errors = dict(commit.db.rows("select_last_errors", Ints(retried))) if retried else {}
-    commit.deferred.append(lambda: leases.extend(_leases(commit, call, want.queue, rows, lease, until, bodies, errors)))
+    ids = functools.partial(commit.house.id.many, stamps, seqs)
+    commit.deferred.append(lambda: leases.extend(_leases(ids(), call, want.queue, rows, lease, until, bodies, errors)))
     return len(rows)
 
 
-def _fresh_bodies(commit: Commit, rows: list[Row]) -> dict[int, bytes]:
+def _fresh_bodies(
+    commit: Commit, seqs: Sequence[int], expires: Sequence[int | None], named: Sequence[bool]
+) -> dict[int, bytes]:
     """Marks go. A publish that was replacing a payload had the key's row: now it is done, and its payload counts."""
-    drop_marks(commit, [row[0] for row in rows if row[5] is not None or row[6]])
-    keyed = [row[0] for row in rows if row[6]]
+    marks = list(zip(seqs, expires, named, strict=True))
+    drop_marks(commit, [seq for seq, at, has_key in marks if at is not None or has_key])
+    keyed = [seq for seq, _, has_key in marks if has_key]
     return dict(commit.db.rows("select_bodies", Ints(keyed))) if keyed else {}
 
 
 def _leases(
-    commit: Commit,
+    ids: list[str],
     call: Claim,
     queue: str,
     rows: list[Row],
@@ -131,7 +137,6 @@ def _leases(
     errors: dict[int, bytes | None],
 ) -> list[Lease]:
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
-    made = commit.house.id.many([row[3] for row in rows], [row[0] for row in rows])
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(
@@ -151,12 +156,12 @@ def _leases(
             until,
             worker,
         )
-        for id, (seq, attempts, created, _, max_attempts, expires, _, own, _, body, *_) in zip(made, rows, strict=True)
+        for id, (seq, attempts, created, _, max_attempts, expires, _, own, _, body, *_) in zip(ids, rows, strict=True)
     ]
     if errors:
-        for i, row in enumerate(rows):
-            if row[0] in errors:
-                message = msgspec.structs.replace(leases[i].message, last_error=text(errors[row[0]]))
+        for i, (seq, *_) in enumerate(rows):
+            if seq in errors:
+                message = msgspec.structs.replace(leases[i].message, last_error=text(errors[seq]))
                 leases[i] = msgspec.structs.replace(leases[i], message=message)
     return leases
 
@@ -169,10 +174,14 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
             rows = commit.db.rows("claim_ready", q, limit - len(taken), lease, lease_us, blob(worker), commit.now)
         else:
             rows, commit.sent = commit.sent.rows(), None
-        late = [Card(r[0], q, r[1], r[3], r[7], r[8], 0, r[4], r[5], r[6]) for r in rows if _late(r, commit.now)]
-        if not late:
+        over = [row for row in rows if row[EXPIRES] is not None and row[EXPIRES] <= commit.now]
+        if not over:
             return taken + rows
-        taken += [row for row in rows if not _late(row, commit.now)]
+        late = [
+            Card(seq, q, attempts, stamp, own, lane, 0, max_attempts, expires, named)
+            for seq, attempts, _, stamp, max_attempts, expires, named, own, lane, *_ in over
+        ]
+        taken += [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > commit.now]
         commit.count(q, READY, -len(late))
         drop_marks(commit, [card.seq for card in late])
         end(commit, EXPIRED, late, [None] * len(late))
@@ -180,10 +189,6 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
             commit.note("expire", EXPIRED, card)
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
     return taken
-
-
-def _late(row: Row, now: int) -> bool:
-    return row[5] is not None and row[5] <= now
 
 
 def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:

@@ -84,7 +84,7 @@ class Commit(Ledger[House, Record]):
         """The number of a queue, made if it is new."""
         q = self.house.number(self.db, tenant, name)
         if q is None:
-            q = int(self.db.row("create_queue", tenant, name)[0])
+            q = int(self.db.value("create_queue", tenant, name))
             self.house.learn(q, tenant, name)
             self._new_queues.append(q)
         return q

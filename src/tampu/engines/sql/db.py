@@ -65,6 +65,10 @@ class Db(Protocol):
         """The first row, or None."""
         ...
 
+    def value(self, name: str, *parameters: Any) -> Any:
+        """The only column of the first row, or None."""
+        ...
+
     def send(self, name: str, *parameters: Any) -> None:
         """Have a statement carried out that answers nothing; `together`, nobody waits for it."""
         ...

@@ -110,7 +110,7 @@ class SqlEngine(abc.ABC):
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
-        return int(self._readers.ask(lambda db: db.row("select_server_time"))[0])
+        return int(self._readers.ask(lambda db: db.value("select_server_time")))
 
     def _fake_now(self) -> int | None:
         """The time for statements; None: they look at the server's clock."""
@@ -342,7 +342,7 @@ class SqlEngine(abc.ABC):
         return self._readers.ask_once(lambda db: adopting.requests(db, self.house, tenant, after, limit, now))
 
     def revision(self) -> int:
-        return int(self._readers.ask(lambda db: db.row("select_revision"))[0])
+        return int(self._readers.ask(lambda db: db.value("select_revision")))
 
     def next_due(self) -> int | None:
         times = self._readers.ask(lambda db: db.row("select_next_due"))

@@ -22,8 +22,8 @@ class House(Numbering[Db]):
         self.watched = watched or Watched()
 
     def _find_number(self, db: Db, tenant: str, name: str) -> int | None:
-        row = db.row("select_queue_number", tenant, name)
-        return None if row is None else int(row[0])
+        q: int | None = db.value("select_queue_number", tenant, name)
+        return q
 
     def _find_name(self, db: Db, q: int) -> tuple[str, str]:
         tenant, name = db.row("select_queue_name", q)

@@ -25,7 +25,7 @@ _TURNS = 20
 def number(db: Db) -> int:
     """Give offsets to a bounded part of what is visible; how many records. In a transaction of its own."""
     (end,) = db.row("lock_journal")
-    return int(db.row("number_journal", STEP, end)[0])
+    return int(db.value("number_journal", STEP, end))
 
 
 def number_all(db: Db) -> bool:
@@ -35,7 +35,7 @@ def number_all(db: Db) -> bool:
 
 def catch_up(db: Db) -> bool:
     """Give offsets to what is visible, if there is anything, in a transaction of its own; whether it was all."""
-    if not db.row("has_unnumbered")[0]:
+    if not db.value("has_unnumbered"):
         return True
     with db.together():
         db.say(b"BEGIN")

@@ -110,7 +110,7 @@ def unseat(commit: Commit, seats: Sequence[Seat]) -> None:
 
 
 def _seats(seats: Sequence[Seat]) -> tuple[Ints, Blobs, Ints]:
-    return Ints(s[0] for s in seats), Blobs(s[1] for s in seats), Ints(s[2] for s in seats)
+    return Ints(q for q, _, _ in seats), Blobs(lane for _, lane, _ in seats), Ints(seq for _, _, seq in seats)
 
 
 # -- going on
@@ -170,9 +170,16 @@ def leave_lanes(commit: Commit, over: Iterable[tuple[int, bytes | None, int]]) -
     if not ends:
         return
     _lock(commit, ((q, lane) for q, lane, _ in ends))
-    rows = commit.db.rows("release_slots", *_seats(ends), MOST_FREED)
-    _let_go(commit, [(Card.of(row), row[10], None) for row in rows if row[0] is not None])
-    paced = [(row[1], row[5]) for row in rows if row[0] is None]
+    next_: list[Waiting] = []
+    paced: list[Named] = []
+    for seq, q, attempts, stamp, own, lane, *columns, run_at in commit.db.rows(
+        "release_slots", *_seats(ends), MOST_FREED
+    ):
+        if seq is None:
+            paced.append((q, lane))
+        else:
+            next_.append((Card(seq, q, attempts, stamp, own, lane, *columns), run_at, None))
+    _let_go(commit, next_)
     if paced:
         fill(commit, known_lanes(commit, paced))
 
@@ -182,13 +189,12 @@ def fill(commit: Commit, lanes: dict[Named, Lane]) -> None:
     open_ = [(q, name, lane.room) for (q, name), lane in sorted(lanes.items()) if lane.room]
     if not open_:
         return
-    columns = Ints(o[0] for o in open_), Blobs(o[1] for o in open_), Ints(o[2] for o in open_)
     next_: list[Waiting] = []
-    for row in commit.db.rows("next_in_group", *columns):
-        card = Card.of(row)
+    for *columns, run_at in commit.db.rows("next_in_group", *_seats(open_)):
+        card = Card(*columns)
         lane = lanes[card.q, card.lane or b""]
         lane.seqs.add(card.seq)
-        next_.append((card, lane.due(commit.now, lane.waiting, row[10]), None))
+        next_.append((card, lane.due(commit.now, lane.waiting, run_at), None))
     _let_go(commit, next_)
 
 

@@ -24,12 +24,12 @@ _ENDINGS = 200
 
 def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """(seq, q) by id, of the messages that are the tenant's."""
-    made = [house.id.seq_of(id) for id in ids]
+    made = [house.id.seq_of(id) or (None, None) for id in ids]
     rows = db.rows(
         "find_messages",
         tenant,
-        Ints(None if place is None else place[1] for place in made),
-        Ints(None if place is None else place[0] for place in made),
+        Ints(seq for _, seq in made),
+        Ints(stamp for stamp, _ in made),
         Uuids(UUID(id).bytes for id in ids),
     )
     return {ids[n - 1]: (seq, q) for n, seq, q in rows}
@@ -37,20 +37,21 @@ def find(db: Db, house: House, tenant: str, ids: Sequence[str]) -> dict[str, tup
 
 def load(db: Db, house: House, seqs: Sequence[int]) -> dict[int, Message]:
     """Messages with the index each is in, in the order asked for; without failures and result."""
-    return {row[0]: _message(db, house, row) for row in db.rows("select_messages", Ints(seqs))}
+    return dict(_message(db, house, row) for row in db.rows("select_messages", Ints(seqs)))
 
 
 def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
     """The index each message is in."""
-    return {row[0]: row[8] for row in db.rows("select_messages", Ints(seqs))} if seqs else {}
+    rows = db.rows("select_messages", Ints(seqs)) if seqs else []
+    return {seq: state for seq, *_, state, _attempts, _run_at, _ended, _reason, _cancel, _error in rows}
 
 
-def _message(db: Db, house: House, row: Any) -> Message:
+def _message(db: Db, house: House, row: Any) -> tuple[int, Message]:
     (
         seq, q, created, stamp, max_attempts, expires, own, body, code, attempts, run_at, ended, reason, cancel, error,
     ) = row  # fmt: skip
     tenant, queue = house.name(db, q)
-    return Message(
+    return seq, Message(
         house.id.of(stamp, seq) if own is None else str(own),
         tenant,
         queue,
@@ -73,15 +74,15 @@ def whole(db: Db, house: House, tenant: str, id: str, now: int | None) -> Messag
     place = find(db, house, tenant, [id]).get(id)
     if place is None:
         return None
-    found = load(db, house, [place[0]]).get(place[0])
+    seq, _ = place
+    found = load(db, house, [seq]).get(seq)
     if found is None:
         return None
     failures = tuple(
         Failure(attempt, moment(at), outcome, text(worker), text(error), text(traceback))
-        for attempt, at, outcome, worker, error, traceback in db.rows("select_failures", place[0])
+        for attempt, at, outcome, worker, error, traceback in db.rows("select_failures", seq)
     )
-    result = db.row("select_result", place[0], now)
-    return _with(found, failures, None if result is None else result[0])
+    return _with(found, failures, db.value("select_result", seq, now))
 
 
 def _with(message: Message, failures: tuple[Failure, ...], result: bytes | None) -> Message:
@@ -100,7 +101,15 @@ def page(
         return None
     places = keys(db, q, CODE[state], after, limit)
     found = load(db, house, [seq for seq, _ in places])
-    return Page([m for m in found.values() if m.state is state], places[-1][1] if len(places) == limit else None)
+    return Page([m for m in found.values() if m.state is state], last_cursor(places, limit))
+
+
+def last_cursor(places: Sequence[tuple[int, tuple[int, ...]]], limit: int) -> tuple[int, ...] | None:
+    """Where the next page begins, if this one is full."""
+    if len(places) < limit:
+        return None
+    _, cursor = places[-1]
+    return cursor
 
 
 def keys(db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -117,7 +126,7 @@ def live_page(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """(seq, cursor) of messages that have not ended, or are dead."""
     cursor = after or (_START,) * (1 if code in (LEASED, HELD) else 2)
-    return [(row[0], tuple(row[1:])) for row in db.rows(_LISTS[code], q, *cursor, limit)]
+    return [(seq, tuple(next_)) for seq, *next_ in db.rows(_LISTS[code], q, *cursor, limit)]
 
 
 def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -136,7 +145,8 @@ def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -
                 return found
         if len(rows) < _ENDINGS:
             return found
-        no, seen = rows[-1][0] + 1, 0
+        last, _ = rows[-1]
+        no, seen = last + 1, 0
 
 
 def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[QueueStats]:
@@ -157,11 +167,11 @@ def glance(db: Db, queues: Sequence[tuple[str, str]], me: str, now: int | None) 
             db.ahead(name) for name in ("select_server_time", "select_next_due", "select_revision", "current_leader")
         ]
         counts = [db.ahead("count_ready", *queue) for queue in queues]
-    ((clock,),), (dues,), ((revision,),), seated = (answer() for answer in asked)  # all there: one round trip
+    ((clock,),), (dues,), ((revision,),), leader = (answer() for answer in asked)  # all there: one round trip
     return Glance(
         clock if now is None else now,
         min((at for at in dues if at is not None), default=None),
         revision,
-        not seated or seated[0][0] == me,
-        {queue: count()[0][0] for queue, count in zip(queues, counts, strict=True)},
+        all(holder == me for (holder,) in leader),
+        {queue: ready for queue, count in zip(queues, counts, strict=True) for (ready,) in count()},
     )

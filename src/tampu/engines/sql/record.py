@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +37,9 @@ class Record:
             self.details.extend([None] * (len(self.seqs) - 1 - len(self.details)))
             self.details.append(detail)
 
-    def extend(self, seqs: list[int], stamps: list[int], attempts: list[int], types: list[str] | None = None) -> None:
+    def extend(
+        self, seqs: Sequence[int], stamps: Sequence[int], attempts: Sequence[int], types: list[str] | None = None
+    ) -> None:
         self.seqs.extend(seqs)
         self.stamps.extend(stamps)
         self.attempts.extend(attempts)

@@ -106,7 +106,11 @@ def _ack_sent(commit: Commit, call: Settle, sent: Sent) -> list[Outcome] | None:
         return None
     _acked(commit, sent.q, sent.lease, rows, left=sent.until is not None)
     done = STATES[DONE]
-    made = {} if all(item.id for item in call.items) else {row[0]: commit.id(row[0], row[2], row[3]) for row in rows}
+    made = (
+        {}
+        if all(item.id for item in call.items)
+        else {seq: commit.id(seq, stamp, own) for seq, _, stamp, own, _ in rows}
+    )
     return [Outcome(item.id or made[seq], done) for item, seq in zip(call.items, sent.seqs, strict=True)]
 
 
@@ -114,16 +118,15 @@ def _acked(commit: Commit, q: int, lease: int, rows: list[Any], *, left: bool) -
     """Note messages of one claim whose rows have moved; ``left``: and that of the claim is gone."""
     rows.sort()
     commit.settled(lease, len(rows), left=left)
-    seqs = [row[0] for row in rows]
+    seqs, attempts, stamps, owns, lanes = zip(*rows, strict=True)
     commit.count(q, LEASED, -len(rows))
-    commit.ended(q, DONE, seqs)
+    commit.ended(q, DONE, list(seqs))
     record = commit.record("ack", q, DONE)
-    for place, row in enumerate(rows, len(record.seqs)):
-        if row[3] is not None:
-            record.own[place] = row[3].bytes
-    record.extend(seqs, [row[2] for row in rows], [row[1] for row in rows])
-    if any(row[4] is not None for row in rows):
-        leave_lanes(commit, ((q, row[4], row[0]) for row in rows))
+    if any(owns):
+        record.own.update({place: own.bytes for place, own in enumerate(owns, len(record.seqs)) if own is not None})
+    record.extend(seqs, stamps, attempts)
+    if any(lane is not None for lane in lanes):
+        leave_lanes(commit, ((q, lane, seq) for lane, seq in zip(lanes, seqs, strict=True)))
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
@@ -206,16 +209,17 @@ class _Settling:
                 self._done[q, seq, lease] = ("ack", done, known or self.commit.id(seq, stamp, own))
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
-            rows = db.rows(
-                "take_leases", Ints(w[0] for w in wanted), Ints(w[1] for w in wanted), Ints(w[2] for w in wanted)
-            )
-            found = {(row[1], row[0], row[10]): row for row in rows}
+            found: dict[Place, tuple[Card, bytes | None, bool, bool]] = {}
+            for *columns, lease, worker, cancel, pace in db.rows("take_leases", *map(Ints, zip(*wanted, strict=True))):
+                card = Card(*columns)
+                found[card.q, card.seq, lease] = card, worker, cancel, pace is not None
             # In the order they were asked for, which is the order they come back in.
             for place, item in self._others.items():
-                row = found.get(place)
-                if row is not None:
-                    self.commit.settled(row[10], 1)
-                    self._unleased.append(Unleased(item, Card.of(row), row[10], row[11], row[12], row[13] is not None))
+                if place in found:
+                    _, _, lease = place
+                    card, worker, cancel, paced = found[place]
+                    self.commit.settled(lease, 1)
+                    self._unleased.append(Unleased(item, card, lease, worker, cancel, paced))
 
     def apply(self) -> None:
         self.commit.count_all((u.card for u in self._unleased), LEASED, -1)
@@ -340,9 +344,7 @@ class _Settling:
             if (q, seq, lease) not in self._done
             for verb in ("ack", "release")
         ]
-        rows: list[Any] = self.commit.db.rows(
-            "find_settled", Ints(m[0] for m in missed), Ints(m[1] for m in missed), Ints(m[2] for m in missed)
-        )
+        rows: list[Any] = self.commit.db.rows("find_settled", *map(Ints, zip(*missed, strict=True))) if missed else []
         for seq, left, state, stamp, own in rows:
             self._led.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
 

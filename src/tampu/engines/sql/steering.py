@@ -13,7 +13,7 @@ from tampu.engines.deciding import lost
 from tampu.engines.places import Limits, stored
 from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
 from tampu.engines.sql import reading
-from tampu.engines.sql.card import Card
+from tampu.engines.sql.card import Card, Waiting
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
 from tampu.engines.sql.ending import end
@@ -56,8 +56,8 @@ def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
         commit.now,
         Ints(seq for seq, _ in wanted),
         Ints(lease for _, lease in wanted),
-        Ints(places[place][0] for place in wanted),
-        Ints(places[place][1] for place in wanted),
+        Ints(q for q, _ in map(places.__getitem__, wanted)),
+        Ints(lease_us for _, lease_us in map(places.__getitem__, wanted)),
     )
     found = {(seq, lease): Extended(until, cancel) for seq, lease, until, cancel, _ in rows}
     # The claim's own row only says when it is too early to look.
@@ -130,13 +130,15 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
 
 
 def _free(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
-    rows = commit.db.rows("release_held", Ints(seqs)) if seqs else []
-    going = [(Card.of(row), row[10], None) for row in rows if not row[11]]
-    done: dict[int, int | TampuError] = {
-        row[0]: InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
-        for row in rows
-        if row[11]
-    }
+    going: list[Waiting] = []
+    done: dict[int, int | TampuError] = {}
+    for *columns, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
+        card = Card(*columns)
+        if waits:
+            hint = "it goes on by itself"
+            done[card.seq] = InvalidState("the message waits for its turn in its group", hint=hint)
+        else:
+            going.append((card, run_at, None))
     commit.count_all((card for card, _, _ in going), HELD, -1)
     for (card, _, _), code in zip(going, admit(commit, going), strict=True):
         commit.note("free", code, card)
@@ -151,7 +153,7 @@ def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | Tamp
 
 
 def _replay(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
-    cards = [Card.of(row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now)] if seqs else []
+    cards = [Card(*row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now)] if seqs else []
     cards.sort()
     done: dict[int, int | TampuError] = {}
     commit.count_all(cards, DEAD, -1)
@@ -186,7 +188,10 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
             changes.append((seq, place, new))
     if changes:
         commit.db.send("rerank", q, *(Ints(change[i] for change in changes) for i in range(3)))
-    return int(rows[-1][0]) if len(rows) == call.limit else None
+    if len(rows) < call.limit:
+        return None
+    last, *_ = rows[-1]
+    return int(last)
 
 
 def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:

@@ -10,7 +10,7 @@ be open for long: it is left, and looked at again a moment later.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tampu.engines.codes import CANCELLED, DEAD, DELAYED, EXPIRED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
@@ -57,6 +57,33 @@ class _Moving(NamedTuple):
     """The turns of groups: it will be ready."""
 
 
+class _Leased(NamedTuple):
+    """A lease that may have run out."""
+
+    card: Card
+    lease: int
+    worker: bytes | None
+    cancel: bool
+    """Its worker was asked to stop."""
+    until: int
+    paced: bool
+    """Its group has a rate."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.card.seq, self.lease
+
+    @property
+    def ends(self) -> bool:
+        """If it was not settled in time, the message is not given out again."""
+        return self.cancel or self.card.attempts >= self.card.max_attempts
+
+    @property
+    def leaves(self) -> bool:
+        """The slots of its group change, or their tokens."""
+        return self.ends or self.paced
+
+
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
     done, now = sweep_due(commit, max(call.limit for call in calls)), commit.now
     times = zip(commit.db.row("select_next_due"), commit.house.rests, strict=True)
@@ -87,7 +114,7 @@ def sweep_due(commit: Commit, limit: int) -> Done:
     if not any(due):
         return Done()
     commit.swept = True
-    ours = bool(commit.db.row("begin_sweep")[0])
+    ours, *_ = commit.db.row("begin_sweep")
     moved, more, locked = 0, False, []
     for kind, work in _WORKS if ours else ():
         if due[kind]:
@@ -102,22 +129,22 @@ def sweep_due(commit: Commit, limit: int) -> Done:
             if times[kind] is not None and times[kind] <= now:
                 house.rests[kind] = now + _MOMENT
     commit.db.send("end_sweep")
-    return Done(moved, more, ours)
+    return Done(moved, more, bool(ours))
 
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
-    rows = commit.db.rows("lock_due_delayed", commit.now, limit)
-    moving = [_Moving(Card.of(row), placed=True, keyed=False, waits=True) for row in rows if _entangled(row)]
+    due = [(Card(*columns), lease) for *columns, lease in commit.db.rows("lock_due_delayed", commit.now, limit)]
+    moving = [_Moving(card, placed=True, keyed=False, waits=True) for card, _ in due if _entangled(card)]
     locked = _locked(commit, moving)
-    _postpone(commit, [row[0] for row in rows if row[0] in locked])
-    out = [row for row in rows if row[0] not in locked]
-    cards = [Card.of(row) for row in out]
+    _postpone(commit, [card.seq for card, _ in due if card.seq in locked])
+    out = [(card, lease) for card, lease in due if card.seq not in locked]
+    cards = [card for card, _ in out]
     commit.db.send("delete_delayed", Ints(card.seq for card in cards))
     commit.count_all(cards, DELAYED, -1)
-    waiting = [(card, None, row[10]) for card, row in zip(cards, out, strict=True)]
+    waiting = [(card, None, lease) for card, lease in out]
     for card, state in zip(cards, admit(commit, waiting), strict=True):
         commit.note("promote", state, card)
-    return len(out), len(rows)
+    return len(out), len(due)
 
 
 def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
@@ -128,9 +155,9 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
         commit.falls_due(times[0])
 
 
-def _entangled(row: Any) -> bool:
-    """Has a message, by its card, anything to do with others: a group, a key, turns?"""
-    return row[5] is not None or row[9] or row[6] == FAIR
+def _entangled(card: Card) -> bool:
+    """Has a message anything to do with others: a group, a key, turns?"""
+    return card.lane is not None or card.named or card.rank == FAIR
 
 
 def _locked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
@@ -185,32 +212,25 @@ def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     if not order:
         return 0
     watched = sorted(order)
-    rows = commit.db.rows("lock_expired_leases", Ints(w[0] for w in watched), Ints(w[1] for w in watched))
-    rows.sort(key=lambda row: order[row[0], row[10]])
-    found = {(row[0], row[10]) for row in rows}
+    rows = commit.db.rows("lock_expired_leases", *map(Ints, zip(*watched, strict=True)))
+    leases = [
+        _Leased(Card(*columns), lease, worker, bool(cancel), until, pace is not None)
+        for *columns, lease, worker, cancel, until, pace in rows
+    ]
+    leases.sort(key=lambda one: order[one.place])
+    found = {one.place for one in leases}
     missed = [place for place in watched if place not in found]
     if missed:
         # Settled, mostly. Those that are not: somebody has locked them, to settle or to extend them.
-        busy = commit.db.rows("select_busy_leases", Ints(w[0] for w in missed), Ints(w[1] for w in missed))
-        _look_again(commit, busy)
-    over = [row for row in rows if row[13] <= commit.now]
-    moving = [_Moving(Card.of(row), _leaves(row), not _ends(row), not _ends(row)) for row in over if _entangled(row)]
+        _look_again(commit, commit.db.rows("select_busy_leases", *map(Ints, zip(*missed, strict=True))))
+    over = [one for one in leases if one.until <= commit.now]
+    moving = [_Moving(one.card, one.leaves, not one.ends, not one.ends) for one in over if _entangled(one.card)]
     locked = _locked(commit, moving)
-    _look_again(commit, [(row[0], row[10]) for row in over if row[0] in locked])
-    out = [row for row in over if row[0] not in locked]
-    _keep_watching(commit, [row for row in rows if row[13] > commit.now])
+    _look_again(commit, [one.place for one in over if one.card.seq in locked])
+    out = [one for one in over if one.card.seq not in locked]
+    _keep_watching(commit, [one for one in leases if one.until > commit.now])
     _return(commit, out)
     return len(out)
-
-
-def _ends(row: Any) -> bool:
-    """Is a message that was not settled in time not given out again?"""
-    return bool(row[12]) or row[2] >= row[7]
-
-
-def _leaves(row: Any) -> bool:
-    """Do the places of its group change, or their tokens?"""
-    return _ends(row) or row[14] is not None
 
 
 def _look_again(commit: Commit, leases: Sequence[tuple[int, int]]) -> None:
@@ -221,36 +241,37 @@ def _look_again(commit: Commit, leases: Sequence[tuple[int, int]]) -> None:
     commit.watch([(commit.now + _MOMENT, lease, seqs) for lease, seqs in by_lease.items()])
 
 
-def _keep_watching(commit: Commit, rows: Sequence[Any]) -> None:
+def _keep_watching(commit: Commit, leases: Sequence[_Leased]) -> None:
     """Leases that were extended: of each claim, what is left is looked at again when the first of it may run out."""
-    by_lease: dict[int, list[Any]] = {}
-    for row in rows:
-        by_lease.setdefault(row[10], []).append(row)
-    commit.watch([(min(r[13] for r in kept), lease, [r[0] for r in kept]) for lease, kept in by_lease.items()])
+    by_lease: dict[int, list[_Leased]] = {}
+    for one in leases:
+        by_lease.setdefault(one.lease, []).append(one)
+    commit.watch(
+        [(min(one.until for one in kept), lease, [one.card.seq for one in kept]) for lease, kept in by_lease.items()]
+    )
 
 
-def _return(commit: Commit, rows: Sequence[Any]) -> None:
+def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
     """Messages whose worker is gone: back of the queue, or dead when that was the last attempt.
 
     None of it is the lease's own doing, so no trace of it stays: a late settle must not be taken for a repeated one.
     """
-    if not rows:
+    if not leases:
         return
-    cards = [Card.of(row) for row in rows]
-    commit.db.send("delete_leases", Ints(card.seq for card in cards))
-    commit.count_all(cards, LEASED, -1)
-    write_failures(commit, [Failed(card, "lease_expired", row[11]) for card, row in zip(cards, rows, strict=True)])
+    commit.db.send("delete_leases", Ints(one.card.seq for one in leases))
+    commit.count_all((one.card for one in leases), LEASED, -1)
+    write_failures(commit, [Failed(one.card, "lease_expired", one.worker) for one in leases])
     back, over, dead = [], [], []
-    for card, row in zip(cards, rows, strict=True):
-        worker = text(row[11])
-        if row[12]:
+    for one in leases:
+        card, worker = one.card, text(one.worker)
+        if one.cancel:
             over.append(card)
             commit.note("cancel", CANCELLED, card, worker)
         elif card.attempts >= card.max_attempts:
             dead.append((card, None, "lease_expired"))
             commit.note("reap", DEAD, card, worker, "lease_expired")
         else:
-            back.append((card, worker, row[14] is not None))
+            back.append((card, worker, one.paced))
     times = coming_back(commit, [(card, paced) for card, _, paced in back])
     at_once = [card for (card, _, _), at in zip(back, times, strict=True) if at is None]
     later = [(card, at) for (card, _, _), at in zip(back, times, strict=True) if at is not None]
@@ -264,10 +285,10 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
 
 
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
-    seqs = [row[0] for row in commit.db.rows("select_expired", commit.now, limit)]
-    rows = commit.db.rows("lock_waiting", Ints(seqs)) if seqs else []
-    moving = [_Moving(Card.of(row), placed=True, keyed=True, waits=False) for row in rows if _entangled(row)]
-    free = {row[0] for row in rows} - _locked(commit, moving)
+    seqs = [seq for (seq,) in commit.db.rows("select_expired", commit.now, limit)]
+    waiting = [Card(*row) for row in commit.db.rows("lock_waiting", Ints(seqs))] if seqs else []
+    moving = [_Moving(card, placed=True, keyed=True, waits=False) for card in waiting if _entangled(card)]
+    free = {card.seq for card in waiting} - _locked(commit, moving)
     found = withdraw(commit, [seq for seq in seqs if seq in free])
     cards = [found[seq] for seq in seqs if seq in found]
     for card in cards:

@@ -42,7 +42,7 @@ def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
     if code in (DONE, CANCELLED, EXPIRED):
         gone = _drop_ended(commit, q, code, limit, before=None)
     elif code == DEAD:
-        gone = [Card.of(row) for row in commit.db.rows("purge_dead", q, limit)]
+        gone = [Card(*row) for row in commit.db.rows("purge_dead", q, limit)]
         commit.count(q, DEAD, -len(gone))
     else:
         seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
@@ -67,7 +67,7 @@ def _drop_ended(
         rows = commit.db.rows("lock_oldest_endings", q, state, _ENDINGS)
         kept: set[int] = set()
         if read is not None and rows:
-            kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(row[0] for row in rows), read)}
+            kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(no for no, _, _ in rows), read)}
         chosen: list[int] = []
         spent: list[int] = []
         for no, at, packed in rows:
@@ -83,7 +83,7 @@ def _drop_ended(
         if not chosen and not spent:
             break
         commit.db.send("delete_endings", q, state, Ints(spent))
-        cards = [Card.of(row) for row in commit.db.rows("remove_ended", Ints(chosen))]
+        cards = [Card(*row) for row in commit.db.rows("remove_ended", Ints(chosen))]
         commit.count(q, state, -len(cards))
         gone.extend(cards)
         if len(spent) < _ENDINGS:

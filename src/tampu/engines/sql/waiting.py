@@ -76,10 +76,11 @@ def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, Card]:
     """Take waiting messages out of ready, delayed or held, with key and expiry; those that waited."""
     if not seqs:
         return {}
-    rows = commit.db.rows("remove_waiting", Ints(seqs))
-    found = {row[0]: Card.of(row) for row in rows}
-    for row in rows:
-        commit.count(row[1], row[10], -1)
+    found: dict[int, Card] = {}
+    for *columns, state in commit.db.rows("remove_waiting", Ints(seqs)):
+        card = Card(*columns)
+        found[card.seq] = card
+        commit.count(card.q, state, -1)
     drop_marks(commit, [card.seq for card in found.values() if card.named or card.expires is not None])
     return found
 

@@ -63,7 +63,7 @@ def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[Places]:
 
 
 def _place(row: Any) -> Row:
-    """Out of what `load` says of a message."""
+    """Out of what `select_messages` says of a message."""
     return row[0], row[1], row[8], row[9], row[10], row[11], row[12]
 
 
