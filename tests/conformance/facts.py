@@ -36,6 +36,8 @@ CAPABILITIES = {
     "group_order": "groups deliver one message at a time, in order",
     "load": "many plain messages at once, without an object for each; else they are published, slower and as well",
     "once": "a batch that is published again under its name is one row to look up; else its ids follow from the name",
+    "atomic:isolated": "a unit of several calls becomes visible at once: `q.atomic()`",
+    "atomic:eventual": "a unit over several queues becomes visible queue by queue, all of it within seconds whatever dies",
 }
 FACTS = {
     name: msgspec.convert({key: " ".join(text.split()) for key, text in facts.items()}, Facts)
