@@ -42,6 +42,13 @@ def run(q: Queue, *calls: Any) -> list[Any]:
     return inside(q).engine.run(list(calls))
 
 
+def send(q: Queue, *acts: Callable[[tampu.Unit], Any]) -> None:
+    """A unit of these calls."""
+    with q.atomic() as unit:
+        for act in acts:
+            act(unit)
+
+
 # -- what a unit does
 
 
@@ -278,16 +285,14 @@ def test_a_refused_call_leaves_nothing_of_its_unit(
     error, act = refused(q, house)
     q.publish("others", 0)
     document = q.get_document("state", "x")
-    with house.unchanged(q), pytest.raises(error), q.atomic() as unit:
-        if last:
-            unit.publish("others", 1)
-            unit.publish("new", 1, delay=1)
-            unit.put_document("state", "x", 1)
-        act(unit)
-        if not last:
-            unit.publish("others", 1)
-            unit.publish("new", 1, delay=1)
-            unit.put_document("state", "x", 1)
+
+    def harmless(unit: tampu.Unit) -> None:
+        unit.publish("others", 1)
+        unit.publish("new", 1, delay=1)
+        unit.put_document("state", "x", 1)
+
+    with house.unchanged(q), pytest.raises(error):
+        send(q, *([harmless, act] if last else [act, harmless]))
     assert q.get_document("state", "x") == document
     assert q.publish("others", 2).state == "ready"
     assert [m.payload for m in q.messages("others")] == [0, 2]
@@ -341,7 +346,7 @@ def test_a_unit_that_is_sent_again_under_its_name_is_answered_and_not_done_again
         publishes("mails", 1, tampu.NewMessage(2, delay=60)),
         acks(lease),
         lambda made: made.ids_member("free", [held.id]),
-        lambda made: made.document_member("cursor", "x", b"1", 0),
+        lambda made: made.document_member("cursor", "x", b"1", None),
         name=NAME,
     )
     (first,) = run(q, unit)
@@ -392,6 +397,12 @@ def test_the_name_of_a_unit_is_forgotten_after_its_time(house: House, q: Queue) 
 # -- awaitable
 
 
+async def refused(q: tampu.AsyncQueue, lease: tampu.Lease) -> None:
+    async with q.atomic() as unit:
+        unit.publish("mails", 3)
+        unit.ack(lease)
+
+
 def test_a_unit_can_be_awaited(house: House) -> None:
     async def story() -> None:
         async with tampu.open_async(**house.opening()) as q:
@@ -403,9 +414,7 @@ def test_a_unit_can_be_awaited(house: House) -> None:
                 unit.put_document("cursor", "x", 1)
             assert (await q.get(made.value.id)).payload == 2
             with pytest.raises(tampu.LeaseLost):
-                async with q.atomic() as unit:
-                    unit.publish("mails", 3)
-                    unit.ack(lease)
+                await refused(q, lease)
             document = await q.get_document("cursor", "x")
             assert document is not None
             assert document.value == 1

@@ -306,7 +306,7 @@ class Together(msgspec.Struct, frozen=True):
     Settlements are ``strict``, and publishes are not ``bare``. Reply: list, the replies of the calls.
 
     Engines with the capability ``atomic:isolated`` do all of it in one commit: nobody sees a part. With
-    ``atomic:eventual`` the parts may become visible one after the other, and are all there within seconds whatever dies.
+    ``atomic:eventual`` the parts may become visible one after the other; all are there within seconds, whatever dies.
     """
 
     tenant: str
