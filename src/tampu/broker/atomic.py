@@ -148,7 +148,7 @@ class Unit:
 
     def ack(self, lease: Lease | str, result: Any = None) -> Reply[Outcome]:
         """As `Queue.ack`. A lease that is no longer yours refuses the unit, also when it was acked before."""
-        return self._settle(Ack(lease, result))
+        return self.settle(Ack(lease, result))
 
     def nack(
         self,
@@ -158,7 +158,7 @@ class Unit:
         traceback: str | None = None,
     ) -> Reply[Outcome]:
         """As `Queue.nack`."""
-        return self._settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked there
+        return self.settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked there
 
     def reject(
         self,
@@ -168,13 +168,14 @@ class Unit:
         traceback: str | None = None,
     ) -> Reply[Outcome]:
         """As `Queue.reject`."""
-        return self._settle(Reject(lease, reason, error, traceback))  # type: ignore[arg-type]  # checked there
+        return self.settle(Reject(lease, reason, error, traceback))  # type: ignore[arg-type]  # checked there
 
     def release(self, lease: Lease | str, delay: Duration | None = None) -> Reply[Outcome]:
         """As `Queue.release`."""
-        return self._settle(Release(lease, delay))
+        return self.settle(Release(lease, delay))
 
-    def _settle(self, settlement: Settlement) -> Reply[Outcome]:
+    def settle(self, settlement: Settlement) -> Reply[Outcome]:
+        """End a lease in the way that is given: `Ack`, `Nack`, `Reject` or `Release`."""
         member = self._verbs.settle_member(settlement)
         lease = settlement.lease
         if isinstance(lease, Lease):

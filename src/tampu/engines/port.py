@@ -471,3 +471,8 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def atomicity(engine: Engine) -> str:
+    """``isolated`` or ``eventual``: how a `Together` becomes visible."""
+    return "isolated" if "atomic:isolated" in engine.capabilities else "eventual"

@@ -6,8 +6,8 @@ each in a script that remembers the unit, so that none is done twice. Then the i
 the others remember. Whoever dies in between leaves the intent, and maintenance completes the unit from it.
 
 What follows can not be refused any more. So only the first slot may hold calls that can be: settlements, cancels,
-frees, documents with a version, idempotency keys. A ``max_depth`` elsewhere is looked at before, and may be passed by units
-that are under way at the same time.
+frees, documents with a version, idempotency keys. A ``max_depth`` elsewhere is looked at before, and may be passed by
+units that are under way at the same time.
 """
 
 from __future__ import annotations
