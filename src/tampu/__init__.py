@@ -1,10 +1,12 @@
 """tampu: a durable work queue. See README.md for a start; the names below are the public ones."""
 
 from tampu.broker.aio import AsyncQueue
+from tampu.broker.atomic import Reply, Unit
 from tampu.broker.queue import Queue
 from tampu.broker.steering import MessagePage, Replayed, Stats
 from tampu.broker.where import Where
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
+from tampu.model.document import Document
 from tampu.model.errors import (
     DamagedFile,
     Forbidden,
@@ -48,6 +50,7 @@ __all__ = [
     "Backoff",
     "Current",
     "DamagedFile",
+    "Document",
     "Failure",
     "Forbidden",
     "ForeignFile",
@@ -75,6 +78,7 @@ __all__ = [
     "Reject",
     "Release",
     "Replayed",
+    "Reply",
     "Retry",
     "Runner",
     "RunnerOptions",
@@ -92,6 +96,7 @@ __all__ = [
     "Transition",
     "Unauthorized",
     "Unavailable",
+    "Unit",
     "VersionConflict",
     "Where",
     "current",

@@ -14,7 +14,7 @@ import pytest
 
 import tampu
 from tampu.client import failing
-from tests.servers import postgres
+from tests.servers import postgres, redis
 from tests.servers.http import Stall
 from tests.servers.ports import free_port
 
@@ -195,4 +195,35 @@ def test_a_bad_key_is_told_at_open(tmp_path: Path) -> None:
         with pytest.raises(tampu.Forbidden):
             tampu.open(stall.url)
     finally:
+        stall.stop()
+
+
+@pytest.mark.parametrize("of", ["file", "postgres", "redis", "cluster"])
+def test_a_unit_whose_answer_was_lost_takes_effect_once(tmp_path: Path, of: str) -> None:
+    """Also when what it published was worked meanwhile, and what it freed has gone on."""
+    urls = {"postgres": postgres.houses.url, "redis": redis.redis.url, "cluster": redis.cluster.url}
+    url = urls[of]() if of in urls else str(tmp_path / "jobs.db")
+    stall = Stall(url=url, key_file=tmp_path / "k")
+    between = Breaker(stall.url)
+    try:
+        with tampu.open(between.url, token=stall.token) as q, tampu.open(stall.url, token=stall.token) as worker:
+            held = q.publish("jobs", "held", hold="review")
+            q.publish("jobs", "work")
+            (lease,) = q.claim("jobs")
+            between.lost = lambda: [worker.ack(one) for one in worker.claim(["jobs", "mails"], limit=3)]
+            between.swallow = 1
+            with q.atomic() as unit:
+                acked = unit.ack(lease)
+                freed = unit.free(held.id)
+                mails = unit.publish_many("mails", [1, 2])
+                written = unit.put_document("cursor", "jobs", 7)
+            assert between.swallow == 0
+            assert [(m.payload, m.duplicate) for m in mails.value] == [(1, False), (2, False)]
+            assert (acked.value.state, freed.value[0].state) == ("done", "ready")
+            document = q.get_document("cursor", "jobs")
+            assert document is not None
+            assert document.version == written.value
+            assert (q.stats("mails").done, q.stats("jobs").done) == (2, 2)
+    finally:
+        between.close()
         stall.stop()

@@ -24,10 +24,15 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restart: str
     """What happens when the process or the server stops and comes back."""
 
+    atomic: str = ""
+    """How units become visible, where it is not as the class says."""
+
     @property
     def capabilities(self) -> frozenset[str]:
         module, _, name = self.engine.partition(":")
         found: frozenset[str] = getattr(importlib.import_module(module), name).capabilities
+        if self.atomic:
+            found = frozenset({one for one in found if not one.startswith("atomic:")} | {f"atomic:{self.atomic}"})
         return found
 
 
@@ -36,6 +41,8 @@ CAPABILITIES = {
     "group_order": "groups deliver one message at a time, in order",
     "load": "many plain messages at once, without an object for each; else they are published, slower and as well",
     "once": "a batch that is published again under its name is one row to look up; else its ids follow from the name",
+    "atomic:isolated": "a unit of several calls becomes visible at once: `q.atomic()`",
+    "atomic:eventual": "a unit over several queues becomes visible queue by queue, all within seconds whatever dies",
 }
 FACTS = {
     name: msgspec.convert({key: " ".join(text.split()) for key, text in facts.items()}, Facts)

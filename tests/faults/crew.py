@@ -226,6 +226,22 @@ def _one_within_limits(q: tampu.Queue, log: Log, rng: random.Random) -> None:
         log.write(("settled", len(settled)))
 
 
+def relay(url: str, log: Log, rng: random.Random) -> None:
+    """Hands on what it claims in units: the ack, and what comes of the message in two other queues."""
+    with tampu.open(url) as q:
+        while True:
+            for lease in q.claim("in", limit=rng.randint(1, 4), lease=LEASE_SECONDS, wait=0.2):
+                try:
+                    with q.atomic() as unit:
+                        unit.ack(lease)
+                        unit.publish("out", lease.payload)
+                        unit.publish_many("notes", [lease.payload, lease.payload])
+                except tampu.LeaseLost:
+                    log.write(("lost", lease.payload))
+                else:
+                    log.write(("relayed", lease.payload))
+
+
 def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
     """Claims, is stopped, and comes back when its lease has run out."""
     with tampu.open(url, keepers=False) as q:
@@ -244,6 +260,7 @@ ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
     "publish": steadily(publish),
     "work": steadily(work),
     "work_within_limits": steadily(work_within_limits),
+    "relay": steadily(relay),
     "sleep_on_it": sleep_on_it,
 }
 

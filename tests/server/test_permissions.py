@@ -20,9 +20,13 @@ ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
 LEDGER = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
+UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
+DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "publish": ({"publish"}, "POST", "/v1/queues/jobs.a/messages", {"n": 1}),
     "publish_many": ({"publish"}, "POST", "/v1/queues/jobs.a/publish", {"messages": [{"payload": 1}]}),
+    "atomic": ({"publish"}, "POST", "/v1/atomic", {"operations": [UNIT]}),
+    "get_document": ({"view*"}, "GET", "/v1/documents/cursor/x", None),
     "claim": ({"consume"}, "POST", "/v1/claim", {"queues": ["jobs.a"]}),
     "settle": ({"consume"}, "POST", "/v1/settle", {"settlements": [{"verb": "ack", "receipt": "jobs.a/1.1"}]}),
     "extend": ({"consume"}, "POST", "/v1/extend", {"leases": [{"receipt": "jobs.a/1.1"}]}),
@@ -140,6 +144,7 @@ def filled(web: Web) -> dict[str, str]:
     web.ask("PATCH", "/v1/queues/jobs.kept/config", {"lease": 77})
     ledger = {"changes": [{**LEDGER, "value": "c28gZmFy"}]}
     assert web.post("/v1/spark/changes", ledger).status == 200
+    assert web.post("/v1/atomic", {"operations": [DOCUMENT]}).status == 200
     key = web.post("/v1/keys", {"name": "victim", "grants": [{"permissions": ["view"]}]}).json["key"]
     assert web.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
     plan = {"query": {"columns": ["id"], "queues": ["jobs.a"]}}
@@ -178,7 +183,7 @@ def test_without_a_key_every_route_is_closed(web: Web, filled: dict[str, str]) -
 
 ELSEWHERE = {
     "publish", "publish_many", "claim", "get_config", "put_config", "reset_config", "resume", "drain", "close",
-    "put_schedule", "check", "spark_queue", "spark_changes", "spark_place", "create_key",
+    "put_schedule", "atomic", "check", "spark_queue", "spark_changes", "spark_place", "create_key",
 }  # fmt: skip
 """Asked from another tenant they are about that tenant's own queue, schedule or key, whatever its name."""
 

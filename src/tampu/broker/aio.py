@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.aio_stream import AsyncStream
+from tampu.broker.atomic import Unit
 from tampu.broker.core import Steps
 from tampu.broker.queue import AllVerbs, Queue
 from tampu.model.errors import InvalidState
@@ -124,6 +125,17 @@ class AsyncQueue:
     resume = awaitable(AllVerbs.resume)
     drain = awaitable(AllVerbs.drain)
     close_queue = awaitable(AllVerbs.close_queue)
+    get_document = awaitable(AllVerbs.get_document)
+
+    @contextlib.asynccontextmanager
+    async def atomic(self) -> AsyncIterator[Unit]:
+        """As `Queue.atomic`. The calls on the unit only gather, so they are not awaited; the end of the block is."""
+        unit = Unit(self._verbs)
+        try:
+            yield unit
+        finally:
+            unit.end()
+        await self._drive(unit.steps())
 
     def stream(
         self,

@@ -14,7 +14,7 @@ from tampu.broker.lanes import Lanes
 from tampu.broker.settings import SettingsCache
 from tampu.broker.standing import Claimer, MakeClaim, Standing
 from tampu.broker.waiting import Waiter, Waiting
-from tampu.engines.port import Call, Engine, Glance, Settle
+from tampu.engines.port import Call, Engine, Glance, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import State
 
@@ -244,7 +244,7 @@ class Core(Carrier):
                 self.ends.forget(step.tenant, step.id, ended.set)
             return None
         reply = self.lanes.of(step).submit(step)
-        if self.ends.anybody and isinstance(step, Settle):
+        if self.ends.anybody and isinstance(step, Settle | Together):
             self.ends.stir()
         return reply
 
@@ -262,7 +262,7 @@ class Core(Carrier):
             await self._expect_async(step)
             return None
         reply = await self.coalescer.submit_async(step)
-        if self.ends.anybody and isinstance(step, Settle):
+        if self.ends.anybody and isinstance(step, Settle | Together):
             self.ends.stir()
         return reply
 

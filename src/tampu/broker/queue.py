@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from tampu.broker.atomic import Atomic, Unit
 from tampu.broker.core import Core, Look, Pause, Step, Steps
 from tampu.broker.notes import Notes
 from tampu.broker.schedules import Scheduling
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Scheduling, Steering, Notes):
+class AllVerbs(Scheduling, Steering, Atomic, Notes):
     """Every verb, of one tenant."""
 
 
@@ -102,6 +103,22 @@ class Queue:
     resume = blocking(AllVerbs.resume)
     drain = blocking(AllVerbs.drain)
     close_queue = blocking(AllVerbs.close_queue)
+    get_document = blocking(AllVerbs.get_document)
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[Unit]:
+        """Several calls as one unit: all of them take effect, or none.
+
+        Inside the block, calls on the unit are checked and gathered. At its end they are sent as one call; an error
+        inside the block sends nothing. Raises the error of the call that was refused, such as `QueueFull` or
+        `LeaseLost`; then nothing has changed.
+        """
+        unit = Unit(self._verbs)
+        try:
+            yield unit
+        finally:
+            unit.end()
+        self._drive(unit.steps())
 
     def stream(
         self,

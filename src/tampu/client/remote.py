@@ -17,13 +17,13 @@ from tampu.broker.queue import AllVerbs, Queue
 from tampu.broker.settings import Settings, resolve
 from tampu.broker.streaming import Asked, Stream
 from tampu.client.asking import Ask, Nap, reader
+from tampu.client.atomic import RemoteAtomic
 from tampu.client.failing import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.notes import RemoteNotes
 from tampu.client.schedules import RemoteScheduling
 from tampu.client.steering import RemoteSteering
 from tampu.client.tasks import Tasks
 from tampu.client.threads import Threads
-from tampu.client.verbs import RemoteVerbs
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.message import MSGPACK
@@ -36,7 +36,7 @@ _READ_ME = reader(bodies.Me)
 _READ_CHECKS = reader(bodies.Checks, lambda told: [(one.what, one.level, one.note) for one in told.checks])
 
 
-class AllRemoteVerbs(RemoteVerbs, RemoteSteering, RemoteNotes, RemoteScheduling, AllVerbs):
+class AllRemoteVerbs(RemoteAtomic, RemoteSteering, RemoteNotes, RemoteScheduling, AllVerbs):
     """Every verb, of one tenant, on a server."""
 
 
@@ -184,6 +184,7 @@ def another(q: Queue) -> Queue:
     """A queue of the same tenant with connections of its own, so that closing it ends only what waits on these."""
     core: Any = RemoteCore(*q._core.asked)  # type: ignore[attr-defined]  # it is remote
     core.engine.durability = q.durability
+    core.engine.capabilities = q._core.engine.capabilities
     return Queue(core, q.tenant, on_close=core.close, verbs=AllRemoteVerbs)
 
 
@@ -196,6 +197,7 @@ def open_remote(url: str, *, token: str | None, tenant: str) -> Queue:
     try:
         me: bodies.Me = core.do(Ask("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
         core.engine.durability = me.durability
+        core.engine.capabilities |= {f"atomic:{me.atomic}"}
         return Queue(core, me.tenant, on_close=core.close, verbs=AllRemoteVerbs)
     except BaseException:
         core.close()

@@ -34,7 +34,7 @@ def _plain(body: Body) -> NewMessage:
     return NewMessage(body.payload, type=body.type, content_type=body.content_type)
 
 
-def _is_found(item: port.Item) -> bool:
+def is_found(item: port.Item) -> bool:
     """May it be there already, by what its publisher says of it?"""
     return bool(item.id or item.body.key or item.body.idempotency_key)
 
@@ -94,26 +94,30 @@ def extending(leases: Sequence[tuple[str, int | None]]) -> Ask:
 class RemoteVerbs(Verbs):
     # -- publish
 
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Ask:
+    def outgoing(self, queue: str, news: Sequence[NewMessage | Any]) -> tuple[list[port.Item], list[NewMessage]]:
+        """Messages, checked, and as they are written in a request."""
         settings = self._settings(queue)
         if not any(type(new) is NewMessage for new in news):
-            sent = incoming.plain_items(settings, news)
-            given = [_plain(item.body) for item in sent]
-        else:
-            sent, given = [], []
-            for new in news:
-                whole = to_new(new)
-                item = incoming.item(queue, settings, whole)
-                body = item.body
-                sent.append(item)
-                given.append(
-                    msgspec.structs.replace(
-                        whole, payload=body.payload, content_type=body.content_type, id=item.id, type=body.type
-                    )
+            plain = incoming.plain_items(settings, news)
+            return plain, [_plain(item.body) for item in plain]
+        sent, given = [], []
+        for new in news:
+            whole = to_new(new)
+            item = incoming.item(queue, settings, whole)
+            body = item.body
+            sent.append(item)
+            given.append(
+                msgspec.structs.replace(
+                    whole, payload=body.payload, content_type=body.content_type, id=item.id, type=body.type
                 )
+            )
+        return sent, given
+
+    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Ask:
+        sent, given = self.outgoing(queue, news)
         # What makes it safe to ask again: a name for the batch; an id for a message, which costs no more and is kept
         # no longer than the message; an id for each where some may be there already.
-        if once is None and len(sent) > 1 and not any(_is_found(item) for item in sent):
+        if once is None and len(sent) > 1 and not any(is_found(item) for item in sent):
             once = secrets.token_urlsafe(16)
         if once is None:
             minted = ids.mint(len(sent))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tampu.engines.port import Call
+from tampu.engines.port import Call, Together
+from tampu.engines.units import Names, carry_out_units
 from tampu.model.errors import TampuError
 
 
@@ -16,15 +17,17 @@ class Pages(Protocol):
 
 
 def carry_out(
-    verbs: Mapping[type[Any], Callable[[Any, Any], Sequence[Any]]], commit: Pages, calls: Sequence[Call]
+    verbs: Mapping[type[Any], Callable[[Any, Any], Sequence[Any]]], commit: Pages, calls: Sequence[Call], names: Names
 ) -> list[Any | TampuError]:
     """Each verb once, in the order of ``verbs``, over all calls of its kind; the replies in the order of the calls."""
-    if len(calls) == 1:
+    if len(calls) == 1 and type(calls[0]) is not Together:
         return list(verbs[type(calls[0])](commit, calls))
     replies: list[Any] = [None] * len(calls)
     by_kind: dict[type[Any], list[int]] = {}
     for i, call in enumerate(calls):
         by_kind.setdefault(type(call), []).append(i)
+    if Together in by_kind:
+        return carry_out_units(lambda members: carry_out(verbs, commit, members, names), names, commit, calls)
     for kind, verb in verbs.items():
         places = by_kind.get(kind)
         if places:

@@ -170,6 +170,8 @@ class Settle(msgspec.Struct, frozen=True):
     rings: frozenset[str] = frozenset()
     """Queues that limit how much is leased: whoever waits there is told when leases have ended, as if so many messages
     had become ready."""
+    strict: bool = False
+    """Only a current receipt counts. One that was settled before, in the same way, is `LeaseLost` too."""
 
     def freed(self, outcomes: Sequence[Outcome]) -> dict[str, int]:
         """How many leases of these queues have ended."""
@@ -296,6 +298,25 @@ class DeleteDocument(msgspec.Struct, frozen=True):
     name: str
 
 
+class Together(msgspec.Struct, frozen=True):
+    """Carry out several calls of one tenant as a unit: all of them, or none.
+
+    A call that would be refused alone refuses the unit, with its error; so does an outcome with an error. Documents are
+    written first, then leases settled, messages published, cancelled and freed, whatever the order of ``calls``.
+    Settlements are ``strict``, and publishes are not ``bare``. Reply: list, the replies of the calls.
+
+    Engines with the capability ``atomic:isolated`` do all of it in one commit: nobody sees a part. With
+    ``atomic:eventual`` the parts may become visible one after the other; all are there within seconds, whatever dies.
+    """
+
+    tenant: str
+    calls: Sequence[Publish | Settle | Cancel | Free | PutDocument | DeleteDocument]
+    name: str | None = None
+    """Drawn by the caller. Under one name a unit takes effect once within ``name_us``: the same again gets the same
+    reply, another one `IdempotencyConflict`."""
+    name_us: int = 0
+
+
 Call = (
     Publish
     | Load
@@ -314,6 +335,7 @@ Call = (
     | Trim
     | PutDocument
     | DeleteDocument
+    | Together
 )
 
 
@@ -382,7 +404,8 @@ class Engine(Protocol):
     capabilities: frozenset[str]
     """``transaction``, ``group_order``, ``load``, ``once``; ``hand_over``: a claim in the same run as a publish gets
     its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
-    transaction open keeps all others from writing, and itself outside of it."""
+    transaction open keeps all others from writing, and itself outside of it; ``atomic:isolated`` or
+    ``atomic:eventual``: how a `Together` becomes visible."""
     durability: str
     schema: int
     """The version of its tables, or of how its keys are laid out; a store of another one is never opened."""
@@ -448,3 +471,8 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def atomicity(engine: Engine) -> str:
+    """``isolated`` or ``eventual``: how a `Together` becomes visible."""
+    return "isolated" if "atomic:isolated" in engine.capabilities else "eventual"

@@ -16,6 +16,7 @@ from tampu.server.call import KEY, Call
 from tampu.server.front import Front
 from tampu.server.node import Node
 from tampu.server.routes import (
+    atomic,
     events,
     health,
     keys,
@@ -31,7 +32,7 @@ from tampu.server.routes import (
 )
 from tampu.wire.problems import Internal, MethodNotAllowed
 
-ROUTERS = (verbs, looking, notes, queues, steering, schedules, events, spark, keys, session, health, page)
+ROUTERS = (verbs, atomic, looking, notes, queues, steering, schedules, events, spark, keys, session, health, page)
 
 
 def make_app(node: Node) -> Front:

@@ -85,7 +85,7 @@ async def settled(
     node: Node, who: Who, settlements: list[bodies.Settlement], queues: set[str]
 ) -> list[bodies.OutcomeView]:
     """What came of leases that end, in queues that the caller may consume."""
-    endings = [_settlement(item) for item in settlements]
+    endings = [settlement(item) for item in settlements]
     await node.know(who.tenant, *queues)
     outcomes = await node.drive(node.verbs(who.tenant).settle(endings))
     node.metrics.settle(who.tenant, settlements, outcomes)
@@ -100,7 +100,7 @@ def queues_of(who: Who, receipts: list[str]) -> set[str]:
     return queues
 
 
-def _settlement(item: bodies.Settlement) -> Settlement:
+def settlement(item: bodies.Settlement) -> Settlement:
     if item.verb == "ack":
         return Ack(item.receipt, item.result)
     if item.verb == "nack":

@@ -58,7 +58,7 @@ class OneLane(Lane):
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         (message,) = messages
         node.metrics.publish(self.who.tenant, self.queue)
-        return 200 if message.duplicate else 201, write(_published(message, self.form), self.form)
+        return 200 if message.duplicate else 201, write(published(message, self.form), self.form)
 
 
 class ManyLane(Lane):
@@ -73,7 +73,7 @@ class ManyLane(Lane):
     def step(self, node: Node, body: bytes) -> Publish | None:
         asked = bodies.PUBLISH.read(body, self._media)
         check_batch(node, asked.messages, "messages")
-        return self.storing(node, [_new(given) for given in asked.messages], asked.once)
+        return self.storing(node, [new_message(given) for given in asked.messages], asked.once)
 
     def storing(self, node: Node, news: list[Any], once: str | None) -> Publish | None:
         if not news:
@@ -84,7 +84,7 @@ class ManyLane(Lane):
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         node.tail.stir()
         node.metrics.publish(self.who.tenant, self.queue, len(messages))
-        return 200, write(bodies.PublishedMany([_published(m, self.form) for m in messages]), self.form)
+        return 200, write(bodies.PublishedMany([published(m, self.form) for m in messages]), self.form)
 
 
 def _clear(call: Call, *others: Any, lane: Lane) -> None:
@@ -138,7 +138,7 @@ async def publish_many(call: Call, queue: str) -> Reply:
     asked = await call.read(bodies.PUBLISH)
     count = call.check_batch(asked.messages, "messages")
     await call.spend(who, count)
-    news = tracing.carrying([_new(given) for given in asked.messages], call.trace)
+    news = tracing.carrying([new_message(given) for given in asked.messages], call.trace)
     key = call.headers.get(b"idempotency-key")
     if key is not None:
         news = raw.keyed(news, key.decode("latin-1"))
@@ -154,14 +154,14 @@ async def publish_many(call: Call, queue: str) -> Reply:
     return Reply(status, told, lane.form)
 
 
-def _new(given: Any) -> NewMessage | Encoded:
+def new_message(given: Any) -> NewMessage | Encoded:
     new: NewMessage = given.plain() if type(given) is bodies.JsonMessage else given
     if new.id is None and new.content_type is not None and type(new.payload) is bytes and raw.is_bare(new):
         return Encoded(new.payload, new.content_type)
     return new
 
 
-def _published(m: Message, form: str) -> bodies.Published:
+def published(m: Message, form: str) -> bodies.Published:
     return bodies.Published(
         m.id,
         m.state,

@@ -287,6 +287,8 @@ class Me(msgspec.Struct):
     permissions: list[str]
     durability: str
     version: str
+    atomic: str
+    """How units become visible: ``isolated`` or ``eventual``."""
 
 
 PUBLISH = Form(Publish, PublishJson)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.engines.redis import rows
-from tampu.engines.redis.asking import Asking, ok
+from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House
 from tampu.engines.redis.tags import named, plain
 from tampu.engines.redis.turn import Turn
@@ -40,7 +40,7 @@ def put(turn: Turn, call: PutDocument) -> Asking[int]:
         )
     ]  # fmt: skip
     if ok(reply) < 0:
-        raise VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
+        raise changed(call)
     if room is not None:
         room.made = True
     return int(reply)
@@ -55,18 +55,34 @@ def delete(turn: Turn, call: DeleteDocument) -> Asking[bool]:
 
 def change(turn: Turn, calls: Sequence[PutDocument | DeleteDocument]) -> Asking[list[Any]]:
     """Several documents at once, all or none; not the settings of queues, which also make the queue be there."""
-    items = [
+    (reply,) = yield [ask(turn, calls)]
+    answers = ok(reply)
+    if answers and answers[0] == -1:
+        raise changed(calls[answers[1] - 1])
+    return told(calls, answers)
+
+
+def items_of(calls: Sequence[PutDocument | DeleteDocument]) -> list[tuple[Any, ...]]:
+    """As scripts take them."""
+    return [
         (_end(call.kind, call.tenant), call.name, "" if call.version is None else call.version, 1)
         if isinstance(call, PutDocument)
         else (_end(call.kind, call.tenant), call.name, "", 0)
         for call in calls
     ]
+
+
+def ask(turn: Turn, calls: Sequence[PutDocument | DeleteDocument]) -> Ask:
     values = [call.value for call in calls if isinstance(call, PutDocument)]
-    (reply,) = yield [turn.write.script("change_documents", turn.house.tags.house, rows.encode(items), *values)]
-    answers = ok(reply)
-    if answers and answers[0] == -1:
-        call = calls[answers[1] - 1]
-        raise VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
+    return turn.write.script("change_documents", turn.house.tags.house, rows.encode(items_of(calls)), *values)
+
+
+def changed(call: PutDocument | DeleteDocument) -> VersionConflict:
+    return VersionConflict(f"{call.kind} {call.name} was changed meanwhile", hint="read it again and try again")
+
+
+def told(calls: Sequence[PutDocument | DeleteDocument], answers: Sequence[Any]) -> list[Any]:
+    """The replies, by what the script said."""
     return [
         answer if isinstance(call, PutDocument) else bool(answer) for call, answer in zip(calls, answers, strict=True)
     ]

@@ -27,6 +27,7 @@ from tampu.engines.redis import (
     scripts,
     settle,
     steering,
+    units,
     urls,
 )
 from tampu.engines.redis.asking import Ask, Asking, Writer, ok
@@ -56,6 +57,7 @@ _ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
     (port.Cancel, lambda turn, call: steering.steer(turn, "cancel", call)),
     (port.Free, lambda turn, call: steering.steer(turn, "release_held", call)),
     (port.Replay, lambda turn, call: steering.steer(turn, "replay", call)),
+    (port.Together, units.together),
     (port.Purge, steering.purge),
     (port.Rerank, steering.rerank),
     (port.Regroup, steering.regroup),
@@ -65,7 +67,7 @@ _ALONE: tuple[tuple[type[Any], Callable[[Turn, Any], Asking[Any]]], ...] = (
 )
 LAYOUT = 4
 """Of the keys; docs/reference/redis-layout.md tells it."""
-_STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages"))
+_STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages", "unit"))
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 
@@ -73,11 +75,13 @@ _SOON = SECOND
 class RedisEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"group_order", "load"})
+    capabilities = frozenset({"group_order", "load", "atomic:isolated"})
     schema = LAYOUT
 
     def __init__(self, url: str, *, clock: Clock | None = None, durability: str | None = None) -> None:
         self.place = urls.parse(url)
+        if self.place.cluster:
+            self.capabilities = self.capabilities - {"atomic:isolated"} | {"atomic:eventual"}
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
@@ -94,7 +98,7 @@ class RedisEngine:
             raise
         tags = Tags(self.place.prefix)
         self._write = Writer(clock)
-        self.house = House(tags, self._write)
+        self.house = House(tags, self._write, sharded=self.place.cluster)
         self._wire.on_lost = self.house.forget
         self.company = Company(
             self._wire,

@@ -36,9 +36,11 @@ class Room:
 
 
 class House:
-    def __init__(self, tags: Tags, write: Writer) -> None:
+    def __init__(self, tags: Tags, write: Writer, *, sharded: bool = False) -> None:
         self.tags = tags
         self.write = write
+        self.sharded = sharded
+        """Queues may be on different servers."""
         self._rooms: dict[tuple[str, str], Room] = {}
         self._tails: dict[int, Room] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tampu.engines.port import Glance, Sweep, Swept, Trim
-from tampu.engines.redis import naming
+from tampu.engines.redis import naming, units
 from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.turn import Turn
@@ -24,8 +24,21 @@ def _pieces(rooms: list[Room]) -> Iterator[list[Room]]:
 
 
 def next_due(house: House) -> Asking[int | None]:
-    """The earliest delay, lease or expiry of all queues."""
-    return (yield from _next_due(house, (yield from house.all()), []))
+    """The earliest delay, lease, expiry or look at a unit of all queues."""
+    (unit,) = yield [_next_unit(house)]
+    at = yield from _next_due(house, (yield from house.all()), [])
+    return _earliest(at, unit)
+
+
+def _next_unit(house: House) -> Ask:
+    """When somebody is to look at a unit that began with a document."""
+    return house.write.plain("ZRANGE", house.tags.house, "intents.at", 0, 0, "WITHSCORES")
+
+
+def _earliest(at: int | None, unit: Any) -> int | None:
+    """Of the queues' time and what `_next_unit` answers."""
+    times = [time for time in (at, int(float(ok(unit)[1])) if ok(unit) else None) if time is not None]
+    return min(times, default=None)
 
 
 def _next_due(house: House, rooms: list[Room], replies: list[Any]) -> Asking[int | None]:
@@ -44,17 +57,17 @@ def glance(house: House, queues: Sequence[tuple[str, str]], me: str, clock: Cloc
     """In one pipeline, but for queues that nobody told us of yet."""
     write, tag, known = house.write, house.tags.house, house.remembered()[:_TOGETHER]
     asks = [Ask(tag, ("TIME",)), write.plain("HGET", tag, "n", "revision"), write.plain("GET", tag, "lead")]
-    asks.append(house.listing())
+    asks += (house.listing(), _next_unit(house))
     asks += (write.script("select_next_due", room.tag) for room in known)
     for queue in (house.tags.queue(*name) for name in queues):
         asks += (write.plain("ZCARD", queue, "ready"), write.plain("HGET", queue, "n", "more"))
-    time, revision, holder, listed, *rest = yield asks
+    time, revision, holder, listed, unit, *rest = yield asks
     dues, counts = rest[: len(known)], rest[len(known) :]
     others = [room for room in (yield from house.listed(ok(listed))) if room not in known]
     seconds, micros = ok(time)
     return Glance(
         int(seconds) * SECOND + int(micros) if clock is None else clock.now(),
-        (yield from _next_due(house, others, dues)),
+        _earliest((yield from _next_due(house, others, dues)), unit),
         int(ok(revision) or 0),
         ok(holder) in (None, me.encode()),
         {name: _count(*counts[2 * n : 2 * n + 2]) for n, name in enumerate(queues)},
@@ -67,7 +80,9 @@ def _count(first: Any, more: Any) -> int:
 
 
 def sweep(turn: Turn, call: Sweep) -> Asking[Swept]:
-    moved, first, failed = 0, None, None
+    (left,) = yield [turn.write.script("select_intents", turn.house.tags.house, call.limit)]
+    moved = yield from units.complete_all(turn, turn.house.tags.house, ok(left))
+    first, failed = None, None
     for rooms in _pieces((yield from turn.house.all())):
         replies = yield [turn.write.script("sweep", room.tag, call.limit) for room in rooms]
         for room, reply in zip(rooms, replies, strict=True):
@@ -76,7 +91,8 @@ def sweep(turn: Turn, call: Sweep) -> Asking[Swept]:
                 continue
             found = turn.heard(room, reply)
             moved += turn.swept(room, found[2])
-            if len(found) > 3 and found[3] is not None and (first is None or found[3] < first):
+            moved += yield from units.complete_all(turn, room.tag, found[4])
+            if found[3] is not None and (first is None or found[3] < first):
                 first = found[3]
     if failed is not None and not moved:
         raise failed

@@ -7,7 +7,7 @@ answers with the first message. Plain batches of many callers are one script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tampu.engines.deciding import full
@@ -55,31 +55,43 @@ def _one(values: list[Any]) -> Any:
 
 def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
     """One call that has something to look up."""
-    packed = [_packed(item) for item in call.items]
+    packed = [pack_item(item) for item in call.items]
     bodies = [item.packed for item in call.items]
     room = yield from turn.house.enter(call.tenant, call.queue)
     names = naming.Names(turn, room, call.items) if naming.wanted(call.items) else None
     while True:
         elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
-        (reply,) = yield [_ask(turn, room, call, packed, bodies)]
+        (reply,) = yield [ask(turn, room, call, packed, bodies)]
         _, _, new, now, *answers = turn.heard(room, reply)
         if answers[0] == b"void":
             assert names is not None
             names.lose(answers[1:])
             continue
-        if answers[0] == b"full":
-            raise full(call)
-        if answers[0] == b"conflict":
-            raise rows.conflict()
+        refuse(call, answers)
         if new:
             yield from turn.house.confirm(room)
-        return [
-            elsewhere[i] if answer[0] == b"else" else _read(room, item, answer, now)
-            for i, (item, answer) in enumerate(zip(call.items, answers, strict=True))
-        ]
+        return stored(room, call, answers, elsewhere, now)
 
 
-def _ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bodies: list[bytes]) -> Ask:
+def refuse(call: Publish, answers: Sequence[Any]) -> None:
+    """Raise what the script refused the call with, if it did."""
+    if answers[0] == b"full":
+        raise full(call)
+    if answers[0] == b"conflict":
+        raise rows.conflict()
+
+
+def stored(
+    room: Room, call: Publish, answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
+) -> list[Message]:
+    """The messages of a call, by what the script said of each."""
+    return [
+        elsewhere[i] if answer[0] == b"else" else _read(room, item, answer, now)
+        for i, (item, answer) in enumerate(zip(call.items, answers, strict=True))
+    ]
+
+
+def ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bodies: list[bytes]) -> Ask:
     return turn.write.script(
         "publish",
         room.tag,
@@ -92,7 +104,7 @@ def _ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bo
     )
 
 
-def _packed(item: Item) -> dict[str, Any]:
+def pack_item(item: Item) -> dict[str, Any]:
     """An item as `publish.lua` takes it; what is not there is left out."""
     body = item.body
     made: dict[str, Any] = {"t": body.type, "a": item.max_attempts}

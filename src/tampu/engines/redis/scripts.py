@@ -9,6 +9,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 _NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+_CONTAINS = re.compile(r"^-- contains: (.+)$", re.MULTILINE)
 
 
 _FOLDER = resources.files(__package__) / "lua"
@@ -35,7 +36,14 @@ def source(name: str) -> str:
     needs = _NEEDS.search(text)
     assert needs is not None, f"{name}.lua does not say what it needs"
     parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
-    return "\n".join([*(_bare(part) for part in parts), _bare(text)])
+    contains = _CONTAINS.search(text)
+    inside = [_function(other) for other in contains[1].split()] if contains else []
+    return "\n".join([*(_bare(part) for part in parts), *inside, _bare(text)])
+
+
+def _function(name: str) -> str:
+    """A whole script as a function of another one, with its own keys and arguments."""
+    return f"local function {name}(KEYS, ARGV)\n{source(name)}\nend"
 
 
 def _bare(text: str) -> str:

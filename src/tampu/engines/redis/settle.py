@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"[0-9a-f]+")
 _LEASE = re.compile(r"[0-7]?[0-9a-f]{1,15}")
 
 
-class _Group:
+class Group:
     """Items of one queue, with where their answers go."""
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ def _settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
     if whole is not None:
         return [(yield from _ack_claim(turn, calls[0], *whole))]
     outcomes: list[Any] = []
-    groups: dict[tuple[str, str], list[_Group]] = {}
+    groups: dict[tuple[str, str], list[Group]] = {}
     for call in calls:
         for item in call.items:
             outcomes.append(_sort(groups, call.tenant, item, len(outcomes)))
-    asked: list[tuple[Room, _Group]] = []
+    asked: list[tuple[Room, Group]] = []
     for (tenant, queue), line in groups.items():
         room = yield from turn.house.known(tenant, queue)
         for group in line:
@@ -74,25 +74,25 @@ def _settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
             else:
                 group.answer(outcomes, [Outcome(None, None, rows.lease_lost())] * len(group.items))
     if asked:
-        replies = yield [_acks(turn, *one) if one[1].plain else _all(turn, *one) for one in asked]
+        replies = yield [_acks(turn, *one) if one[1].plain else ask(turn, *one) for one in asked]
         for (room, group), reply in zip(asked, replies, strict=True):
             if isinstance(reply, TampuError):
                 group.answer(outcomes, [Outcome(None, None, reply)] * len(group.items))
             else:
-                group.answer(outcomes, (_acked if group.plain else _settled)(room, group, turn.heard(room, reply)))
+                group.answer(outcomes, (_acked if group.plain else settled)(room, group, turn.heard(room, reply)))
     given = iter(outcomes)
     return [[next(given) for _ in call.items] for call in calls]
 
 
-def _sort(groups: dict[tuple[str, str], list[_Group]], tenant: str, item: Ending, place: int) -> Outcome | None:
+def _sort(groups: dict[tuple[str, str], list[Group]], tenant: str, item: Ending, place: int) -> Outcome | None:
     """Put an item into the group of its queue; the outcome of one that has no receipt."""
     try:
         seq, lease = rows.parse_receipt(item.receipt)
     except TampuError as error:
         return Outcome(None, None, error)
-    line = groups.setdefault((tenant, item.queue), [_Group()])
+    line = groups.setdefault((tenant, item.queue), [Group()])
     if len(line[-1].items) >= MOST_TOGETHER:
-        line.append(_Group())
+        line.append(Group())
     line[-1].add(place, item, seq, lease)
     return None
 
@@ -127,19 +127,19 @@ def _ack_claim(turn: Turn, call: Settle, numbers: str, lease: str) -> Asking[lis
     done = rows.STATES[rows.DONE]
     if len(answers) == 3 and answers[2].count(b"d") == len(call.items) and all(item.id for item in call.items):
         return [Outcome(item.id, done) for item in call.items]
-    group = _Group()
+    group = Group()
     for i, item in enumerate(call.items):
         group.add(i, item, numbers[16 * i : 16 * i + 16], lease)
     return _acked(room, group, answers)
 
 
-def _acks(turn: Turn, room: Room, group: _Group) -> Ask:
+def _acks(turn: Turn, room: Room, group: Group) -> Ask:
     leases = group.leases
     one: Any = leases[0] if leases.count(leases[0]) == len(leases) else leases
     return turn.write.script("ack", room.tag, "".join(group.seqs), rows.encode(one))
 
 
-def _acked(room: Room, group: _Group, reply: list[Any]) -> list[Outcome]:
+def _acked(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
     letters = reply[2]
     own = dict(zip(reply[3::2], reply[4::2], strict=True))
     done = rows.STATES[rows.DONE]
@@ -153,7 +153,7 @@ def _acked(room: Room, group: _Group, reply: list[Any]) -> list[Outcome]:
     return found
 
 
-def _all(turn: Turn, room: Room, group: _Group) -> Ask:
+def ask(turn: Turn, room: Room, group: Group) -> Ask:
     tables: dict[tuple[int, ...], int] = {}
     items = []
     results: list[bytes] = []
@@ -178,7 +178,7 @@ def _all(turn: Turn, room: Room, group: _Group) -> Ask:
     return turn.write.script("settle", room.tag, rows.encode(list(tables)), rows.encode(items), *results)
 
 
-def _settled(room: Room, group: _Group, reply: list[Any]) -> list[Outcome]:
+def settled(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
     return [
         Outcome(None, None, rows.lease_lost())
         if code < 0

@@ -76,10 +76,10 @@ def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[
                     if answer[0] >= 0:
                         answers[place] = answer
         left = [(place, id) for place, id in left if place not in answers]
-    return [_outcome(script, id, answers.get(place)) for place, id in enumerate(call.ids)]
+    return [outcome(script, id, answers.get(place)) for place, id in enumerate(call.ids)]
 
 
-def _outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outcome:
+def outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outcome:
     if isinstance(answer, TampuError):
         return Outcome(id, None, answer)
     if answer is None:

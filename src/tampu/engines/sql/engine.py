@@ -20,7 +20,7 @@ from tampu.engines import port
 from tampu.engines.carrying import carry_out
 from tampu.engines.claims import run_joined
 from tampu.engines.kept import Adopt, KeptPage, RequestPage
-from tampu.engines.sql import adopting, claim, documents, journal, reading, settle
+from tampu.engines.sql import adopting, claim, documents, journal, reading, settle, unit_names
 from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Driver
 from tampu.engines.sql.house import House
@@ -28,12 +28,13 @@ from tampu.engines.sql.readers import Readers
 from tampu.engines.sql.sweep import rest
 from tampu.engines.sql.transaction import Transaction, own
 from tampu.engines.sql.verbs import VERBS
+from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock
 
-_NUMBERED = (port.Publish, port.Load, Adopt, port.Replay, port.Free)
+_NUMBERED = (port.Publish, port.Load, Adopt, port.Replay, port.Free, port.Together)
 _TIMED = (port.Claim, port.Sweep)
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
@@ -58,7 +59,7 @@ class Bell(Protocol):
 class SqlEngine(abc.ABC):
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order", "load"})
+    capabilities = frozenset({"transaction", "group_order", "load", "atomic:isolated"})
     schema = 0
     statements_may_commit = False
     """Some of the user's own statements commit by themselves what came before them, such as CREATE TABLE."""
@@ -142,6 +143,8 @@ class SqlEngine(abc.ABC):
             replies, commit = self._insist(calls)
         except self.driver.error as error:
             raise self.driver.translate(error) from error
+        except Refused as refused:
+            return run_apart(self._apart, self._alone, calls, refused)
         except TampuError:
             raise
         except Exception:
@@ -201,7 +204,7 @@ class SqlEngine(abc.ABC):
         try:
             with db.together():
                 commit = self._begin(db, calls, ahead=ahead)
-                replies = carry_out(VERBS, commit, calls)
+                replies = carry_out(VERBS, commit, calls, unit_names)
                 commit.finish()
                 self._commits += 1
                 if self._commits % FOLD_EVERY == 0:
@@ -397,10 +400,14 @@ def _parts(calls: Sequence[port.Call]) -> Iterator[Sequence[port.Call]]:
     part: list[port.Call] = []
     size = 0
     for call in calls:
-        items = len(getattr(call, "items", getattr(call, "numbers", ())))
+        items = sum(map(_items, call.calls)) if isinstance(call, port.Together) else _items(call)
         if part and size + items > _MOST_ITEMS:
             yield part
             part, size = [], 0
         part.append(call)
         size += items
     yield part
+
+
+def _items(call: port.Call) -> int:
+    return len(getattr(call, "items", getattr(call, "numbers", ())))

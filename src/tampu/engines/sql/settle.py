@@ -152,7 +152,7 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
     work.fence()
     work.apply()
     return [
-        [work.outcome(item, place) for item, place in zip(call.items, found, strict=True)]
+        [work.outcome(call, item, place) for item, place in zip(call.items, found, strict=True)]
         for call, found in zip(calls, places, strict=True)
     ]
 
@@ -318,10 +318,12 @@ class _Settling:
 
     # -- answers
 
-    def outcome(self, item: Ending, place: Place | TampuError) -> Outcome:
+    def outcome(self, call: Settle, item: Ending, place: Place | TampuError) -> Outcome:
         if not isinstance(place, tuple):
             return Outcome(None, None, place)
         done = self._done.get(place)
+        if call.strict and (done is None or self._first[place] is not item):
+            return Outcome(None, None, lost())
         if done is not None:
             return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
         return self._repeated(item, place)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tampu.engines import port
 from tampu.engines.carrying import carry_out
+from tampu.engines.sql import unit_names
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.verbs import VERBS
@@ -48,7 +49,7 @@ class Transaction:
             try:
                 with db.together():
                     commit = self._engine.begin_joined(db)
-                    replies = carry_out(VERBS, commit, calls)
+                    replies = carry_out(VERBS, commit, calls, unit_names)
                     commit.finish()
                     if self._rings and commit.ready:
                         self._engine.ring_inside(db)

@@ -14,13 +14,14 @@ from typing import Any
 from tampu.engines import port
 from tampu.engines.carrying import carry_out
 from tampu.engines.kept import KeptPage, RequestPage
-from tampu.engines.sqlite import adopting, checking, documents, files, forks, journal, reading, sweep
+from tampu.engines.sqlite import adopting, checking, documents, files, forks, journal, reading, sweep, unit_names
 from tampu.engines.sqlite.bell import Companions
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.house import House, find
 from tampu.engines.sqlite.readers import Readers
 from tampu.engines.sqlite.transaction import Transaction, plain_rows
 from tampu.engines.sqlite.verbs import VERBS
+from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
@@ -38,7 +39,9 @@ _ZEROS = bytes(1 << 20)
 class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
-    capabilities = frozenset({"transaction", "group_order", "load", "hand_over", "once", "one_writer"})
+    capabilities = frozenset(
+        {"transaction", "group_order", "load", "hand_over", "once", "one_writer", "atomic:isolated"}
+    )
 
     def __init__(
         self,
@@ -145,6 +148,8 @@ class SqliteEngine:
             self._check_usable()
             try:
                 replies, commit = self._commit(calls)
+            except Refused as refused:
+                return run_apart(self.run, self._alone, calls, refused)
             except Exception as error:
                 # One call that breaks must not take the others along: each alone, and only the broken one fails.
                 if len(calls) > 1 and not isinstance(error, TampuError) and not _of_the_store(error):
@@ -180,7 +185,7 @@ class SqliteEngine:
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
                 commit = Commit(db, self.house, self._clock.now())
-                replies = carry_out(VERBS, commit, calls)
+                replies = carry_out(VERBS, commit, calls, unit_names)
                 commit.finish()
                 db.execute("COMMIT")
             except BaseException:

@@ -60,7 +60,7 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
     if not rest:
         return [outcomes for outcomes in whole if outcomes is not None]
     work = _Settling(commit, rest)
-    others = iter([[work.take(call.tenant, item) for item in call.items] for call in rest])
+    others = iter([[work.take(call, item) for item in call.items] for call in rest])
     work.apply()
     return [next(others) if outcomes is None else outcomes for outcomes in whole]
 
@@ -127,17 +127,17 @@ class _Settling:
         self._tokens: dict[int, int] = {}
         """Of messages that come back at once, but of groups with a pace: when there is a token for them."""
 
-    def take(self, tenant: str, item: Ending) -> Outcome:
+    def take(self, call: Settle, item: Ending) -> Outcome:
         """Decide about one item; `apply` carries it out."""
         place = self._parsed[item.receipt]
         if not isinstance(place, tuple):
             return Outcome(None, None, place)
         commit = self.commit
-        q = commit.house.number(commit.db, tenant, item.queue)
+        q = commit.house.number(commit.db, call.tenant, item.queue)
         seq, lease = place
         row = self._leased.get(seq)
         if row is None or q is None or row[2] != lease or row[1] != q:
-            return self._repeated(q, item.verb, seq, lease)
+            return Outcome(None, None, lost()) if call.strict else self._repeated(q, item.verb, seq, lease)
         del self._leased[seq]
         if item.verb == "ack":
             self._acked.setdefault(q, []).append((seq, row[3]))

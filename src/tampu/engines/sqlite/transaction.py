@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tampu.engines import port
 from tampu.engines.carrying import carry_out
-from tampu.engines.sqlite import files
+from tampu.engines.sqlite import files, unit_names
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.house import House
 from tampu.engines.sqlite.verbs import VERBS
@@ -61,7 +61,7 @@ class Transaction:
             # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
             # may be the user's, or go back to a savepoint of theirs.
             commit = Commit(db, House(self._engine.house.tail), self._engine.now())
-            replies = carry_out(VERBS, commit, calls)
+            replies = carry_out(VERBS, commit, calls, unit_names)
             commit.finish()
         except BaseException as error:
             # Who catches this and goes on must not commit half of the call.

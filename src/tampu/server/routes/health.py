@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from tampu.engines import port
 from tampu.model.errors import TampuError
 from tampu.server.auth.grants import Who
 from tampu.server.auth.origin import names_loopback
@@ -32,6 +33,8 @@ class Ready(msgspec.Struct):
     ready: bool
     durability: str
     schema: int
+    atomic: str
+    """How units become visible: ``isolated`` or ``eventual``."""
     checks: list[bodies.CheckItem]
 
 
@@ -59,7 +62,8 @@ async def ready(call: Asks) -> Response:
         checks.append(bodies.CheckItem("keepers", "bad", "do not run"))
     if time.monotonic() - node.watched_at > STALE_SECONDS:
         checks.append(bodies.CheckItem("watch", "bad", "changes of keys and settings are not followed"))
-    told = Ready(not checks, node.core.engine.durability, node.core.engine.schema, checks)
+    engine = node.core.engine
+    told = Ready(not checks, engine.durability, engine.schema, port.atomicity(engine), checks)
     return answer(call, told, 503 if checks else 200)
 
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Response
 import tampu
 from tampu.broker import readers
 from tampu.broker.where import Where
+from tampu.engines import port
 from tampu.model.errors import InvalidMessage, NotFound
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
@@ -138,8 +139,11 @@ async def journal(
 @router.get("/me", operation_id="me", **doc(bodies.Me))
 async def me(call: Asks, who: Caller) -> Response:
     """Who asks, what they may do, and of what server."""
-    durability = call.node.core.engine.durability
-    return answer(call, bodies.Me(who.tenant, who.name, who.permissions, durability, tampu.__version__))
+    engine = call.node.core.engine
+    told = bodies.Me(
+        who.tenant, who.name, who.permissions, engine.durability, tampu.__version__, port.atomicity(engine)
+    )
+    return answer(call, told)
 
 
 @router.get("/check", operation_id="check", **doc(bodies.Checks))

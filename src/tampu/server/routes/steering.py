@@ -32,7 +32,7 @@ async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callabl
     ids = [incoming.id_text(id) for id in asked.ids]
     hidden: set[str] = set()
     if not any(who.everywhere(permission) for permission in permissions):
-        hidden = await asyncio.to_thread(_hidden, call, who, permissions, ids)
+        hidden = await asyncio.to_thread(hidden_of, call, who, permissions, ids)
     outcomes: list[Outcome] = await call.node.drive(act(*(id for id in ids if id not in hidden)))
     told = iter(outcomes)
     return answer(
@@ -53,7 +53,7 @@ async def _charge(call: Call, who: Who, moved: int) -> None:
     await call.charge(who, min(moved, call.node.limits.most(who, moved)) - 1)
 
 
-def _hidden(call: Call, who: Who, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+def hidden_of(call: Call, who: Who, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
     hidden = set()
     for id in set(ids):
         message = call.node.core.engine.get(who.tenant, id)

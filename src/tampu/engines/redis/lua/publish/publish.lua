@@ -3,14 +3,15 @@
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies, then how long it is
 --       remembered that own ids with an id prefix were stored, or 0, then slots of a group, or -1: as many as it
---       had, then its rate and burst. An item is a map:
+--       had, then its rate and burst, then 1: only check whether it would be refused. An item is a map:
 --       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
 --       u run_at, l ttl, k key, n group that keeps order or has slots, h hold reason, p [priority, deadline, group, hold] where one is given,
 --       o own id, oc token of its reservation, f the own id is a message's elsewhere,
 --       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation, c it is
 --       a message's of another queue
 -- Returns {woken, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
---       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then.
+--       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then. When it only
+--       checks and would not be refused: {0, nil, 0, now}.
 --       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
 --       or {'gone', seq, own id}: known by its idempotency key, and removed since; or {'else'}: see f.
 -- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void_reservation.lua.
@@ -61,6 +62,7 @@ for i, item in ipairs(items) do
   end
 end
 if #void > 0 then return { 0, false, 0, now, 'void', unpack(void, 1, 1000) } end
+if ARGV[8 + #items] == '1' then return { 0, false, 0, now } end
 
 local function rank_for(item)
   if item.r then return item.r end

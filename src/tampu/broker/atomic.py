@@ -1,0 +1,236 @@
+"""Units: several calls that take effect together, or not at all.
+
+A `Unit` only gathers calls, and checks each where it is made. At the end of its block they are sent as one call,
+`port.Together`. Documents of applications, which only units write, are here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tampu import tracing
+from tampu.broker import incoming
+from tampu.broker.core import Look, Steps
+from tampu.broker.verbs import Verbs
+from tampu.engines import port
+from tampu.model.document import Document
+from tampu.model.errors import InvalidMessage, InvalidState, PayloadTooLarge
+from tampu.model.message import Lease, Message, NewMessage
+from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.times import SECOND, Duration
+
+T = TypeVar("T")
+MOST_CALLS = 1000
+_MOST_BYTES = 64 * 1024
+_OWN = "app:"
+"""Kinds of documents that begin like this are the application's; the others are tampu's own."""
+_NAME_US = 600 * SECOND
+"""How long the name of a unit is kept: longer than any client asks again."""
+
+
+class Atomic(Verbs):
+    """The members of a unit as the engine takes them, and the unit itself."""
+
+    def publish_member(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
+        return msgspec.structs.replace(self.publishing(queue, news), bare=False)
+
+    def settle_member(self, settlement: Settlement) -> Any:
+        return msgspec.structs.replace(self._settling([settlement]), strict=True)
+
+    def ids_member(self, verb: str, ids: Sequence[str]) -> Any:
+        return (port.Cancel if verb == "cancel" else port.Free)(self.tenant, ids)
+
+    def document_member(self, kind: str, name: str, value: bytes | None, version: int | None) -> Any:
+        if value is None:
+            return port.DeleteDocument(_OWN + kind, self.tenant, name)
+        return port.PutDocument(_OWN + kind, self.tenant, name, value, version)
+
+    def together(self, members: Sequence[Any], name: str | None = None) -> Steps[list[Any]]:
+        """Carry out a unit; the replies of its members."""
+        return (  # type: ignore[no-any-return]  # typed by the call
+            yield port.Together(self.tenant, list(members), name, _NAME_US if name else 0)
+        )
+
+    def get_document(self, kind: str, name: str) -> Steps[Document | None]:
+        """A document that a unit has written; None when there is none."""
+        checked_document(kind, name)
+        found: port.Document | None = yield Look(lambda engine: engine.document(_OWN + kind, self.tenant, name))
+        return None if found is None else Document(kind, name, found.version, msgspec.json.decode(found.value))
+
+
+def checked_document(kind: str, name: str) -> None:
+    incoming.name(kind, "kind")
+    incoming.name(name, "name")
+
+
+class Reply(Generic[T]):
+    """What a call of a unit answers, once the unit has taken effect."""
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self.ready = False
+
+    @property
+    def value(self) -> T:
+        if not self.ready:
+            raise InvalidState("the unit has not taken effect", hint="read this after the block of the unit")
+        return self._value  # type: ignore[return-value]  # T, when it is ready
+
+    def set(self, value: T) -> None:
+        self._value, self.ready = value, True
+
+
+class Unit:
+    """Gathers calls. Each is checked at once and takes effect with all others, at the end of the block."""
+
+    def __init__(self, verbs: Atomic) -> None:
+        self._verbs = verbs
+        self._members: list[tuple[Any, Reply[Any], Callable[[Any], Any]]] = []
+        self._named: set[str] = set()
+        self._messages = 0
+        self._over = False
+
+    # -- messages
+
+    def publish(self, queue: str, payload: Any, **options: Any) -> Reply[Message]:
+        """As `Queue.publish`, with the same options."""
+        news: list[Any] = [payload]
+        if options:
+            try:
+                news = [NewMessage(payload, **options)]
+            except TypeError as error:
+                raise InvalidMessage(f"publish takes no such option: {error}") from None
+        return self._add(self._publishing(queue, news), lambda reply: reply[0])
+
+    def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Reply[list[Message]]:
+        """As `Queue.publish_many`."""
+        if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
+            raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
+        news = list(messages)
+        if not news:
+            raise InvalidMessage("there are no messages", field="messages", hint="leave the call out")
+        return self._add(self._publishing(queue, news))
+
+    def _publishing(self, queue: str, news: list[Any]) -> Any:
+        if self._messages + len(news) > incoming.MOST_MESSAGES:
+            raise InvalidMessage(
+                f"a unit takes at most {incoming.MOST_MESSAGES} messages", field="messages", hint="use several units"
+            )
+        if self._verbs.traced and tracing.on():
+            with tracing.Publishing(self._verbs.tenant, incoming.name(queue, "queue"), len(news)) as span:
+                news = tracing.carrying(news, span.context)
+        member = self._verbs.publish_member(queue, news)
+        self._messages += len(news)
+        return member
+
+    def cancel(self, *ids: str) -> Reply[list[Outcome]]:
+        """As `Queue.cancel`; a message that can not be cancelled refuses the unit."""
+        return self._ids("cancel", ids)
+
+    def free(self, *ids: str) -> Reply[list[Outcome]]:
+        """As `Queue.free`; a message that is not held refuses the unit."""
+        return self._ids("free", ids)
+
+    def _ids(self, verb: str, ids: Sequence[str]) -> Reply[list[Outcome]]:
+        checked = [incoming.id_text(id) for id in ids]
+        if not checked:
+            raise InvalidMessage("there are no ids", field="ids", hint="leave the call out")
+        if len(checked) > incoming.MOST_MESSAGES:
+            raise InvalidMessage(f"a unit takes at most {incoming.MOST_MESSAGES} ids in a call", field="ids")
+        for id in checked:
+            self._name_once(id)
+        return self._add(self._verbs.ids_member(verb, checked))
+
+    # -- leases
+
+    def ack(self, lease: Lease | str, result: Any = None) -> Reply[Outcome]:
+        """As `Queue.ack`. A lease that is no longer yours refuses the unit, also when it was acked before."""
+        return self.settle(Ack(lease, result))
+
+    def nack(
+        self,
+        lease: Lease | str,
+        error: str | BaseException | None = None,
+        delay: Duration | None = None,
+        traceback: str | None = None,
+    ) -> Reply[Outcome]:
+        """As `Queue.nack`."""
+        return self.settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked there
+
+    def reject(
+        self,
+        lease: Lease | str,
+        reason: str = "unrecoverable",
+        error: str | BaseException | None = None,
+        traceback: str | None = None,
+    ) -> Reply[Outcome]:
+        """As `Queue.reject`."""
+        return self.settle(Reject(lease, reason, error, traceback))  # type: ignore[arg-type]  # checked there
+
+    def release(self, lease: Lease | str, delay: Duration | None = None) -> Reply[Outcome]:
+        """As `Queue.release`."""
+        return self.settle(Release(lease, delay))
+
+    def settle(self, settlement: Settlement) -> Reply[Outcome]:
+        """End a lease in the way that is given: `Ack`, `Nack`, `Reject` or `Release`."""
+        member = self._verbs.settle_member(settlement)
+        lease = settlement.lease
+        if isinstance(lease, Lease):
+            self._name_once(lease.id)
+        self._name_once(lease.receipt if isinstance(lease, Lease) else lease)
+        return self._add(member, lambda reply: reply[0])
+
+    # -- documents
+
+    def put_document(self, kind: str, name: str, value: Any, *, version: int | None = None) -> Reply[int]:
+        """Write a small JSON value; with ``version`` only if that is still its version (0: it must be new).
+
+        Another version refuses the unit with `VersionConflict`. The reply is the new version.
+        """
+        checked_document(kind, name)
+        if version is not None:
+            incoming.whole(version, "version", 0, 1 << 53)
+        try:
+            raw = msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise InvalidMessage(f"a document must be JSON: {error}", field="value") from None
+        if len(raw) > _MOST_BYTES:
+            raise PayloadTooLarge(f"a document has at most {_MOST_BYTES} bytes, not {len(raw)}", field="value")
+        self._name_once(f"{kind} {name}")
+        return self._add(self._verbs.document_member(kind, name, raw, version))
+
+    def delete_document(self, kind: str, name: str) -> Reply[bool]:
+        """Remove a document; the reply says whether it was there."""
+        checked_document(kind, name)
+        self._name_once(f"{kind} {name}")
+        return self._add(self._verbs.document_member(kind, name, None, None))
+
+    # -- the unit
+
+    def _name_once(self, name: str) -> None:
+        if name in self._named:
+            raise InvalidMessage(f"{name:.150} is in this unit already", hint="a unit does one thing with each")
+        self._named.add(name)
+
+    def _add(self, member: Any, pick: Callable[[Any], Any] = lambda reply: reply) -> Reply[Any]:
+        if self._over:
+            raise InvalidState("the block of this unit is over", hint="begin another unit")
+        if len(self._members) >= MOST_CALLS:
+            raise InvalidMessage(f"a unit takes at most {MOST_CALLS} calls", hint="use several units")
+        reply: Reply[Any] = Reply()
+        self._members.append((member, reply, pick))
+        return reply
+
+    def end(self) -> None:
+        """No call is taken any more."""
+        self._over = True
+
+    def steps(self, name: str | None = None) -> Steps[None]:
+        """Send what was gathered, and hand out the replies."""
+        if self._members:
+            replies = yield from self._verbs.together([member for member, _, _ in self._members], name)
+            for (_, reply, pick), value in zip(self._members, replies, strict=True):
+                reply.set(pick(value))

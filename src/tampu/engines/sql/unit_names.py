@@ -1,0 +1,42 @@
+"""The names of units, and what their calls answered: an idempotency key of a tenant that nobody can have, and a result.
+
+Both are trimmed when their time is over, as those of users are.
+"""
+
+from __future__ import annotations
+
+from tampu.engines.port import Together
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Ints, Uuids
+
+TENANT = "/"
+"""No tenant has this name."""
+
+
+def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:
+    commit.locks.take([b"unit/" + _key(unit)])
+    found = commit.db.row("known_requests", TENANT, Blobs([_key(unit)]), commit.now)
+    if found is None:
+        return None
+    _, seq, _, _, digest = found
+    (packed,) = commit.db.row("result", seq, commit.now)
+    return digest, packed
+
+
+def keep(commit: Commit, unit: Together, digest: bytes, packed: bytes) -> None:
+    (seq,), until = commit.numbers(1), commit.now + unit.name_us
+    commit.db.send(
+        "remember",
+        TENANT,
+        Blobs([_key(unit)]),
+        Ints([seq]),
+        Ints([commit.stamp]),
+        Ints([until]),
+        Uuids([None]),
+        Blobs([digest]),
+    )
+    commit.db.send("keep_results", Ints([seq]), Ints([until]), Blobs([packed]))
+
+
+def _key(unit: Together) -> bytes:
+    return f"{unit.tenant}/{unit.name}".encode()

@@ -1,0 +1,16 @@
+"""A document: a small JSON value of an application, with a version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What `get_document` answers with. ``version`` grows with every change."""
+
+    kind: str
+    name: str
+    version: int
+    value: Any

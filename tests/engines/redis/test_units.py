@@ -1,0 +1,277 @@
+"""Units over several slots of a cluster: whoever dies between two steps, all of it is there in the end, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.broker.core import Core
+from tampu.broker.queue import AllVerbs
+from tampu.engines import port
+from tampu.engines.redis import units
+from tampu.engines.redis.engine import RedisEngine
+from tampu.engines.redis.turn import Turn
+from tampu.model.errors import Unavailable
+from tampu.testing import FakeClock
+from tests.servers import redis
+
+NAME = "a-name-drawn-at-random"
+
+
+class Store:
+    """A store on a cluster, opened by as many processes as a test wants."""
+
+    def __init__(self) -> None:
+        self.url = redis.cluster.url()
+        self.clock = FakeClock()
+        self.engines: list[RedisEngine] = []
+        self.q = tampu.open(self.url, clock=self.clock, keepers=False)
+        self.core: Core = self.q._core
+
+    def engine(self) -> RedisEngine:
+        made = RedisEngine(self.url, clock=self.clock)
+        self.engines.append(made)
+        return made
+
+    def close(self) -> None:
+        for engine in self.engines:
+            engine.close()
+        self.q.close()
+
+    def unit(self, *, name: str | None = NAME, **fields: Any) -> port.Together:
+        """An ack, and what it brings about in two other queues and a document."""
+        self.q.publish("jobs", "work")
+        lease = self.q.claim("jobs", lease=86_400)[0]
+        made = AllVerbs(self.core, "default")
+        members = [
+            made.settle_member(tampu.Ack(lease)),
+            made.publish_member("mails", [1, tampu.NewMessage(2, delay=60, **fields)]),
+            made.publish_member("bills", [3]),
+            made.document_member("cursor", "x", b"7", None),
+        ]
+        return port.Together("default", members, name, 600_000_000 if name else 0)
+
+    def send(self, *acts: Callable[[tampu.Unit], Any]) -> None:
+        with self.q.atomic() as unit:
+            for act in acts:
+                act(unit)
+
+    def seen(self) -> tuple[str, list[Any], list[Any], Any]:
+        """What there is of the unit."""
+        document = self.q.get_document("cursor", "x")
+        (job,) = self.q.messages("jobs")
+        return (
+            str(job.state),
+            [m.payload for m in self.q.messages("mails")] if "mails" in self.q.queues.list() else [],
+            [m.payload for m in self.q.messages("bills")] if "bills" in self.q.queues.list() else [],
+            None if document is None else document.value,
+        )
+
+    def maintain(self) -> None:
+        """What maintenance of another process does within seconds."""
+        self.clock.advance(6)
+        engine = self.engine()
+        while True:
+            (swept,) = engine.run([port.Sweep(100)])
+            assert isinstance(swept, port.Swept)
+            if not swept.moved:
+                assert swept.next_us is None or swept.next_us > self.clock.now()
+                return
+
+
+NOTHING = ("leased", [], [], None)
+ALL = ("done", [1, 2], [3], 7)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    made = Store()
+    yield made
+    made.close()
+
+
+def advance(engine: RedisEngine, asking: Any, steps: int) -> bool:
+    """Carry out so many steps of an operation, then die; whether it was over before."""
+    try:
+        asks = next(asking)
+        for _ in range(steps):
+            asks = asking.send(engine._wire.send(asks))
+    except StopIteration:
+        return True
+    return False
+
+
+def steps_of_a_unit(**fields: Any) -> int:
+    """How many steps a unit takes on a fresh store."""
+    store = Store()
+    try:
+        unit = store.unit(**fields)
+        engine = store.engine()
+        asking = units.together(Turn(engine.house), unit)
+        steps = 0
+        try:
+            asks = next(asking)
+            while True:
+                steps += 1
+                asks = asking.send(engine._wire.send(asks))
+        except StopIteration:
+            return steps
+    finally:
+        store.close()
+
+
+FIELDS: dict[str, dict[str, Any]] = {"plain": {}, "own id": {"id": "01890a5d-ac96-774b-bcce-b302099a8057"}}
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
+    most = steps_of_a_unit(**FIELDS[fields])
+    assert most >= 7
+    found = []
+    for steps in range(most + 1):
+        store = Store()
+        try:
+            unit = store.unit(**FIELDS[fields])
+            engine = store.engine()
+            advance(engine, units.together(Turn(engine.house), unit), steps)
+            store.maintain()
+            found.append(store.seen())
+            (again,) = store.engine().run([unit])
+            assert [len(reply) for reply in again[:3]] == [1, 2, 1]
+            assert store.seen() == ALL
+            store.maintain()
+            assert store.seen() == ALL
+        finally:
+            store.close()
+    decided = found.index(ALL)
+    assert 0 < decided < most, "some die before it is decided, and some after"
+    assert found == [NOTHING] * decided + [ALL] * (len(found) - decided)
+
+
+def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
+    unit = store.unit(name=None)
+    engine = store.engine()
+    asking = units.together(Turn(engine.house), unit)
+    steps = 0
+    while store.seen() == NOTHING:  # until it is decided
+        asking = units.together(Turn(engine.house), unit)
+        steps += 1
+        advance(engine, asking, steps)
+    assert store.seen() != ALL
+    for dies_after in range(1, 12):
+        store.clock.advance(6)
+        flat = engine._wire.send([engine._write.script("intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
+        over = advance(
+            engine, units.complete_all(Turn(engine.house), engine.house.tags.queue("default", "jobs"), flat), dies_after
+        )
+        if not flat and over:
+            break
+    assert store.seen() == ALL
+    store.maintain()
+    assert store.seen() == ALL
+
+
+def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
+    engine = store.engine()
+    assert isinstance(engine.run([store.unit(name=None)])[0], list)
+    tags = [engine.house.tags.house, *(engine.house.tags.queue("default", name) for name in ("jobs", "mails", "bills"))]
+    asks = [
+        engine._write.plain("EXISTS", tag, key)
+        for tag in tags
+        for key in ("units", "units.until", "intents", "intents.at")
+    ]
+    assert not any(engine._wire.send(asks))
+
+
+def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> None:
+    unit = store.unit()
+    engine = store.engine()
+    asking = units.together(Turn(engine.house), unit)
+
+    def send(asks: Any) -> Any:
+        away = store.seen()[0] == "done"
+        return asking.send([Unavailable("away")] * len(asks) if away else engine._wire.send(asks))
+
+    def send_all() -> None:
+        asks = next(asking)
+        while True:
+            asks = send(asks)
+
+    with pytest.raises(Unavailable, match="the unit is decided"):
+        send_all()
+    assert store.seen() == ("done", [], [], None)
+    store.maintain()
+    assert store.seen() == ALL
+
+
+def test_a_due_intent_is_told_to_maintenance(store: Store) -> None:
+    unit = store.unit()
+    engine = store.engine()
+    asking = units.together(Turn(engine.house), unit)
+    asks = next(asking)
+    while store.seen() == NOTHING:
+        asks = asking.send(engine._wire.send(asks))
+    due = engine.next_due()
+    assert due is not None
+    assert due <= store.clock.now() + 2_000_000
+    assert engine.glance(()).due_us == due
+
+
+def test_a_unit_that_begins_with_a_document_is_found_too(store: Store) -> None:
+    made = AllVerbs(store.core, "default")
+    unit = port.Together(
+        "default", [made.document_member("cursor", "x", b"7", 0), made.publish_member("mails", [1])], NAME, 600_000_000
+    )
+    engine = store.engine()
+    asking = units.together(Turn(engine.house), unit)
+    asks = next(asking)
+    while store.q.get_document("cursor", "x") is None:
+        asks = asking.send(engine._wire.send(asks))
+    assert "mails" not in store.q.queues.list()
+    due = engine.glance(()).due_us
+    assert due is not None
+    assert engine.next_due() == due
+    store.maintain()
+    assert [m.payload for m in store.q.messages("mails")] == [1]
+
+
+def test_only_one_queue_may_hold_calls_that_can_be_refused(store: Store) -> None:
+    for queue in ("jobs", "others"):
+        store.q.publish(queue, 1)
+    first, second = store.q.claim("jobs")[0], store.q.claim("others")[0]
+    acts: tuple[Callable[[tampu.Unit], Any], ...] = (
+        lambda unit: unit.ack(second),
+        lambda unit: unit.cancel(second.id),
+        lambda unit: unit.put_document("cursor", "x", 1, version=0),
+        lambda unit: unit.publish("others", 1, idempotency_key="k"),
+    )
+    for act in acts:
+        with pytest.raises(tampu.InvalidState, match="only one queue"):
+            store.send(lambda unit: unit.ack(first), act)
+    assert store.q.get(first.id).state == "leased"
+
+
+def test_a_full_queue_in_another_slot_refuses_a_unit(store: Store) -> None:
+    store.q.queues.put("mails", max_depth=2)
+    unit = store.unit()
+    assert isinstance(store.engine().run([unit])[0], list)
+    assert isinstance(store.engine().run([unit])[0], list), "it is not refused for what it has stored itself"
+    store.q.publish("jobs", 1)
+    lease = store.q.claim("jobs")[0]
+    with pytest.raises(tampu.QueueFull):
+        store.send(lambda unit: unit.ack(lease), lambda unit: unit.publish("mails", 3))
+    assert store.q.get(lease.id).state == "leased"
+
+
+def test_a_cluster_says_that_units_are_eventual(store: Store) -> None:
+    assert "atomic:eventual" in store.engine().capabilities
+    assert "atomic:isolated" not in store.engine().capabilities
+    alone = RedisEngine(redis.redis.url())
+    try:
+        assert "atomic:isolated" in alone.capabilities
+        assert "atomic:eventual" not in alone.capabilities
+    finally:
+        alone.close()
