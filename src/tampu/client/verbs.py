@@ -94,7 +94,15 @@ def extending(leases: Sequence[tuple[str, int | None]]) -> Ask:
 class RemoteVerbs(Verbs):
     # -- publish
 
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Ask:
+    def publishing(
+        self,
+        queue: str,
+        news: Sequence[NewMessage | Any],
+        once: str | None = None,
+        *,
+        one_request: bool = False,  # noqa: ARG002 - the server's business
+        remember_us: int = 0,  # noqa: ARG002 - the server's business
+    ) -> Ask:
         settings = self._settings(queue)
         if not any(type(new) is NewMessage for new in news):
             sent = incoming.plain_items(settings, news)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.deciding import full
-from tampu.engines.port import Item, Publish
+from tampu.engines.places import Pace
+from tampu.engines.port import Item, Load, Publish
 from tampu.engines.redis import ids, naming, rows
-from tampu.engines.redis.asking import Ask, Asking
+from tampu.engines.redis.asking import Asking
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import TampuError
@@ -55,13 +56,25 @@ def _one(values: list[Any]) -> Any:
 
 def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
     """One call that has something to look up."""
-    packed = [_packed(item) for item in call.items]
-    bodies = [item.packed for item in call.items]
+    return (yield from store(turn, call, call.items, call.places, call.pace))
+
+
+def store(
+    turn: Turn, call: Publish | Load, items: Sequence[Item], slots: int | None = None, rate: Pace | None = None
+) -> Asking[list[Message]]:
+    """The items of a call, each looked up; with what may go of a group at once, and how often."""
+    packed = [_packed(item) for item in items]
+    bodies = [item.packed for item in items]
+    limits = (-1 if slots is None else slots, *rows.pace(rate))
     room = yield from turn.house.enter(call.tenant, call.queue)
-    names = naming.Names(turn, room, call.items) if naming.wanted(call.items) else None
+    names = naming.Names(turn, room, items) if naming.wanted(items) else None
     while True:
         elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
-        (reply,) = yield [_ask(turn, room, call, packed, bodies)]
+        (reply,) = yield [
+            turn.write.script(
+                "publish", room.tag, call.max_depth, rows.encode(packed), *bodies, call.remember_us, *limits
+            )
+        ]
         _, _, new, now, *answers = turn.heard(room, reply)
         if answers[0] == b"void":
             assert names is not None
@@ -75,21 +88,8 @@ def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
             yield from turn.house.confirm(room)
         return [
             elsewhere[i] if answer[0] == b"else" else _read(room, item, answer, now)
-            for i, (item, answer) in enumerate(zip(call.items, answers, strict=True))
+            for i, (item, answer) in enumerate(zip(items, answers, strict=True))
         ]
-
-
-def _ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bodies: list[bytes]) -> Ask:
-    return turn.write.script(
-        "publish",
-        room.tag,
-        call.max_depth,
-        rows.encode(packed),
-        *bodies,
-        call.remember_us,
-        -1 if call.places is None else call.places,
-        *rows.pace(call.pace),
-    )
 
 
 def _packed(item: Item) -> dict[str, Any]:
