@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tampu.broker.ends import ENDS, Ends
+from tampu.broker.ends import Ends
 from tampu.broker.lanes import Lanes
 from tampu.broker.settings import SettingsCache
 from tampu.broker.standing import Claimer, MakeClaim, Standing
@@ -17,6 +17,7 @@ from tampu.broker.waiting import Waiter, Waiting
 from tampu.engines.port import Call, Engine, Glance, Publish, Settle
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message, State
+from tampu.model.states import has_ended
 
 R = TypeVar("R")
 log = logging.getLogger("tampu")
@@ -298,7 +299,7 @@ class Core(Carrier):
     def _has_ended(self, step: Expect) -> bool:
         """What ended between the last look and the expectation must not be waited for."""
         found = self.engine.get(step.tenant, step.id)
-        return found is None or found.state in ENDS
+        return found is None or has_ended(found.state)
 
     async def do_async(self, step: Step) -> Any:
         if isinstance(step, Look):

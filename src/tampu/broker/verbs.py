@@ -10,7 +10,6 @@ from typing import Any
 from tampu import tracing
 from tampu.broker import incoming
 from tampu.broker.core import Expect, Look, Pause, Steps
-from tampu.broker.ends import ENDS
 from tampu.broker.publish import PublishVerbs
 from tampu.broker.standing import MakeClaim
 from tampu.broker.under_way import extended
@@ -19,6 +18,7 @@ from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 
 _PAUSED_LOOK = 0.25
@@ -273,7 +273,7 @@ class Verbs(PublishVerbs):
         while True:
             found = yield from self.get(id)
             left = until - time.monotonic()
-            if found.state in ENDS or left <= 0 or self.core.closed:
+            if found.state in TERMINAL or left <= 0 or self.core.closed:
                 return found
             yield Expect(self.tenant, found.id, left)
             if self.core.closed:

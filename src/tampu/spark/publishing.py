@@ -25,8 +25,8 @@ from tampu.broker import incoming, publish, publish_steps, settings
 from tampu.broker.settings import Settings
 from tampu.engines.port import Call, DeleteDocument, PutDocument
 from tampu.model.errors import InvalidConfig, InvalidState, QueueFull, TampuError, VersionConflict
-from tampu.model.message import State
 from tampu.model.reading import from_json
+from tampu.model.states import LIVE
 from tampu.model.times import SECOND
 from tampu.spark import rows, staging
 from tampu.spark.staging import Area
@@ -175,7 +175,7 @@ class Publisher:
             most = self._of(name).max_depth
             if most and not begun:
                 held = self._store.counts(self._job.tenant, name)
-                live = sum(held.get(state, 0) for state in (State.READY, State.DELAYED, State.LEASED, State.HELD))
+                live = sum(held.get(state, 0) for state in LIVE)
                 if live + count > most:
                     raise QueueFull(
                         f"queue {name} holds {live} of at most {most} that have not ended: no room for {count}",
