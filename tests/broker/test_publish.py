@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -67,7 +68,9 @@ SIMPLE = resolve(BUILT_IN)
         ({}, True),
         ({"type": "email.send"}, True),
         ({"labels": {"a": "b"}, "headers": {"c": "d"}, "source": "here"}, True),
-        ({"group": "a"}, True),
+        ({"group": "a"}, False),
+        ({"priority": 1}, False),
+        ({"deadline": datetime(2030, 1, 1, tzinfo=UTC)}, False),
         ({"delay": 0}, True),
         ({"delay": 1}, False),
         ({"ttl": 1}, False),
@@ -99,9 +102,3 @@ def test_payloads_are_simple_where_the_queue_is(config: tampu.QueueConfig, simpl
     settings = resolve(inherit(config, BUILT_IN))
     assert incoming.items("jobs", settings, [1, b"2"])[1] is simple
     assert incoming.items("jobs", settings, [NewMessage(1), NewMessage(2)])[1] is simple
-
-
-def test_a_message_with_a_priority_is_not_simple_where_that_counts() -> None:
-    settings = resolve(inherit(tampu.QueueConfig(ordering="priority"), BUILT_IN))
-    assert not incoming.items("jobs", settings, [NewMessage(1, priority=1)])[1]
-    assert incoming.items("jobs", SIMPLE, [NewMessage(1, priority=1)])[1]

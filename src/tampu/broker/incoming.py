@@ -18,7 +18,6 @@ from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
 from tampu.model.message import BYTES, JSON, Body, Encoded, NewMessage, pack_body, pack_plain, to_new
-from tampu.model.rank import rank
 from tampu.model.times import duration, instant, moment_or_none
 
 MOST_MESSAGES = 10_000
@@ -153,19 +152,22 @@ def items(queue: str, settings: Settings, news: Sequence[NewMessage | Any]) -> t
 def is_simple(item: Item) -> bool:
     """True if an engine can store the item as it comes: ready at once at rank 0, nothing to look up or to expire.
 
-    An id of its own, which `Load` takes and a simple `Publish` does not, is not looked at.
+    A priority, deadline or group must be kept for other orderings of the queue, even where it does not count now. An id
+    of its own, which `Load` takes and a simple `Publish` does not, is not looked at.
     """
     body = item.body
     return not (
         item.run_us is not None
         or item.delay_us
         or item.ttl_us
-        or item.lane is not None
+        or body.priority
+        or body.deadline is not None
+        or body.group is not None
         or body.key
         or body.idempotency_key
         or body.hold
         or (item.ordering == "priority" and item.ageing_us)
-        or rank(item.ordering, 0, body.priority, body.deadline, 0)
+        or item.ordering in ("deadline", "fair")
     )
 
 
