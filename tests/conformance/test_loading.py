@@ -11,35 +11,15 @@ import pytest
 import tampu
 from tampu.broker.queue import Queue
 from tampu.engines import port
-from tampu.engines.loads import as_publish
 from tampu.model.message import State, pack_plain
 from tests.conformance.house import House, counts, inside, payloads, verbs
 
 STEM = bytes.fromhex("0123456789ab8cde8f0123")
 
 
-class Loader:
-    """Runs loads on any engine: one that can not load is given the same as a publish."""
-
-    def __init__(self, q: Queue) -> None:
-        self._engine = inside(q).engine
-
-    def run(self, calls: Sequence[port.Load]) -> list[Any]:
-        if "load" in self._engine.capabilities:
-            return self._engine.run(calls)
-        return [self._alone(call) for call in calls]
-
-    def _alone(self, call: port.Load) -> Any:
-        try:
-            (reply,) = self._engine.run([as_publish(call)])
-        except tampu.InvalidMessage as error:
-            return error
-        return reply if isinstance(reply, tampu.TampuError) else sum(not message.duplicate for message in reply)
-
-
 @pytest.fixture
-def engine(q: Queue) -> Loader:
-    return Loader(q)
+def engine(q: Queue) -> port.Engine:
+    return inside(q).engine
 
 
 def ids(numbers: Sequence[int], stem: bytes = STEM) -> list[str]:
@@ -55,7 +35,7 @@ def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs"
     return port.Load(tenant, queue, numbers=numbers, bodies=b"".join(bodies), starts=starts, **given)
 
 
-def test_loaded_messages_are_delivered_in_their_order_under_their_ids(engine: Loader, q: Queue) -> None:
+def test_loaded_messages_are_delivered_in_their_order_under_their_ids(engine: port.Engine, q: Queue) -> None:
     assert engine.run([load(range(5))]) == [5]
     assert [m.id for m in q.messages("jobs")] == ids(range(5))
     leases = [*q.claim("jobs", limit=2), *q.claim("jobs", limit=10)]
@@ -67,7 +47,7 @@ def test_loaded_messages_are_delivered_in_their_order_under_their_ids(engine: Lo
     assert counts(q, "jobs") == {"done": 5}
 
 
-def test_loading_again_stores_only_what_is_not_there(engine: Loader, q: Queue) -> None:
+def test_loading_again_stores_only_what_is_not_there(engine: port.Engine, q: Queue) -> None:
     engine.run([load([2, 3, 7])])
     q.ack(q.claim("jobs")[0])
     assert engine.run([load(range(9)), load(range(9)), load([8, 9])]) == [6, 0, 1]
@@ -79,7 +59,7 @@ def test_loading_again_stores_only_what_is_not_there(engine: Loader, q: Queue) -
     assert {t.state for t in published} == {State.READY}
 
 
-def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: Loader, q: Queue) -> None:
+def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: port.Engine, q: Queue) -> None:
     q.publish("jobs", "before")
     engine.run([load(range(3))])
     q.publish("jobs", "own", id=ids([77])[0])
@@ -90,7 +70,7 @@ def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: Load
 
 
 def test_single_messages_of_a_load_can_be_found_cancelled_retried_and_removed(
-    engine: Loader, q: Queue, house: House
+    engine: port.Engine, q: Queue, house: House
 ) -> None:
     engine.run([load(range(6))])
     all_ids = ids(range(6))
@@ -110,7 +90,7 @@ def test_single_messages_of_a_load_can_be_found_cancelled_retried_and_removed(
     assert {m.id for m in q.messages("jobs", state="ready")} == {all_ids[n] for n in (1, 4, 5)}
 
 
-def test_a_load_that_does_not_fit_is_refused_whole(engine: Loader, q: Queue, house: House) -> None:
+def test_a_load_that_does_not_fit_is_refused_whole(engine: port.Engine, q: Queue, house: House) -> None:
     assert engine.run([load(range(3), max_depth=5)]) == [3]
     with house.unchanged(q):
         (refused,) = engine.run([load(range(3, 6), max_depth=5)])
@@ -123,7 +103,7 @@ def test_a_load_that_does_not_fit_is_refused_whole(engine: Loader, q: Queue, hou
     assert (counts(q, "jobs"), counts(q, "other")) == ({"ready": 5}, {"ready": 1})
 
 
-def test_tenants_do_not_see_each_others_loads(engine: Loader, q: Queue, house: House) -> None:
+def test_tenants_do_not_see_each_others_loads(engine: port.Engine, q: Queue, house: House) -> None:
     other = house.open(tenant="other")
     assert engine.run([load(range(3)), load(range(3), tenant="other")]) == [3, 3]
     assert [m.id for m in other.messages("jobs")] == ids(range(3))
@@ -131,10 +111,10 @@ def test_tenants_do_not_see_each_others_loads(engine: Loader, q: Queue, house: H
     assert counts(other, "jobs") == {"ready": 3}
 
 
-def test_a_load_survives_reopening(engine: Loader, house: House) -> None:
+def test_a_load_survives_reopening(engine: port.Engine, house: House) -> None:
     engine.run([load(range(4))])
     again = house.reopen()
-    assert Loader(again).run([load(range(5))]) == [1]
+    assert inside(again).engine.run([load(range(5))]) == [1]
     assert payloads(again.claim("jobs", limit=10)) == [0, 1, 2, 3, 4]
 
 
@@ -155,7 +135,7 @@ def test_a_load_survives_reopening(engine: Loader, house: House) -> None:
     ],
     ids=repr,
 )
-def test_a_load_that_is_not_one_is_refused(engine: Loader, q: Queue, house: House, more: dict[str, Any]) -> None:
+def test_a_load_that_is_not_one_is_refused(engine: port.Engine, q: Queue, house: House, more: dict[str, Any]) -> None:
     call = load([1, 2])
     fields = {name: getattr(call, name) for name in call.__struct_fields__} | more
     with house.unchanged(q):

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import tampu
+from tampu.model.states import LIVE
 from tests.conformance.house import counts, until
 from tests.faults.crew import QUEUES, Nursery
 from tests.faults.evidence import Logs, check_story, stories
 
 LATER = 3600 * 1_000_000
-LIVE = {"ready", "delayed", "leased", "held"}
 _ACKED = re.compile(rb'\["settled", "ack", [^\n]*true\]')
 
 
@@ -69,7 +69,7 @@ def drain(q: tampu.Queue) -> int:
         while leases := q.claim(QUEUES, limit=1000):
             total += len(leases)
             assert all(outcome.ok for outcome in q.settle([tampu.Ack(lease) for lease in leases]))
-        return not any(LIVE & counts(q, name).keys() for name in QUEUES)
+        return not any(counts(q, name).keys() & LIVE for name in QUEUES)
 
     until(nothing_is_left, 60)
     return total

@@ -16,12 +16,12 @@ from tampu.broker.queue import Queue
 from tampu.model.errors import TampuError
 from tampu.model.journal import Transition
 from tampu.model.message import Lease
+from tampu.model.states import TERMINAL
 from tests.conformance.house import House, Kit
 
 Row = dict[str, Any]
 TENANTS = ("default", "acme")
 QUEUES = ("emails", "reports", "slow")
-ENDS = ("done", "dead", "cancelled", "expired")
 _FILE = Kit(name="file", url=lambda folder: str(folder / "jobs.db"))
 
 
@@ -93,7 +93,7 @@ class Working:
         news = sorted((event(t) for page in pages for t in page), key=lambda e: e["offset"])
         self.told.events.extend(news)
         for e in news:
-            if e["state"] in ENDS:
+            if e["state"] in TERMINAL:
                 try:
                     message = self.queues[e["tenant"]].get(e["id"])
                 except tampu.NotFound:

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tampu.model.states import FINAL, LIVE, WAITING
 from tests.model.entries import Entry, New, Rules
 
-WAITING = ("ready", "delayed", "held")
-LIVE = (*WAITING, "leased")
-ENDED = ("done", "cancelled", "expired")
+ENDED = FINAL
 
 
 class Refused(Exception):

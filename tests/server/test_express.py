@@ -13,11 +13,13 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from tampu.broker import publish_steps
 from tampu.model.errors import StorageFull
 from tampu.server import express
 from tampu.server.publishing import OneLane
 from tests.conformance.house import until
 from tests.server.test_metrics import Scrape
+from tests.server.test_publish_steps import Mirror, messages
 from tests.server.web import Web
 from tests.servers.http import Server
 
@@ -337,3 +339,18 @@ def test_a_bad_batch_is_refused_as_on_the_common_way(server: Server, taken: list
             for one in told:
                 del one["request_id"]
             assert told[0] == told[1], body[:60]
+
+
+def test_the_express_goes_through_steps_that_come_meanwhile(server: Server, taken: list[express.Express]) -> None:
+    web = Web(server.url, server.token)
+    with Line(server) as line:
+        _cleared(line, taken, b'"plain"')
+        with publish_steps.registered(Mirror()):
+            before = len(taken)
+            while len(taken) == before:  # a lane may be closed in any moment
+                assert line.ask(b'"marked"')[0] == 201
+            status, _, told = line.ask(b'"no"')
+            assert (status, msgspec.json.decode(told)["field"]) == (400, "payload")
+        assert line.ask(b'"plain"')[0] == 201
+    assert set(map(str, messages(web, "mirror"))) == {str(("marked", {"marked": "yes"}))}
+    assert ("marked", {"marked": "yes"}) in messages(web, "jobs")

@@ -13,7 +13,7 @@ import msgspec
 
 from tampu import tracing
 from tampu.broker import incoming
-from tampu.broker.core import Look, Steps
+from tampu.broker.core import Look, PublishSet, Steps
 from tampu.broker.verbs import Verbs
 from tampu.engines import port
 from tampu.model.document import Document
@@ -35,7 +35,8 @@ class Atomic(Verbs):
     """The members of a unit as the engine takes them, and the unit itself."""
 
     def publish_member(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
-        return msgspec.structs.replace(self.publishing(queue, news), bare=False)
+        step = self.publishing(queue, news)
+        return step if isinstance(step, PublishSet) else msgspec.structs.replace(step, bare=False)
 
     def settle_member(self, settlement: Settlement) -> Any:
         return msgspec.structs.replace(self._settling([settlement]), strict=True)
@@ -49,10 +50,15 @@ class Atomic(Verbs):
         return port.PutDocument(_OWN + kind, self.tenant, name, value, version)
 
     def together(self, members: Sequence[Any], name: str | None = None) -> Steps[list[Any]]:
-        """Carry out a unit; the replies of its members."""
-        return (  # type: ignore[no-any-return]  # typed by the call
-            yield port.Together(self.tenant, list(members), name, _NAME_US if name else 0)
-        )
+        """Carry out a unit; the replies of its members. A publish that went through steps may be several calls."""
+        several = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
+        calls = [call for some in several for call in some]
+        replies = iter((yield port.Together(self.tenant, calls, name, _NAME_US if name else 0)))
+        own = [[next(replies) for _ in some] for some in several]
+        return [
+            member.messages(found) if isinstance(member, PublishSet) else found[0]
+            for member, found in zip(members, own, strict=True)
+        ]
 
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
         """A document that a unit has written; None when there is none."""

@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tampu.broker.ends import ENDS, Ends
+from tampu.broker.ends import Ends
 from tampu.broker.lanes import Lanes
 from tampu.broker.settings import SettingsCache
 from tampu.broker.standing import Claimer, MakeClaim, Standing
 from tampu.broker.waiting import Waiter, Waiting
-from tampu.engines.port import Call, Engine, Glance, Settle, Together
+from tampu.engines.port import Call, Engine, Glance, Publish, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
-from tampu.model.message import State
+from tampu.model.message import Message, State
+from tampu.model.states import has_ended
 
 R = TypeVar("R")
 log = logging.getLogger("tampu")
@@ -80,9 +81,52 @@ class Expect:
         self.seconds = seconds
 
 
-Step = Call | Look | Pause | Expect
+class PublishSet:
+    """A step that stores publishes to several queues: all of them, or none.
+
+    Answered with list[Message]: one for each message that was handed in, in their order.
+    """
+
+    __slots__ = ("_order", "copies", "rows")
+
+    def __init__(self, rows: list[Publish], copies: list[Publish], order: list[tuple[int, int]]) -> None:
+        self.rows = rows
+        """They store what was handed in."""
+        self.copies = copies
+        """They store copies that publish steps have added."""
+        self._order = order
+        """For each message that was handed in: its call, and its place there."""
+
+    @property
+    def calls(self) -> list[Publish]:
+        return self.rows + self.copies
+
+    @property
+    def call(self) -> Publish | Together:
+        """One call that stores them all, or none."""
+        calls = self.calls
+        return calls[0] if len(calls) == 1 else Together(calls[0].tenant, calls)
+
+    def replies(self, reply: Any) -> list[Any]:
+        """The replies of the calls, from the reply to `call`."""
+        return [reply] if len(self.calls) == 1 else reply
+
+    def messages(self, replies: Sequence[Sequence[Message]]) -> list[Message]:
+        """The answer, from the replies of the calls."""
+        return [replies[call][at] for call, at in self._order]
+
+
+Step = Call | Look | Pause | Expect | PublishSet
 Steps = Generator[Step, Any, R]
 """A verb: yields what is to be done and is sent the answer, so that threads and tasks share one definition."""
+
+
+def without_errors(replies: list[Any]) -> list[Any]:
+    """The replies of an engine; the first error among them is raised."""
+    for reply in replies:
+        if isinstance(reply, TampuError):
+            raise reply
+    return replies
 
 
 class Carrier:
@@ -243,15 +287,19 @@ class Core(Carrier):
             finally:
                 self.ends.forget(step.tenant, step.id, ended.set)
             return None
+        if isinstance(step, PublishSet):
+            return step.messages(step.replies(self.coalescer.submit(step.call)))
+        if not isinstance(step, Settle | Together):
+            return self.coalescer.submit(step)
         reply = self.lanes.of(step).submit(step)
-        if self.ends.anybody and isinstance(step, Settle | Together):
+        if self.ends.anybody:
             self.ends.stir()
         return reply
 
     def _has_ended(self, step: Expect) -> bool:
         """What ended between the last look and the expectation must not be waited for."""
         found = self.engine.get(step.tenant, step.id)
-        return found is None or found.state in ENDS
+        return found is None or has_ended(found.state)
 
     async def do_async(self, step: Step) -> Any:
         if isinstance(step, Look):
@@ -261,6 +309,8 @@ class Core(Carrier):
         if isinstance(step, Expect):
             await self._expect_async(step)
             return None
+        if isinstance(step, PublishSet):
+            return step.messages(step.replies(await self.coalescer.submit_async(step.call)))
         reply = await self.coalescer.submit_async(step)
         if self.ends.anybody and isinstance(step, Settle | Together):
             self.ends.stir()

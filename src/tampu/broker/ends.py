@@ -13,9 +13,8 @@ from collections.abc import Callable
 from tampu.engines.port import Engine
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
-from tampu.model.message import State
+from tampu.model.states import has_ended
 
-ENDS = frozenset((State.DONE, State.DEAD, State.CANCELLED, State.EXPIRED))
 _PAGE = 10_000
 _FIRST_SECONDS = 0.004
 _LAST_SECONDS = 0.25
@@ -92,9 +91,7 @@ class Ends:
                 self._stirred.wait(_LAST_SECONDS)
                 continue
             self._position = page.position
-            ended = [
-                (moved.tenant, moved.id) for moved in page.transitions if moved.state in ENDS or moved.state is None
-            ]
+            ended = [(moved.tenant, moved.id) for moved in page.transitions if has_ended(moved.state)]
             with self._lock:
                 told = [tell for place in ended for tell in self._waiting.get(place, ())]
             for tell in told:

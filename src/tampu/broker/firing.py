@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Sequence
 
 import msgspec
 
-from tampu.broker import incoming, scheduled, settings
-from tampu.broker.core import Look, Steps
-from tampu.broker.scheduled import Kept
-from tampu.engines.port import Document, Item, Publish
+from tampu.broker import incoming, publish, scheduled, settings
+from tampu.broker.core import Look, PublishSet, Steps
+from tampu.broker.scheduled import WINDOW_US, Kept
+from tampu.engines.port import Document, Engine, Publish
 from tampu.model.errors import IdempotencyConflict, StorageError, TampuError, VersionConflict
 from tampu.model.message import Message
 from tampu.model.times import SECOND
@@ -61,15 +62,13 @@ def _write(tenant: str, name: str, kept: Kept, version: int) -> Steps[bool]:
 def _publish(tenant: str, document: Document, kept: Kept, read_us: int) -> Steps[Refused | None]:
     """Publish what is decided, and confirm it."""
     name, last_id = document.name, ""
+    # Many missed ticks of a large message are not one huge commit.
+    most = max(1, _PORTION_BYTES // len(kept.body))
     try:
-        set_: settings.Settings = yield Look(lambda engine: settings.read(engine.document, tenant, kept.queue))
-        incoming.check_open(kept.queue, set_)
-        for items in _portions([kept.item(name, set_, tick) for tick in kept.firing]):
+        for start in range(0, len(kept.firing), most):
             if (yield Look(lambda engine: engine.now())) - read_us > _STALE_US:
                 return None
-            last_id = yield from _store(
-                Publish(tenant, kept.queue, items, set_.max_depth, places=set_.places, pace=set_.pace)
-            )
+            last_id = yield from _store(tenant, name, kept, kept.firing[start : start + most])
     except StorageError:
         raise
     except TampuError as error:
@@ -82,28 +81,21 @@ def _publish(tenant: str, document: Document, kept: Kept, read_us: int) -> Steps
     return None
 
 
-def _portions(items: list[Item]) -> Iterator[list[Item]]:
-    """Many missed ticks of a large message are not one huge commit."""
-    portion: list[Item] = []
-    size = 0
-    for item in items:
-        if portion and size + len(item.packed) > _PORTION_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(item)
-        size += len(item.packed)
-    yield portion
-
-
-def _store(call: Publish) -> Steps[str]:
+def _store(tenant: str, name: str, kept: Kept, ticks: Sequence[int]) -> Steps[str]:
     """The id of the last message. What was stored under another body was so before the schedule was changed."""
+    messages = [kept.of_tick(name, tick) for tick in ticks]
+
+    def prepare(engine: Engine) -> Publish | PublishSet:
+        # As they are this moment: keepers may not have looked for a while.
+        settings_of = functools.cache(functools.partial(settings.read, engine.document, tenant))
+        return publish.prepare(tenant, kept.queue, messages, settings_of, window_us=WINDOW_US)
+
     try:
-        messages: list[Message] = yield call
-        return messages[-1].id
+        stored: list[Message] = yield (yield Look(prepare))
+        return stored[-1].id
     except IdempotencyConflict:
-        *before, last = call.items
-        for item in before:  # perhaps only some were
-            yield from _store(msgspec.structs.replace(call, items=[item]))
-        if before:
-            return (yield from _store(msgspec.structs.replace(call, items=[last])))
-        return last.id or ""
+        if len(ticks) == 1:
+            return kept.id(ticks[0])
+    for tick in ticks[:-1]:  # perhaps only some were
+        yield from _store(tenant, name, kept, [tick])
+    return (yield from _store(tenant, name, kept, ticks[-1:]))

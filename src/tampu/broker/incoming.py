@@ -17,8 +17,8 @@ from tampu.broker.settings import Settings
 from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
-from tampu.model.message import BYTES, JSON, Body, Encoded, NewMessage, pack_body, pack_plain
-from tampu.model.times import duration, instant
+from tampu.model.message import BYTES, JSON, Body, Encoded, NewMessage, pack_body, pack_plain, to_new
+from tampu.model.times import duration, instant, moment_or_none
 
 MOST_MESSAGES = 10_000
 MOST_CLAIM = 10_000
@@ -133,10 +133,51 @@ def check_open(queue: str, settings: Settings) -> None:
         )
 
 
+def items(queue: str, settings: Settings, news: Sequence[NewMessage | Any]) -> tuple[list[Item], bool]:
+    """Messages or payloads, ready for the engine; and whether the batch is simple, which is decided only here."""
+    if settings.group_by != "type" and not any(type(new) is NewMessage for new in news):
+        return plain_items(settings, news), settings.simple
+    made, simple = [], settings.simple
+    for new in map(to_new, news):
+        if settings.group_by != "type" and _is_plain(new):
+            one = _plain_item(settings, new)
+        else:
+            one = _full_item(queue, settings, new)
+            simple = simple and is_simple(one)
+        simple = simple and one.id is None
+        made.append(one)
+    return made, simple
+
+
+def is_simple(item: Item) -> bool:
+    """True if an engine can store the item as it comes: ready at once at rank 0, nothing to look up or to expire.
+
+    A priority, deadline or group must be kept for other orderings of the queue, even where it does not count now. An id
+    of its own, which `Load` takes and a simple `Publish` does not, is not looked at.
+    """
+    body = item.body
+    return not (
+        item.run_us is not None
+        or item.delay_us
+        or item.ttl_us
+        or body.priority
+        or body.deadline is not None
+        or body.group is not None
+        or body.key
+        or body.idempotency_key
+        or body.hold
+        or (item.ordering == "priority" and item.ageing_us)
+        or item.ordering in ("deadline", "fair")
+    )
+
+
 def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     """One message, ready for the engine."""
-    if settings.group_by != "type" and _is_plain(new):
-        return _plain_item(settings, new)
+    plain = settings.group_by != "type" and _is_plain(new)
+    return _plain_item(settings, new) if plain else _full_item(queue, settings, new)
+
+
+def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
     body = _body(new, settings.max_payload)
     if settings.group_by == "type" and body.group is None:
         body = msgspec.structs.replace(body, group=body.type)
@@ -156,6 +197,15 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
         settings.idempotency_us,
         None if new.id is None else id_text(new.id),
     )
+
+
+_OF_BODY = tuple(name for name in Body.__struct_fields__ if name != "deadline")
+
+
+def from_body(body: Body, **more: Any) -> NewMessage:
+    """A message to publish with the fields of a packed body; ``more`` are the fields that no body has."""
+    fields = {name: getattr(body, name) for name in _OF_BODY}
+    return NewMessage(**fields, deadline=moment_or_none(body.deadline), **more)
 
 
 _SAID = slice(NewMessage.__struct_fields__.index("priority"), NewMessage.__struct_fields__.index("content_type"))

@@ -12,10 +12,10 @@ import msgspec
 
 from tampu.broker import incoming
 from tampu.broker.core import Core, Look, Steps
-from tampu.broker.ends import ENDS
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, TampuError, VersionConflict
 from tampu.model.message import Message
+from tampu.model.states import TERMINAL
 from tampu.model.times import Duration, duration
 
 KIND = "note"
@@ -67,7 +67,7 @@ class Notes:
         over = []
         for note in notes:
             found: Message | None = yield Look(lambda engine, id=note.name: engine.get(self.tenant, id))  # type: ignore[misc]  # bound now
-            if found is None or found.state in ENDS:
+            if found is None or found.state in TERMINAL:
                 over.append(note.name)
         yield from self.drop_notes(over)
         return len(over)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.atomic import Atomic, Unit
-from tampu.broker.core import Core, Look, Pause, Step, Steps
+from tampu.broker.core import Core, Look, Pause, PublishSet, Step, Steps, without_errors
 from tampu.broker.notes import Notes
 from tampu.broker.schedules import Scheduling
 from tampu.broker.steering import Steering
 from tampu.broker.streaming import Asked, PolledStream, Stream
-from tampu.model.errors import InvalidState, TampuError, Unavailable
+from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
 
 P = ParamSpec("P")
@@ -236,7 +236,6 @@ class Transaction:
             return step.ask(self._core.engine)
         if isinstance(step, Pause):
             raise InvalidState("a transaction can not wait")
-        reply = self._work.run([step])[0]
-        if isinstance(reply, TampuError):
-            raise reply
-        return reply
+        if isinstance(step, PublishSet):
+            return step.messages(without_errors(self._work.run(step.calls)))
+        return without_errors(self._work.run([step]))[0]

@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from tampu.broker import incoming, ticks
-from tampu.broker.settings import Settings
 from tampu.broker.ticks import Decision, Timing
 from tampu.engines.port import Document, Item, PutDocument
 from tampu.model.message import NewMessage, pack_body, unpack_body
@@ -97,10 +96,8 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def new(self) -> NewMessage:
         """What is published, its payload encoded."""
-        body = unpack_body(self.body)
-        return NewMessage(
-            **{name: getattr(body, name) for name in _OF_BODY},
-            deadline=moment_or_none(body.deadline),
+        return incoming.from_body(
+            unpack_body(self.body),
             max_attempts=self.max_attempts,
             delay=None if self.delay_us is None else timedelta(microseconds=self.delay_us),
             ttl=None if self.ttl_us is None else timedelta(microseconds=self.ttl_us),
@@ -116,21 +113,16 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
         """Of the message of a tick."""
         return str(uuid.uuid5(_IDS, f"{self.incarnation}/{tick_us}"))
 
-    def item(self, name: str, settings: Settings, tick_us: int) -> Item:
-        """The message of a tick, for the engine."""
-        new = self.message(
+    def of_tick(self, name: str, tick_us: int) -> NewMessage:
+        """The message of a tick."""
+        return self.message(
             name,
             headers={TICK_HEADER: moment(tick_us).isoformat()},
             id=self.id(tick_us),
             idempotency_key=f"schedule:{self.incarnation}:{tick_us}",
         )
-        return msgspec.structs.replace(incoming.item(self.queue, settings, new), window_us=WINDOW_US)
 
 
-_OF_BODY = (
-    "payload", "type", "content_type", "priority", "headers", "labels", "key", "correlation_id", "causation_id",
-    "parent_id", "group", "source", "hold",
-)  # fmt: skip
 REFUSED = ("id", "idempotency_key", "run_at")
 """Fields of a message that a schedule gives itself."""
 

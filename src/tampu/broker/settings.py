@@ -43,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True):
     rate: float
     burst: int
     max_payload: int
+    simple: bool
+    """True if a message without options is ready at once at rank 0 and never expires; see `incoming.is_simple`."""
 
     def want(self, queue: str, lease_us: int | None) -> Want:
         return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.pace is not None)
@@ -57,11 +59,13 @@ def resolve(config: QueueConfig) -> Settings:
     backoff = config.backoff or Backoff()
     paced = pace(config.group_rate or 0, config.group_burst or 0)
     places = ORDERED if config.group_order else config.group_concurrency or None
+    ordering, group_by = config.ordering or "fifo", config.group_by or "group"
+    plain_rank = ordering == "fifo" or (ordering == "priority" and not config.ageing)
     return Settings(
         status=config.status or "open",
-        ordering=config.ordering or "fifo",
+        ordering=ordering,
         ageing_us=micros(config.ageing),
-        group_by=config.group_by or "group",
+        group_by=group_by,
         places=ANY if places is None and paced is not None else places,
         pace=paced,
         max_attempts=config.max_attempts or 1,
@@ -77,6 +81,7 @@ def resolve(config: QueueConfig) -> Settings:
         rate=config.rate or 0.0,
         burst=config.burst or 0,
         max_payload=config.max_payload or 1,
+        simple=plain_rank and group_by == "group" and not config.ttl,
     )
 
 

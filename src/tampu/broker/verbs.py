@@ -5,139 +5,29 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 from tampu import tracing
 from tampu.broker import incoming
-from tampu.broker.core import Core, Expect, Look, Pause, Steps
-from tampu.broker.ends import ENDS
-from tampu.broker.settings import Settings
+from tampu.broker.core import Expect, Look, Pause, Steps
+from tampu.broker.publish import PublishVerbs
 from tampu.broker.standing import MakeClaim
 from tampu.broker.under_way import extended
-from tampu.engines import loads, port
+from tampu.engines import port
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
-from tampu.model.message import Lease, Message, NewMessage, to_new
+from tampu.model.message import Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 
-_NO_PRIORITY = 0
-_NO_OPTIONS = (None,) * 18
 _PAUSED_LOOK = 0.25
 _UNWATCHED_LOOK = 1.0
 _LONGEST_RECEIPT = 512
-_ONCE_US = 600 * SECOND
-"""How long the name of a batch is kept: longer than any client asks again."""
 
 
-class Verbs:
+class Verbs(PublishVerbs):
     """What may be done with the queues of one tenant."""
-
-    traced = True
-    """Spans are begun for what is called here; a server has its own."""
-
-    def __init__(self, core: Core, tenant: str) -> None:
-        self.core = core
-        self.tenant = incoming.name(tenant, "tenant")
-
-    # -- publish
-
-    def publish(
-        self,
-        queue: str,
-        payload: Any,
-        *,
-        type: str | None = None,
-        priority: int = 0,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        ttl: Duration | None = None,
-        deadline: datetime | None = None,
-        key: str | None = None,
-        idempotency_key: str | None = None,
-        labels: dict[str, str] | None = None,
-        headers: dict[str, str] | None = None,
-        max_attempts: int | None = None,
-        correlation_id: str | None = None,
-        causation_id: str | None = None,
-        parent_id: str | None = None,
-        group: str | None = None,
-        source: str | None = None,
-        content_type: str | None = None,
-        hold: str | None = None,
-        id: str | None = None,
-    ) -> Steps[Message]:
-        """Hand in one message. When this returns, it is on disk.
-
-        ``key`` replaces the payload of the message with that key that still waits. ``idempotency_key`` makes it safe
-        to publish again: within the queue's window the first message is answered. Raises `QueueFull`,
-        `QueueClosed`, `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
-        """
-        options = (
-            type, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers, max_attempts, correlation_id,
-            causation_id, parent_id, group, source, content_type, hold, id,
-        )  # fmt: skip
-        if priority is _NO_PRIORITY and options == _NO_OPTIONS and not isinstance(payload, NewMessage):
-            if self.traced and tracing.on():
-                return (yield from self._publish_traced(queue, [payload]))[0]
-            return (yield self.publishing(queue, [payload]))[0]  # type: ignore[no-any-return]  # typed by the call
-        new = NewMessage(
-            payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
-            max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id,
-        )  # fmt: skip
-        if self.traced and tracing.on():
-            return (yield from self._publish_traced(queue, [new]))[0]
-        return (yield self.publishing(queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
-
-    def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
-        """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
-        if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
-            raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
-        news = list(messages)
-        if len(news) > incoming.MOST_MESSAGES:
-            raise InvalidMessage(
-                f"{len(news)} messages in one batch; {incoming.MOST_MESSAGES} is the most",
-                field="messages",
-                hint="publish in several batches",
-            )
-        if not news:
-            incoming.name(queue, "queue")
-            return []
-        if self.traced and tracing.on():
-            return (yield from self._publish_traced(queue, news))
-        return (yield self.publishing(queue, news))  # type: ignore[no-any-return]  # typed by the call
-
-    def _publish_traced(self, queue: str, news: Sequence[NewMessage | Any]) -> Steps[list[Message]]:
-        with tracing.Publishing(self.tenant, incoming.name(queue, "queue"), len(news)) as span:
-            step = self.publishing(queue, tracing.carrying(news, span.context))
-            messages: list[Message] = yield self._within(step, span.context)
-            span.stored(messages)
-            return messages
-
-    def _within(self, step: Any, _context: dict[str, str]) -> Any:
-        """The step, told in which trace it is; here the messages carry it, and that is enough."""
-        return step
-
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Any:
-        """The step that stores these; under a name, if they have one, only once."""
-        settings = self._settings(queue)
-        incoming.check_open(queue, settings)
-        bare = settings.group_by != "type" and not any(type(new) is NewMessage for new in news)
-        if bare:
-            items = incoming.plain_items(settings, news)
-            bare = settings.ordering == "fifo" and not settings.ttl_us
-        else:
-            items = [incoming.item(queue, settings, to_new(new)) for new in news]
-        if once is not None and "once" not in self.core.engine.capabilities:
-            items, bare, once = loads.named(items, f"{self.tenant}/{queue}/{once}"), False, None
-        return port.Publish(
-            self.tenant, queue, items, settings.max_depth, bare, places=settings.places, pace=settings.pace,
-            once=once, once_us=_ONCE_US,
-        )  # fmt: skip
-
-    def _settings(self, queue: str) -> Settings:
-        return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
 
     # -- claim and settle
 
@@ -383,7 +273,7 @@ class Verbs:
         while True:
             found = yield from self.get(id)
             left = until - time.monotonic()
-            if found.state in ENDS or left <= 0 or self.core.closed:
+            if found.state in TERMINAL or left <= 0 or self.core.closed:
                 return found
             yield Expect(self.tenant, found.id, left)
             if self.core.closed:

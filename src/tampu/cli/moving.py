@@ -15,9 +15,9 @@ from tampu.cli import asking, documents, exits, output, parsing
 from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
 from tampu.cli.looking import message_table
 from tampu.cli.session import Session
+from tampu.model.states import WAITING
 
 _STEP = 500
-_LIVE = (tampu.State.READY, tampu.State.DELAYED, tampu.State.HELD)
 
 
 def _tell(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
@@ -50,7 +50,7 @@ def _would_cancel(q: tampu.Queue, id: str) -> tampu.Outcome:
         state = q.get(id).state
     except tampu.NotFound as error:
         return tampu.Outcome(id, None, error)
-    if state in (*_LIVE, tampu.State.CANCELLED):
+    if state in (*WAITING, tampu.State.CANCELLED):
         return tampu.Outcome(id, tampu.State.CANCELLED)
     if state is tampu.State.LEASED:
         return tampu.Outcome(id, state)
@@ -191,7 +191,7 @@ def purge(
     states = list(dict.fromkeys(state))
     with session.open() as q:
         total = q.purge(queue, state=states, dry_run=True)
-        waiting = sum(q.stats(queue).counts.get(s, 0) for s in states if s in _LIVE)
+        waiting = sum(q.stats(queue).counts.get(s, 0) for s in states if s in WAITING)
         if not dry_run:
             if waiting and not yes:
                 asking.confirm(

@@ -113,7 +113,15 @@ class RemoteVerbs(Verbs):
             )
         return sent, given
 
-    def publishing(self, queue: str, news: Sequence[NewMessage | Any], once: str | None = None) -> Ask:
+    def publishing(
+        self,
+        queue: str,
+        news: Sequence[NewMessage | Any],
+        once: str | None = None,
+        *,
+        one_request: bool = False,  # noqa: ARG002 - the server's business
+        remember_us: int = 0,  # noqa: ARG002 - the server's business
+    ) -> Ask:
         sent, given = self.outgoing(queue, news)
         # What makes it safe to ask again: a name for the batch; an id for a message, which costs no more and is kept
         # no longer than the message; an id for each where some may be there already.

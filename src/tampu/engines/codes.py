@@ -7,21 +7,12 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import State
+from tampu.model.states import LIVE, State
 
-STATES = (
-    State.READY,
-    State.DELAYED,
-    State.LEASED,
-    State.HELD,
-    State.DONE,
-    State.DEAD,
-    State.CANCELLED,
-    State.EXPIRED,
-)
+STATES = tuple(State)
 READY, DELAYED, LEASED, HELD, DONE, DEAD, CANCELLED, EXPIRED = range(8)
 CODE = {state: code for code, state in enumerate(STATES)}
-LIVE_KINDS = (READY, DELAYED, LEASED, HELD)
+LIVE_KINDS = tuple(CODE[state] for state in LIVE)
 
 _RECEIPT = re.compile(r"/([0-7]?[0-9a-f]{1,15})\.([0-7]?[0-9a-f]{1,15})\Z")  # two numbers of 63 bits
 

@@ -15,8 +15,7 @@ from tampu.engines.places import ORDERED, Pace
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position
 from tampu.model.message import Body, Failure, State
-
-ENDS = (State.DONE, State.DEAD, State.CANCELLED, State.EXPIRED)
+from tampu.model.states import TERMINAL
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -98,5 +97,5 @@ def check(call: Adopt) -> None:
     for item in call.items:
         if item.state is State.LEASED:
             raise InvalidMessage("a leased message can not be adopted", field="items", hint="its lease is not ours")
-        if (item.ended_us is None) == (item.state in ENDS):
+        if (item.ended_us is None) == (item.state in TERMINAL):
             raise InvalidMessage(f"a message that is {item.state} and its end do not agree", field="items")

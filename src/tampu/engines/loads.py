@@ -1,4 +1,4 @@
-"""For engines that have no faster way: a `Load` as a `Publish`, and a batch with a name under ids of its own."""
+"""What engines and their callers share about ids that are a stem and a number."""
 
 from __future__ import annotations
 
@@ -10,21 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tampu.engines.port import Item, Load, Publish
+from tampu.engines.port import Item, Load
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import unpack_body
 
 NUMBER_BYTES = 5
-
-
-def as_publish(call: Load) -> Publish:
-    """The call message by message; what it stores are the messages of its reply that are no duplicates."""
-    check(call)
-    items = []
-    for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
-        packed = bytes(call.bodies[start:end])
-        items.append(Item(unpack_body(packed), packed, call.max_attempts, id=_id(call.stem, number)))
-    return Publish(call.tenant, call.queue, items, call.max_depth)
 
 
 def named(items: Sequence[Item], name: str) -> list[Item]:

@@ -77,8 +77,7 @@ class Load(msgspec.Struct, frozen=True):
 
     Plain is: rank 0, no key, no idempotency key, no expiry, no group's turn to wait for; others go by `Publish`. The id
     of a message is ``stem`` and its number, 5 bytes, so loading again stores only what is not there yet. Refuses with
-    `QueueFull`. Reply: int, how many were stored. Only for engines with the capability ``load``; for others
-    `tampu.engines.loads.as_publish` says the same.
+    `QueueFull`. Reply: int, how many were stored.
     """
 
     tenant: str

@@ -278,8 +278,7 @@ class Replay:
 
     def _remembered(self, queue: str, news: Sequence[NewMessage]) -> Steps[list[Message]]:
         """The note comes after: a kill in between is made good by the queue, which knows the numbers it has stored."""
-        call = self._q._verbs.publishing(queue, news)
-        made: list[Message] = yield msgspec.structs.replace(call, remember_us=KEPT_US)
+        made: list[Message] = yield self._q._verbs.publishing(queue, news, remember_us=KEPT_US)
         return made
 
     def _id(self, row: Row) -> str:

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from tampu.model.reading import from_msgpack
+from tampu.model.states import State as State  # noqa: PLC0414 - a field of Message: imported with it
 from tampu.model.times import Duration, moment, moment_or_none
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
 MSGPACK = "application/msgpack"
 TEXT = "text/plain"
-
-
-class State(enum.StrEnum):
-    """The index a message is in; the last four are ends."""
-
-    READY = "ready"
-    DELAYED = "delayed"
-    LEASED = "leased"
-    HELD = "held"
-    DONE = "done"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-LIVE = (State.READY, State.DELAYED, State.LEASED, State.HELD)
-ENDED = (State.DONE, State.CANCELLED, State.EXPIRED)
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):

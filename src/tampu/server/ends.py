@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tampu.model.journal import Transition
-from tampu.model.message import State
+from tampu.model.states import has_ended
 from tampu.server.tail import Tail
-
-ENDS = (State.DONE, State.DEAD, State.CANCELLED, State.EXPIRED)
 
 
 class Ends:
@@ -36,7 +34,7 @@ class Ends:
 
     def _hear(self, transitions: list[Transition]) -> None:
         for moved in transitions:
-            if moved.state in ENDS or moved.state is None:
+            if has_ended(moved.state):
                 for future in self._waiting.get((moved.tenant, moved.id), ()):
                     if not future.done():
                         future.set_result(None)

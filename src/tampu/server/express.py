@@ -8,13 +8,17 @@ does for others, pipelining, keeping alive, an orderly stop, it does for these. 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from tampu.engines.port import Publish
 from tampu.model.errors import TampuError, Unavailable
+from tampu.model.message import Message
 from tampu.server import raw
 from tampu.server.refusing import refused
 from tampu.wire.problems import Internal
@@ -95,28 +99,37 @@ class Express:
         try:
             if lane.who.dropped:
                 raise Unavailable("the key was changed while this was on its way", hint="send it again")
-            if not node.core.settings.knows(lane.who.tenant, lane.queue):
-                task = asyncio.ensure_future(self._start_later())
-                self._protocol.tasks.add(task)
-                task.add_done_callback(self._protocol.tasks.discard)
+            if not node.core.settings.knows(lane.who.tenant, lane.queue) or lane.has_steps(node):
+                self._go_on(self._start_later())
                 return
-            self._submit()
+            step = lane.step(node, bytes(self.body))
+            if step is None:
+                self.set_result([])
+            elif isinstance(step, Publish):
+                node.core.coalescer.submit_for(step, self)
+            else:  # the queue has publish steps since a moment ago
+                self._go_on(node.core.do_async(step))
         except Exception as error:
             self.set_result(error)
 
-    async def _start_later(self) -> None:
-        try:
-            await self._node.know(self._lane.who.tenant, self._lane.queue)
-            self._submit()
-        except Exception as error:
-            self.set_result(error)
+    async def _start_later(self) -> list[Message]:
+        node, lane = self._node, self._lane
+        await node.know(lane.who.tenant, lane.queue)
+        return await lane.store(node, functools.partial(lane.step, node, bytes(self.body)))
 
-    def _submit(self) -> None:
-        step = self._lane.step(self._node, bytes(self.body))
-        if step is None:
-            self.set_result([])
-        else:
-            self._node.core.coalescer.submit_for(step, self)
+    def _go_on(self, storing: Coroutine[Any, Any, list[Message]]) -> None:
+        """Answer when the messages are stored, by a task."""
+
+        async def answer() -> None:
+            try:
+                reply: list[Message] | Exception = await storing
+            except Exception as error:
+                reply = error
+            self.set_result(reply)
+
+        task = asyncio.ensure_future(answer())
+        self._protocol.tasks.add(task)
+        task.add_done_callback(self._protocol.tasks.discard)
 
     # -- as a future is told
 

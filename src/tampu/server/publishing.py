@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from tampu import tracing
 from tampu.broker import incoming
+from tampu.broker.core import PublishSet
 from tampu.engines.port import Publish
 from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.times import moment, moment_or_none
@@ -31,9 +35,31 @@ class Lane:
         self.form = form
         self.head = b"content-type: %s\r\n" % form.encode()
 
-    def step(self, node: Node, body: bytes) -> Publish | None:
+    def step(self, node: Node, body: bytes) -> Publish | PublishSet | None:
         """What to store; None when that is nothing. The settings of the queue are known."""
+        news, once = self.read(node, body)
+        return self.storing(node, news, once) if news else None
+
+    def read(self, node: Node, body: bytes) -> tuple[list[Any], str | None]:
+        """(the messages, the name of their batch)"""
         raise NotImplementedError
+
+    def storing(
+        self, node: Node, news: list[Any], once: str | None = None, *, one_request: bool = False
+    ) -> Publish | PublishSet:
+        step: Publish | PublishSet = node.verbs(self.who.tenant).publishing(
+            self.queue, news, once, one_request=one_request
+        )
+        return step
+
+    def has_steps(self, node: Node) -> bool:
+        """True if publish steps may change what is stored, and where."""
+        return node.verbs(self.who.tenant).has_steps(self.queue)
+
+    async def store(self, node: Node, make: Callable[[], Publish | PublishSet | None]) -> list[Message]:
+        """Store what ``make`` makes. Publish steps may take their time: they run beside the loop."""
+        step = await asyncio.to_thread(make) if self.has_steps(node) else make()
+        return [] if step is None else await node.core.do_async(step)
 
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         """(status, body)"""
@@ -49,16 +75,17 @@ class OneLane(Lane):
         super().__init__(who, queue, form)
         self._content_type = content_type
 
-    def step(self, node: Node, body: bytes) -> Publish:
+    def read(self, node: Node, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches ask the node
         if self._content_type == JSON:
             bodies.checked_json(body)
-        step: Publish = node.verbs(self.who.tenant).publishing(self.queue, [Encoded(body, self._content_type)])
-        return step
+        return [Encoded(body, self._content_type)], None
 
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         (message,) = messages
         node.metrics.publish(self.who.tenant, self.queue)
-        return 200 if message.duplicate else 201, write(published(message, self.form), self.form)
+        return 200 if message.duplicate else 201, write(
+            published(message, self.form, whole=self.has_steps(node)), self.form
+        )
 
 
 class ManyLane(Lane):
@@ -70,21 +97,16 @@ class ManyLane(Lane):
         super().__init__(who, queue, form)
         self._media = media
 
-    def step(self, node: Node, body: bytes) -> Publish | None:
+    def read(self, node: Node, body: bytes) -> tuple[list[Any], str | None]:
         asked = bodies.PUBLISH.read(body, self._media)
         check_batch(node, asked.messages, "messages")
-        return self.storing(node, [new_message(given) for given in asked.messages], asked.once)
-
-    def storing(self, node: Node, news: list[Any], once: str | None) -> Publish | None:
-        if not news:
-            return None
-        step: Publish = node.verbs(self.who.tenant).publishing(self.queue, news, once)
-        return step
+        return [new_message(given) for given in asked.messages], asked.once
 
     def answer(self, node: Node, messages: list[Message]) -> tuple[int, bytes]:
         node.tail.stir()
         node.metrics.publish(self.who.tenant, self.queue, len(messages))
-        return 200, write(bodies.PublishedMany([published(m, self.form) for m in messages]), self.form)
+        whole = self.has_steps(node)
+        return 200, write(bodies.PublishedMany([published(m, self.form, whole=whole) for m in messages]), self.form)
 
 
 def _clear(call: Call, *others: Any, lane: Lane) -> None:
@@ -113,6 +135,7 @@ async def publish_one(call: Call, queue: str) -> Reply:
     plain = _is_plain(call)
     key = (queue, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
     lane: OneLane | None = node.lanes.get(key) if plain else None
+    make: Callable[[], Publish | PublishSet | None]
     if lane is None:
         who = await call.admit()
         who.need("publish", incoming.name(queue, "queue"))
@@ -122,13 +145,13 @@ async def publish_one(call: Call, queue: str) -> Reply:
         lane = OneLane(who, queue, call.wanted, new.content_type or "")
         if plain:
             _clear(call, key, lane=lane)
-        step = node.verbs(who.tenant).publishing(queue, [new])
+        make = functools.partial(lane.storing, node, [new])
     else:
         call.who = lane.who
         body = await call.body()
         await node.know(lane.who.tenant, queue)
-        step = lane.step(node, body)
-    status, told = lane.answer(node, await node.core.coalescer.submit_async(step))
+        make = functools.partial(lane.step, node, body)
+    status, told = lane.answer(node, await lane.store(node, make))
     return Reply(status, told, lane.form)
 
 
@@ -146,22 +169,21 @@ async def publish_many(call: Call, queue: str) -> Reply:
     lane = ManyLane(who, queue, call.wanted, call.media)
     if _is_plain(call):
         _clear(call, lane=lane)
-    step = lane.storing(call.node, news, asked.once)
-    if key is not None and step is not None:
-        step = raw.as_one(step)
-    messages = [] if step is None else await call.node.core.coalescer.submit_async(step)
+    messages: list[Message] = []
+    if news:
+        make = functools.partial(lane.storing, call.node, news, asked.once, one_request=key is not None)
+        messages = await lane.store(call.node, make)
     status, told = lane.answer(call.node, messages)
     return Reply(status, told, lane.form)
 
 
-def new_message(given: Any) -> NewMessage | Encoded:
+def new_message(given: Any) -> NewMessage:
     new: NewMessage = given.plain() if type(given) is bodies.JsonMessage else given
-    if new.id is None and new.content_type is not None and type(new.payload) is bytes and raw.is_bare(new):
-        return Encoded(new.payload, new.content_type)
     return new
 
 
-def published(m: Message, form: str) -> bodies.Published:
+def published(m: Message, form: str, *, whole: bool = True) -> bodies.Published:
+    """``whole``: the message may not be as the caller sent it, so the answer has all of it."""
     return bodies.Published(
         m.id,
         m.state,
@@ -171,5 +193,5 @@ def published(m: Message, form: str) -> bodies.Published:
         moment_or_none(m.expires_us),
         m.reason,
         m.duplicate,
-        message_view(m, form) if m.duplicate else None,
+        message_view(m, form) if m.duplicate or whole else None,
     )

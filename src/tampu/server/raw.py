@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import urllib.parse
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from tampu.engines.port import Publish
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import BYTES, JSON, Encoded, NewMessage, to_new
 from tampu.model.reading import convert
@@ -19,7 +17,6 @@ from tampu.wire.bodies import checked_json
 FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("payload", "content_type"))
 """What may be said of a raw message: ``Tampu-Run-At``, ``?run_at=``; labels and headers are repeated ``name=value``."""
 _PAIRS = ("labels", "headers")
-_BARE = msgspec.structs.astuple(NewMessage(b"", content_type=""))[1:]
 HEADERS = frozenset(
     [
         b"idempotency-key",
@@ -41,12 +38,6 @@ class _Texts(msgspec.Struct, omit_defaults=True):
     max_attempts: int | None = None
     run_at: datetime | None = None
     deadline: datetime | None = None
-
-
-def is_bare(new: NewMessage) -> bool:
-    """Nothing but a payload and its content type?"""
-    values = msgspec.structs.astuple(new)[1:]
-    return values[:-3] == _BARE[:-3] and values[-2:] == _BARE[-2:]
 
 
 def message(call: Call, payload: bytes) -> NewMessage | Encoded:
@@ -118,16 +109,3 @@ def keyed(news: list[Any], key: str) -> list[NewMessage]:
         name = f"{key}:{number}" if number else key
         made.append(msgspec.structs.replace(whole, idempotency_key=name))
     return made
-
-
-def as_one(step: Publish) -> Publish:
-    """A batch under one Idempotency-Key is one body: the same messages, among more or fewer, are another."""
-    count = len(step.items)
-    if count == 1:
-        return step
-    items = [msgspec.structs.replace(item, digest=_among(item.digest or b"", count)) for item in step.items]
-    return msgspec.structs.replace(step, items=items)
-
-
-def _among(digest: bytes, count: int) -> bytes:
-    return hashlib.sha256(b"%d:%s" % (count, digest)).digest()[: len(digest)]

@@ -7,9 +7,9 @@ from typing import Any
 
 from tampu.broker import incoming
 from tampu.model.message import Message
+from tampu.model.states import TERMINAL
 from tampu.server.auth.grants import Who
 from tampu.server.call import Call, Disconnected
-from tampu.server.ends import ENDS
 from tampu.server.polls import GONE, REVOKED, Poll, PollOver
 
 
@@ -26,7 +26,7 @@ async def wait_for(call: Call, who: Who, id: str, seconds: float) -> Message:
     node.polls.join(poll)
     try:
         message = await node.drive(verbs.get(wanted))  # only now: what ends after it is told
-        if message.state not in ENDS and await poll.until(future, seconds):
+        if message.state not in TERMINAL and await poll.until(future, seconds):
             message = await node.drive(verbs.get(wanted))
         return message
     except PollOver as over:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,12 +21,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.broker import incoming, settings
+from tampu.broker import incoming, publish, publish_steps, settings
 from tampu.broker.settings import Settings
-from tampu.engines.port import Call, DeleteDocument, Load, Publish, PutDocument
+from tampu.engines.port import Call, DeleteDocument, PutDocument
 from tampu.model.errors import InvalidConfig, InvalidState, QueueFull, TampuError, VersionConflict
-from tampu.model.message import State
 from tampu.model.reading import from_json
+from tampu.model.states import LIVE
 from tampu.model.times import SECOND
 from tampu.spark import rows, staging
 from tampu.spark.staging import Area
@@ -84,6 +85,18 @@ class Job(msgspec.Struct, frozen=True):
         return self.name if self.batch < 0 else f"{self.name}\0{self.batch}"
 
 
+class Calls(msgspec.Struct):
+    """What publishes staged rows."""
+
+    rows: Sequence[Call] = ()
+    copies: Sequence[Call] = ()
+    """Of rows, which publish steps have added."""
+
+    def add(self, more: Calls) -> None:
+        self.rows = [*self.rows, *more.rows]
+        self.copies = [*self.copies, *more.copies]
+
+
 def stem(tenant: str, job: str, partition: int) -> bytes:
     """The beginning of the ids of a partition's messages: a UUIDv8 out of who they are."""
     raw = bytearray(hashlib.blake2b(f"{tenant}\0{job}\0{partition}".encode(), digest_size=11).digest())
@@ -98,6 +111,8 @@ class Publisher:
         self._job = job
         self._settings: dict[str, Settings] = {}
         self._remember_us = 0 if store.joint else KEPT_US
+        self._counted: deque[int] = deque()
+        """How many calls of each step under way store rows; those after them store copies."""
 
     # -- the ledger
 
@@ -160,7 +175,7 @@ class Publisher:
             most = self._of(name).max_depth
             if most and not begun:
                 held = self._store.counts(self._job.tenant, name)
-                live = sum(held.get(state, 0) for state in (State.READY, State.DELAYED, State.LEASED, State.HELD))
+                live = sum(held.get(state, 0) for state in LIVE)
                 if live + count > most:
                     raise QueueFull(
                         f"queue {name} holds {live} of at most {most} that have not ended: no room for {count}",
@@ -188,6 +203,7 @@ class Publisher:
         begun = entry is not None
         fresh = Entry(shape, total, self._store.now(), batch=job.batch, query=job.query)
         published = 0
+        self._counted.clear()
         steps = self._steps(parts, area, start, fresh)
         try:
             with contextlib.ExitStack() as whole:
@@ -198,7 +214,7 @@ class Publisher:
                 else:
                     done = whole.enter_context(contextlib.closing(self._store.in_turn(steps, version)))
                 for *replies, _ in done:
-                    published += sum(stored(reply) for reply in replies)
+                    published += sum(stored(reply) for reply in replies[: self._counted.popleft()])
                     begun = True
         except VersionConflict:
             raise InvalidState(
@@ -230,8 +246,11 @@ class Publisher:
             now = msgspec.structs.replace(fresh, partition=partition, row=row, done=partition > parts[-1].partition)
             # Nobody can run it again but who has its ledger's name from an error, and then the ledger is there.
             once = not self._job.remembered
-            calls = [call for number, batch in chunk for call in self.calls(number, batch, once=once)]
-            yield Step(calls, functools.partial(self._put, now))
+            made = Calls()
+            for number, batch in chunk:
+                made.add(self.calls(number, batch, once=once))
+            self._counted.append(len(made.rows))
+            yield Step([*made.rows, *made.copies], functools.partial(self._put, now))
 
     def _chunks(
         self, parts: Sequence[Part], area: Area, start: tuple[int, int]
@@ -255,35 +274,48 @@ class Publisher:
         if chunk:
             yield chunk, (parts[-1].partition + 1, 0)
 
-    def calls(self, partition: int, batch: pa.RecordBatch, *, once: bool = False) -> Iterator[Call]:
+    def calls(self, partition: int, batch: pa.RecordBatch, *, once: bool = False) -> Calls:
         """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays. ``once``:
         the ledger alone sees to it that they are not made twice."""
         start = stem(self._job.tenant, self._job.id, partition)
         column = batch.column("queue")
         if column.null_count == len(batch):
-            yield self._call(self._job.queue or "", start, batch, once)
-            return
+            return self._calls(self._job.queue or "", start, batch, once)
+        made = Calls()
         for name in pc.unique(column).to_pylist():
             chosen = pc.is_null(column) if name is None else pc.fill_null(pc.equal(column, name), False)
-            yield self._call(self._job.queue or "" if name is None else name, start, batch.filter(chosen), once)
+            made.add(self._calls(self._job.queue or "" if name is None else name, start, batch.filter(chosen), once))
+        return made
 
-    def _call(self, queue: str, start: bytes, batch: pa.RecordBatch, once: bool) -> Call:
+    def _calls(self, queue: str, start: bytes, batch: pa.RecordBatch, once: bool) -> Calls:
         tenant, current = self._job.tenant, self._of(queue)
         numbers = batch.column("row").to_pylist()
         bodies, more = batch.column("body"), batch.column("more")
-        if more.null_count == len(batch):
+        steps = not self._store.remote and publish_steps.wanted(queue, current)
+        if more.null_count == len(batch) and not steps:
             kinds = batch.column("type")
             plain = kinds.null_count == len(batch)
             types = [rows.NO_TYPE] * len(batch) if plain else pc.fill_null(kinds, rows.NO_TYPE).to_pylist()
-            return Load(
-                tenant, queue, start, numbers, *_buffer(bodies), types, current.max_attempts, current.max_depth,
-                self._remember_us, once,
-            )  # fmt: skip
+            load = publish.load_call(
+                tenant,
+                queue,
+                current,
+                start,
+                numbers,
+                *_buffer(bodies),
+                types,
+                remember_us=self._remember_us,
+                once=once,
+            )
+            return Calls([load])
         items = [
             rows.item(packed, rest, current.max_attempts, message_id(start, number))
             for packed, rest, number in zip(bodies.to_pylist(), more.to_pylist(), numbers, strict=True)
         ]
-        return Publish(tenant, queue, items, current.max_depth, remember_us=self._remember_us, places=current.places)
+        if not steps:
+            return Calls([publish.publish_call(tenant, queue, current, items, remember_us=self._remember_us)])
+        made = publish.prepare_items(tenant, queue, items, self._of, remember_us=self._remember_us)
+        return Calls(made.rows, made.copies)
 
     def _of(self, queue: str) -> Settings:
         if queue not in self._settings:

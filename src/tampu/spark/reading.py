@@ -16,7 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tampu.model.errors import InvalidConfig, NotFound
 from tampu.model.journal import Position
-from tampu.model.message import ENDED, State
+from tampu.model.message import State
+from tampu.model.states import TERMINAL
 from tampu.spark import columns, offsets, pushdown
 from tampu.spark.options import Options
 from tampu.spark.pushdown import PushFilters, Scope, Span
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 ALL = "*"
 LEAST_TRANSITIONS = 20_000
 """A range of the journal is not made shorter by itself: opening the store costs as much as so many."""
-_ENDS = frozenset({*ENDED, State.DEAD})
+_ENDS = frozenset(TERMINAL)
 
 
 def reader(kind: str, options: Options) -> DataSourceReader:

@@ -21,7 +21,6 @@ from tampu.broker.settings import Settings
 from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage, TampuError
 from tampu.model.message import BYTES, JSON, TEXT, NewMessage, unpack_body
-from tampu.model.rank import rank
 from tampu.spark import values
 
 STAGED = pa.schema(
@@ -83,7 +82,7 @@ class Packer:
         if kind not in (pa.binary(), pa.string()):
             return None
         settings = self._settings(queue)
-        if not _plain_settings(settings):
+        if not settings.simple:
             return None
         lengths = pc.binary_length(payload)
         if (pc.max(lengths).as_py() or 0) > settings.max_payload:
@@ -168,19 +167,7 @@ class Packer:
 
 def is_plain(item: Item, settings: Settings) -> bool:
     """Can it be one of a `Load`?"""
-    body = item.body
-    return not (
-        item.run_us is not None
-        or item.delay_us
-        or item.ttl_us
-        or item.lane is not None
-        or body.key
-        or body.idempotency_key
-        or body.hold
-        or item.max_attempts != settings.max_attempts
-        or (item.ordering == "priority" and item.ageing_us)
-        or rank(item.ordering, 0, body.priority, body.deadline, 0)
-    )
+    return item.max_attempts == settings.max_attempts and incoming.is_simple(item)
 
 
 def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
@@ -189,12 +176,6 @@ def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
     if more is None:
         return made
     return msgspec.structs.replace(made, **dict(zip(_MORE, msgspec.msgpack.decode(more), strict=True)))
-
-
-def _plain_settings(settings: Settings) -> bool:
-    """May a message without options be plain in this queue?"""
-    plain = settings.ordering in ("fifo", "priority") and settings.group_by == "group"
-    return plain and not settings.ageing_us and not settings.ttl_us
 
 
 def _type_heads(types: pa.Array | None) -> pa.Array | pa.Scalar | None:

@@ -108,7 +108,11 @@ class _Writer:
                             raise bad_rows.error(bad.count, total, bad.reasons, published=True)
                         publisher.check_open(packer.queues)
                         for piece in staging.pieces(packed) if len(packed) else ():
-                            store.run(list(publisher.calls(task.partition, piece)))
+                            calls = publisher.calls(task.partition, piece)
+                            if calls.copies:
+                                store.together([*calls.rows, *calls.copies])
+                            else:
+                                store.run(calls.rows)
                     elif not (bad.count and self.bad_rows is None):
                         good.add(packed)
             except BaseException:

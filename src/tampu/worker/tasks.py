@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 import msgspec
 
 from tampu.broker import incoming
-from tampu.broker.ends import ENDS
 from tampu.model.config import Backoff, checked_backoff
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import JSON, Encoded, Message, NewMessage, State
+from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 from tampu.worker.arguments import Arguments
 from tampu.worker.current import Note
@@ -92,14 +92,14 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
         q, until = self.task.app.queue, _until(timeout)
         while True:
             found = q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
-            if found.state in ENDS or time.monotonic() >= until:
+            if found.state in TERMINAL or time.monotonic() >= until:
                 return self._read(found)
 
     async def result_async(self, timeout: Duration | None = None) -> R:
         q, until = self.task.app.queue_async, _until(timeout)
         while True:
             found = await q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
-            if found.state in ENDS or time.monotonic() >= until:
+            if found.state in TERMINAL or time.monotonic() >= until:
                 return self._read(found)
 
     def progress(self) -> tuple[float, str | None] | None:
@@ -111,7 +111,7 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
     def _read(self, found: Message) -> R:
         if found.state is State.DONE:
             return cast(R, self.task.arguments.read_result(found.result_raw))
-        if found.state in ENDS:
+        if found.state in TERMINAL:
             raise TaskFailed(found)
         raise TimeoutError(f"{self!r} has not ended yet, it is {found.state}")
 

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tampu.broker.ends import ENDS
 from tampu.broker.queue import Queue
 from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
 from tampu.model.outcome import Outcome, Settlement
+from tampu.model.states import TERMINAL
 from tampu.worker import endings
 from tampu.worker.current import Current
 from tampu.worker.outages import AWAY, Outages
@@ -99,7 +99,7 @@ class Tray:
                 self._given_up += 1
             elif outcome.error is not None:
                 self._refused(work, settlement, outcome.error)
-            elif work._noted and outcome.state in ENDS:
+            elif work._noted and outcome.state in TERMINAL:
                 over.append(work.id)
         if over:
             with contextlib.suppress(TampuError):  # the next worker that starts removes them

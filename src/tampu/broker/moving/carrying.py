@@ -17,8 +17,7 @@ from tampu.model.times import moment
 
 PAGE = 500
 # What is leased was first in line. Held ones come after those whose turn it is, or they would take it.
-LIVE = (State.LEASED, State.READY, State.DELAYED, State.HELD, State.DEAD)
-ENDED = (State.DONE, State.CANCELLED, State.EXPIRED)
+CARRIED = (State.LEASED, State.READY, State.DELAYED, State.HELD, State.DEAD)
 Moved = Callable[[str, int], None]
 """Told of each page: the queue, and how many messages."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from tampu.broker.moving import closing, notes, papers, report
-from tampu.broker.moving.carrying import ENDED, LIVE, Carrier, Moved
+from tampu.broker.moving.carrying import CARRIED, Carrier, Moved
 from tampu.broker.moving.notes import Away, Coming
 from tampu.broker.moving.report import QueueCount, Report
 from tampu.broker.readers import registered
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.engines.port import Engine, QueueStats
 from tampu.model.errors import InvalidConfig, InvalidState, StorageError
+from tampu.model.states import FINAL
 
 _MOST_PASSES = 20
 
@@ -42,7 +43,7 @@ class Move:
         self._wishes = wishes
         self._origin = origin
         self._goal = goal
-        self.states = LIVE + (ENDED if wishes.ended else ())
+        self.states = CARRIED + (FINAL if wishes.ended else ())
 
     def run(self, moved: Moved = _nobody) -> Report:
         away, coming = self._begin()

@@ -8,9 +8,9 @@ from tampu.engines.codes import CODE
 from tampu.engines.mariadb.moving import Rest, by_queue, entered, ints, nothing
 from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Blobs, Ints, Uuids
-from tampu.model.message import State
+from tampu.model.states import FINAL, State
 
-_DEAD, _ENDED = CODE[State.DEAD], (CODE[State.DONE], CODE[State.CANCELLED], CODE[State.EXPIRED])
+_DEAD, _ENDED = CODE[State.DEAD], tuple(CODE[state] for state in FINAL)
 
 
 def publish_simple(wire: Wire, q: int, now: int, ahead: int | None, most: int, seqs: Ints, bodies: Blobs) -> Rest:

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.deciding import full
-from tampu.engines.port import Item, Load, Publish
+from tampu.engines.loads import check
+from tampu.engines.port import Item, Load
 from tampu.engines.redis import naming, publish, rows
 from tampu.engines.redis.asking import Asking, ok
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
-from tampu.model.errors import InvalidMessage, Unavailable
+from tampu.model.errors import Unavailable
 from tampu.model.message import unpack_body
-
-_MOST_NUMBER = 1 << 40
 
 
 def load(turn: Turn, call: Load) -> Asking[int]:
-    _check(call)
+    check(call)
     text = call.stem.hex()
     begin = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
     room = yield from turn.house.enter(call.tenant, call.queue)
@@ -100,24 +98,5 @@ def _one_by_one(turn: Turn, call: Load, begin: str) -> Asking[int]:
     for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
         packed = bodies[start:end]
         items.append(Item(unpack_body(packed), packed, call.max_attempts, id=f"{begin}{number:010x}"))
-    made = yield from publish.publish(
-        turn, Publish(call.tenant, call.queue, items, call.max_depth, remember_us=call.remember_us)
-    )
+    made = yield from publish.store(turn, call, items)
     return sum(not message.duplicate for message in made)
-
-
-def _check(call: Load) -> None:
-    numbers, starts, size = call.numbers, call.starts, len(call.bodies)
-    if len(call.stem) != 11 or call.stem[6] >> 4 != 8 or call.stem[8] >> 6 != 2:
-        raise InvalidMessage("the stem must be the first 11 bytes of a UUIDv8", field="stem")
-    if not numbers or numbers[0] < 0 or numbers[-1] >= _MOST_NUMBER or not _grow(numbers, strictly=True):
-        raise InvalidMessage("numbers must grow and be below 2^40", field="numbers")
-    if len(starts) != len(numbers) + 1 or len(call.types) != len(numbers):
-        raise InvalidMessage("there must be a body and a type for each number", field="bodies")
-    if starts[0] < 0 or starts[-1] > size or not _grow(starts, strictly=False):
-        raise InvalidMessage("bodies must follow each other", field="starts")
-
-
-def _grow(values: Sequence[int], *, strictly: bool) -> bool:
-    least = 1 if strictly else 0
-    return all(b - a >= least for a, b in itertools.pairwise(values))

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tampu.engines.deciding import full
-from tampu.engines.port import Item, Publish
+from tampu.engines.places import Pace
+from tampu.engines.port import Item, Load, Publish
 from tampu.engines.redis import ids, naming, rows
-from tampu.engines.redis.asking import Ask, Asking
+from tampu.engines.redis.asking import Asking
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import TampuError
@@ -55,13 +56,21 @@ def _one(values: list[Any]) -> Any:
 
 def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
     """One call that has something to look up."""
-    packed = [pack_item(item) for item in call.items]
-    bodies = [item.packed for item in call.items]
+    return (yield from store(turn, call, call.items, call.places, call.pace))
+
+
+def store(
+    turn: Turn, call: Publish | Load, items: Sequence[Item], slots: int | None = None, rate: Pace | None = None
+) -> Asking[list[Message]]:
+    """The items of a call, each looked up; with what may go of a group at once, and how often."""
+    packed = [pack_item(item) for item in items]
+    bodies = [item.packed for item in items]
+    limits = limits_of(slots, rate)
     room = yield from turn.house.enter(call.tenant, call.queue)
-    names = naming.Names(turn, room, call.items) if naming.wanted(call.items) else None
+    names = naming.Names(turn, room, items) if naming.wanted(items) else None
     while True:
         elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
-        (reply,) = yield [ask(turn, room, call, packed, bodies)]
+        (reply,) = yield [ask(turn, room, call, packed, bodies, limits)]
         _, _, new, now, *answers = turn.heard(room, reply)
         if answers[0] == b"void":
             assert names is not None
@@ -70,10 +79,10 @@ def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
         refuse(call, answers)
         if new:
             yield from turn.house.confirm(room)
-        return stored(room, call, answers, elsewhere, now)
+        return stored(room, items, answers, elsewhere, now)
 
 
-def refuse(call: Publish, answers: Sequence[Any]) -> None:
+def refuse(call: Publish | Load, answers: Sequence[Any]) -> None:
     """Raise what the script refused the call with, if it did."""
     if answers[0] == b"full":
         raise full(call)
@@ -82,25 +91,30 @@ def refuse(call: Publish, answers: Sequence[Any]) -> None:
 
 
 def stored(
-    room: Room, call: Publish, answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
+    room: Room, items: Sequence[Item], answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
 ) -> list[Message]:
     """The messages of a call, by what the script said of each."""
     return [
         elsewhere[i] if answer[0] == b"else" else _read(room, item, answer, now)
-        for i, (item, answer) in enumerate(zip(call.items, answers, strict=True))
+        for i, (item, answer) in enumerate(zip(items, answers, strict=True))
     ]
 
 
-def ask(turn: Turn, room: Room, call: Publish, packed: list[dict[str, Any]], bodies: list[bytes]) -> Ask:
+def limits_of(slots: int | None, rate: Pace | None) -> tuple[Any, ...]:
+    """What may go of a group at once, and how often, as `publish.lua` takes it."""
+    return (-1 if slots is None else slots, *rows.pace(rate))
+
+
+def ask(
+    turn: Turn,
+    room: Room,
+    call: Publish | Load,
+    packed: list[dict[str, Any]],
+    bodies: list[bytes],
+    limits: tuple[Any, ...],
+) -> Ask:
     return turn.write.script(
-        "publish",
-        room.tag,
-        call.max_depth,
-        rows.encode(packed),
-        *bodies,
-        call.remember_us,
-        -1 if call.places is None else call.places,
-        *rows.pace(call.pace),
+        "publish", room.tag, call.max_depth, rows.encode(packed), *bodies, call.remember_us, *limits
     )
 
 

@@ -175,7 +175,7 @@ class _Script:
             if call is not None:
                 assert part.room is not None
                 bodies = [item.packed for item in call.items]
-                asked = publish.ask(self._turn, part.room, call, self._packed[part.tag], bodies)
+                asked = publish.ask(self._turn, part.room, call, self._packed[part.tag], bodies, publish.limits_of(call.places, call.pace))
                 doing.append(("publish", part, _arguments(asked)))
             doing.extend((verb, part, (names[verb],)) for verb, found in part.named.items() if found)
             if settled:
@@ -216,7 +216,7 @@ class _Script:
         if script == "publish":
             call = part.publish
             assert call is not None
-            stored = iter(publish.stored(part.room, call, answer[4:], self._elsewhere.get(part.tag, {}), answer[3]))
+            stored = iter(publish.stored(part.room, call.items, answer[4:], self._elsewhere.get(part.tag, {}), answer[3]))
             for place, one in part.publishes:
                 replies[place] = [next(stored) for _ in one.items]
             return bool(answer[2])

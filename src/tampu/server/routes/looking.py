@@ -18,10 +18,10 @@ from tampu.model.errors import InvalidMessage, NotFound
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.reading import from_json
+from tampu.model.states import TERMINAL
 from tampu.server import positions, results
 from tampu.server.auth.grants import Who
 from tampu.server.call import Call
-from tampu.server.ends import ENDS
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, Caller, QueueName, answer
 from tampu.wire import bodies
@@ -60,7 +60,7 @@ async def result(
     await find(call, who, id, "view")
     message = await results.wait_for(call, who, id, min(wait, call.node.settings.max_wait))
     view = message_view(message, call.wanted)
-    ended = message.state in ENDS
+    ended = message.state in TERMINAL
     return answer(
         call,
         bodies.ResultView(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from tampu.broker import incoming
-from tampu.broker.ends import ENDS
 from tampu.model.errors import TampuError
+from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, duration
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, Caller, answer
@@ -43,7 +43,7 @@ async def write_note(id: str, call: Asks, who: Caller) -> Response:
 async def drop_note(id: str, call: Asks, who: Caller) -> Response:
     """Remove the note of a message that has ended; that of another stays."""
     message = await find(call, who, id, "consume")
-    if message.state not in ENDS:
+    if message.state not in TERMINAL:
         return answer(call, bodies.Count(0))
     await call.node.drive(call.node.verbs(who.tenant).drop_notes([message.id]))
     return answer(call, bodies.Count(1))

@@ -6,6 +6,7 @@ Claims, settlements and extensions of a drain go the way of every worker.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
@@ -114,27 +115,31 @@ async def changes(call: Asks, who: Caller) -> Response:
 def _change(owners: Sequence[str], desk: Desk, asked: wire.SparkChanges) -> list[int]:
     from tampu.broker import settings
     from tampu.server.spark import loading
-    from tampu.spark.publishing import KEPT_US, stored
+    from tampu.spark.publishing import KEPT_US, Calls, stored
 
     remember_us = 0 if desk.store.joint else KEPT_US
-    # As they are this moment: a job of many rows is worth a look.
-    queues = {
-        (tenant, change.queue)
-        for change, tenant in zip(asked.changes, owners, strict=True)
-        if isinstance(change, wire.SparkLoad | wire.SparkPublish)
-    }
-    current = {place: settings.read(desk.store.document, *place) for place in queues}
+
+    @functools.cache  # as they are this moment: a job of many rows is worth a look
+    def settings_of(tenant: str, queue: str) -> settings.Settings:
+        return settings.read(desk.store.document, tenant, queue)
+
     calls: list[port.Call] = []
+    counted: list[tuple[int, int]] = []
+    """For each change, which of the calls its reply is of."""
     for change, tenant in zip(asked.changes, owners, strict=True):
         if isinstance(change, wire.SparkPut):
-            calls.append(port.PutDocument(change.kind, tenant, change.name, change.value, change.version))
+            put = port.PutDocument(change.kind, tenant, change.name, change.value, change.version)
+            made = Calls([put])
         elif isinstance(change, wire.SparkDelete):
-            calls.append(port.DeleteDocument(change.kind, tenant, change.name))
+            made = Calls([port.DeleteDocument(change.kind, tenant, change.name)])
         elif isinstance(change, wire.SparkLoad):
-            calls.append(loading.load(tenant, change, current[tenant, change.queue], remember_us))
+            made = loading.load(tenant, change, functools.partial(settings_of, tenant), remember_us)
         else:
-            calls.append(loading.publish(tenant, change, current[tenant, change.queue], remember_us))
-    return [int(stored(reply)) for reply in desk.change(calls, again=asked.again)]
+            made = loading.publish(tenant, change, functools.partial(settings_of, tenant), remember_us)
+        counted.append((len(calls), len(calls) + len(made.rows)))
+        calls += (*made.rows, *made.copies)
+    replies = desk.change(calls, again=asked.again)
+    return [sum(int(stored(reply)) for reply in replies[first:last]) for first, last in counted]
 
 
 @router.get("/queues/{queue}", operation_id="spark_queue", **doc(wire.SparkQueue))

@@ -13,23 +13,24 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import incoming, publish_steps
+from tampu.broker import publish as door
+from tampu.broker.publish_steps import SettingsOf
 from tampu.broker.settings import Settings
-from tampu.engines.port import Call, Item, Load, Publish
+from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage
-from tampu.model.message import JSON, Body, NewMessage, unpack_body
-from tampu.model.times import moment
+from tampu.model.message import JSON, unpack_body
+from tampu.model.times import moment_or_none
 from tampu.spark import rows
-from tampu.spark.publishing import message_id
+from tampu.spark.publishing import Calls, message_id
 from tampu.spark.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
 _STEM = 11
-_SAME = tuple(name for name in Body.__struct_fields__ if name not in ("payload", "content_type", "deadline"))
 
 
-def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) -> Call:
-    incoming.check_open(given.queue, settings)
+def load(tenant: str, given: SparkLoad, settings_of: SettingsOf, remember_us: int) -> Calls:
+    settings = settings_of(given.queue)
     stem, numbers, starts = given.stem, given.numbers, given.starts
     if len(stem) != _STEM or stem[6] >> 4 != 8 or stem[8] >> 6 != 2:
         raise InvalidMessage("the stem is not the beginning of a UUIDv8", field="stem")
@@ -37,40 +38,54 @@ def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) ->
         raise InvalidMessage("numbers must grow", field="numbers")
     if len(starts) != len(numbers) + 1 or starts[0] != 0 or starts[-1] != len(given.bodies) or starts != sorted(starts):
         raise InvalidMessage("starts must say where each body begins, and where the last one ends", field="starts")
-    items = [
-        _item(given.queue, settings, SparkItem(message_id(stem, number), given.bodies[low:high], settings.max_attempts))
-        for number, (low, high) in zip(numbers, itertools.pairwise(starts), strict=True)
-    ]
-    if not all(rows.is_plain(item, settings) for item in items):
-        return Publish(tenant, given.queue, items, settings.max_depth, remember_us=remember_us)
-    places = [0]
-    for item in items:
-        places.append(places[-1] + len(item.packed))
-    return Load(
-        tenant, given.queue, stem, numbers, b"".join(item.packed for item in items), places,
-        [item.body.type for item in items], settings.max_attempts, settings.max_depth, remember_us,
+    return _calls(
+        tenant, given.queue, settings_of, remember_us,
+        [
+            SparkItem(message_id(stem, number), given.bodies[low:high], settings.max_attempts)
+            for number, (low, high) in zip(numbers, itertools.pairwise(starts), strict=True)
+        ],
+        stem, numbers,
     )  # fmt: skip
 
 
-def publish(tenant: str, given: SparkPublish, settings: Settings, remember_us: int) -> Call:
-    incoming.check_open(given.queue, settings)
-    items = [_item(given.queue, settings, one) for one in given.items]
-    return Publish(tenant, given.queue, items, settings.max_depth, remember_us=remember_us)
+def publish(tenant: str, given: SparkPublish, settings_of: SettingsOf, remember_us: int) -> Calls:
+    return _calls(tenant, given.queue, settings_of, remember_us, given.items)
+
+
+def _calls(
+    tenant: str,
+    queue: str,
+    settings_of: SettingsOf,
+    remember_us: int,
+    given: Sequence[SparkItem],
+    stem: bytes | None = None,
+    numbers: Sequence[int] = (),
+) -> Calls:
+    settings = settings_of(queue)
+    incoming.check_open(queue, settings)
+    items = [_item(queue, settings, one) for one in given]
+    if publish_steps.wanted(queue, settings):
+        made = door.prepare_items(tenant, queue, items, settings_of, remember_us=remember_us)
+        return Calls(made.rows, made.copies)
+    if stem is None or not all(rows.is_plain(item, settings) for item in items):
+        return Calls([door.publish_call(tenant, queue, settings, items, remember_us=remember_us)])
+    places = [0, *itertools.accumulate(len(item.packed) for item in items)]
+    bodies, types = b"".join(item.packed for item in items), [item.body.type for item in items]
+    return Calls(
+        [door.load_call(tenant, queue, settings, stem, numbers, bodies, places, types, remember_us=remember_us)]
+    )
 
 
 def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
     try:
         body = unpack_body(given.body)
-        new = NewMessage(
-            body.payload,
-            content_type=body.content_type,
-            deadline=None if body.deadline is None else moment(body.deadline),
-            run_at=None if given.run_us is None else moment(given.run_us),
+        new = incoming.from_body(
+            body,
+            run_at=moment_or_none(given.run_us),
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
             max_attempts=given.max_attempts,
             id=given.id,
-            **{name: getattr(body, name) for name in _SAME},
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise InvalidMessage(f"a body can not be unpacked: {error}", field="body") from None

@@ -19,6 +19,7 @@ class EngineStore(Generic[E]):
     """A store over an open engine, which it closes. Snapshots and the journal are for its subclasses."""
 
     joint = True
+    remote = False
 
     def __init__(self, engine: E) -> None:
         self.engine = engine

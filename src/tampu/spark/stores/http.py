@@ -53,6 +53,7 @@ _read_piece = from_msgpack(tuple[str | None, bytes]).decode
 
 class HttpStore:
     joint = False
+    remote = True
 
     def __init__(self, url: str, token: str | None) -> None:
         parts = urllib.parse.urlsplit(url)

@@ -60,6 +60,9 @@ class Store(Protocol):
     """Can `transaction` be had? Where not, calls that store messages remember it themselves (`Load.remember_us`), and
     only changes of documents are all or none."""
 
+    remote: bool
+    """A server is behind it, which builds the calls that store messages once more, with its publish steps."""
+
     def __enter__(self) -> Store: ...
 
     def __exit__(self, *exc: object) -> None: ...

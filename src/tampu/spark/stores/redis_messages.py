@@ -26,8 +26,9 @@ from tampu.engines.redis.asking import Asking, ok
 from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.rows import CODE, DEAD, DELAYED, DONE, HELD, READY, decode, encode
 from tampu.model.errors import Unavailable
-from tampu.model.message import ENDED, State
+from tampu.model.message import State
 from tampu.model.reading import from_msgpack
+from tampu.model.states import FINAL, LIVE
 from tampu.spark import columns
 from tampu.spark.stores import message_rows, places, redis_rows
 from tampu.spark.stores.places import NONE, Places
@@ -37,8 +38,8 @@ STEP = 1000
 """Messages that the server looks at in one go."""
 _ROUNDS, _TRIES = 10_000, 5
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_ENDED = frozenset(CODE[state] for state in ENDED)
-_LIVE = ("ready", "delayed", "leased", "held", "dead")
+_ENDED = frozenset(CODE[state] for state in FINAL)
+_INDEXES = tuple(map(str, (*LIVE, State.DEAD)))
 
 Seen = dict[str, tuple[list[Any], int, int]]
 """By number: its place (as in `x`), how many attempts failed, when it expires or -1."""
@@ -105,12 +106,12 @@ def _picture(
     """(offset, the messages that have not ended as of it, and the dead; parts of those that have)"""
     wanted = [str(state) for state in query.states]
     by_time = query.ended_from is not None or query.ended_to is not None
-    live = [index for index in _LIVE if index in wanted and (index == "dead" or not by_time)]
+    live = [index for index in _INDEXES if index in wanted and (index == "dead" or not by_time)]
     if query.ids is not None:
         live, wanted = [], []
     low = "-inf" if query.ended_from is None else str(query.ended_from)
     high = "+inf" if query.ended_to is None else str(query.ended_to)
-    ends = [str(state) for state in ENDED if state in wanted]
+    ends = [str(state) for state in FINAL if state in wanted]
     for _ in range(_TRIES):
         (reply,) = yield [house.write.plain("HGET", room.tag, "n", "end")]
         offset = int(ok(reply) or 0)
@@ -151,7 +152,7 @@ def _survey(house: House, room: Room, indexes: Sequence[str]) -> Asking[Seen]:
 def _complete(seen: Seen, indexes: Sequence[str], counts: Sequence[int]) -> bool:
     """Are there as many as the indexes have?"""
     found = Counter(place[0] for place, _, _ in seen.values())
-    have = dict(zip(_LIVE, counts, strict=True))
+    have = dict(zip(_INDEXES, counts, strict=True))
     return all(found[CODE[State(index)]] == have[index] for index in indexes)
 
 

@@ -19,7 +19,7 @@ from tampu.engines.codes import CODE, DEAD, READY
 from tampu.engines.journals import PARTITION
 from tampu.engines.sql.db import Db, Ints, Uuids, text
 from tampu.engines.sql.engine import SqlEngine
-from tampu.model.message import ENDED
+from tampu.model.states import FINAL
 from tampu.spark import columns
 from tampu.spark.stores import bulk_seqs, message_rows, places, sql_rows
 from tampu.spark.stores.places import Places
@@ -27,7 +27,7 @@ from tampu.spark.stores.port import MessageQuery, SnapshotPlan
 from tampu.spark.stores.sql_rows import Walk
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_ENDED = frozenset(CODE[state] for state in ENDED)
+_ENDED = frozenset(CODE[state] for state in FINAL)
 _LAST = (1 << 63) - 1
 
 Snapshot = Callable[[Callable[[Db], list[Places]]], tuple[int, list[Places]]]

@@ -22,8 +22,8 @@ from tampu.engines.codes import CODE, DEAD, DELAYED, HELD, LEASED, READY, as_jso
 from tampu.engines.journals import PARTITION
 from tampu.engines.sqlite import SqliteEngine, ids, ready
 from tampu.model.errors import Unavailable
-from tampu.model.message import ENDED
 from tampu.model.reading import from_msgpack
+from tampu.model.states import FINAL
 from tampu.spark import columns
 from tampu.spark.stores.bulk_ids import Numbers
 from tampu.spark.stores.port import MessageQuery, SnapshotPlan
@@ -33,7 +33,7 @@ LEAST = 10_000
 """A piece is not made smaller than this: opening the file costs as much as so many messages."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_ENDED = tuple(CODE[state] for state in ENDED)
+_ENDED = tuple(CODE[state] for state in FINAL)
 _LAST = (1 << 63) - 1
 # State: (table, run_at, ended at, reason)
 _INDEXES = {

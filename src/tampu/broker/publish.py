@@ -1,0 +1,299 @@
+"""The one door: every message that is published anywhere in tampu becomes an engine's call here.
+
+`PublishVerbs` are the verbs of the library. `prepare` takes messages as callers hand them in, `prepare_items` those
+that are checked already; both run the publish steps (see `publish_steps`). `publish_call` and `load_call` are the only
+places that build `port.Publish` and `port.Load`. They take the settings of the queue whole, so that none is forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tampu import tracing
+from tampu.broker import incoming, publish_steps
+from tampu.broker.core import Core, PublishSet, Steps
+from tampu.broker.publish_steps import Batch, Draft, SettingsOf
+from tampu.broker.settings import Settings
+from tampu.engines import loads
+from tampu.engines.port import Buffer, Item, Load, Publish
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import Message, NewMessage, to_new
+from tampu.model.times import SECOND, Duration, moment_or_none
+
+_NO_PRIORITY = 0
+_NO_OPTIONS = (None,) * 18
+_ONCE_US = 600 * SECOND
+"""How long the name of a batch is kept: longer than any client asks again."""
+
+
+class PublishVerbs:
+    """Publish to the queues of one tenant."""
+
+    traced = True
+    """Spans are begun for what is called here; a server has its own."""
+
+    def __init__(self, core: Core, tenant: str) -> None:
+        self.core = core
+        self.tenant = incoming.name(tenant, "tenant")
+
+    def publish(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        type: str | None = None,
+        priority: int = 0,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        ttl: Duration | None = None,
+        deadline: datetime | None = None,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        labels: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        max_attempts: int | None = None,
+        correlation_id: str | None = None,
+        causation_id: str | None = None,
+        parent_id: str | None = None,
+        group: str | None = None,
+        source: str | None = None,
+        content_type: str | None = None,
+        hold: str | None = None,
+        id: str | None = None,
+    ) -> Steps[Message]:
+        """Hand in one message. When this returns, it is on disk.
+
+        ``key`` replaces the payload of the message with that key that still waits. ``idempotency_key`` makes it safe
+        to publish again: within the queue's window the first message is answered. Raises `QueueFull`,
+        `QueueClosed`, `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
+        """
+        options = (
+            type, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers, max_attempts, correlation_id,
+            causation_id, parent_id, group, source, content_type, hold, id,
+        )  # fmt: skip
+        new = payload
+        if priority is not _NO_PRIORITY or options != _NO_OPTIONS or isinstance(payload, NewMessage):
+            new = NewMessage(
+                payload, type, priority, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers,
+                max_attempts, correlation_id, causation_id, parent_id, group, source, content_type, hold, id,
+            )  # fmt: skip
+        if self.traced and tracing.on():
+            return (yield from self._publish_traced(queue, [new]))[0]
+        return (yield self.publishing(queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
+
+    def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
+        """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
+        if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
+            raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
+        news = list(messages)
+        if len(news) > incoming.MOST_MESSAGES:
+            raise InvalidMessage(
+                f"{len(news)} messages in one batch; {incoming.MOST_MESSAGES} is the most",
+                field="messages",
+                hint="publish in several batches",
+            )
+        if not news:
+            incoming.name(queue, "queue")
+            return []
+        if self.traced and tracing.on():
+            return (yield from self._publish_traced(queue, news))
+        return (yield self.publishing(queue, news))  # type: ignore[no-any-return]  # typed by the call
+
+    def _publish_traced(self, queue: str, news: Sequence[NewMessage | Any]) -> Steps[list[Message]]:
+        with tracing.Publishing(self.tenant, incoming.name(queue, "queue"), len(news)) as span:
+            step = self.publishing(queue, tracing.carrying(news, span.context))
+            messages: list[Message] = yield self._within(step, span.context)
+            span.stored(messages)
+            return messages
+
+    def _within(self, step: Any, _context: dict[str, str]) -> Any:
+        """The step, told in which trace it is; here the messages carry it, and that is enough."""
+        return step
+
+    def publishing(
+        self,
+        queue: str,
+        news: Sequence[NewMessage | Any],
+        once: str | None = None,
+        *,
+        one_request: bool = False,
+        remember_us: int = 0,
+    ) -> Any:
+        """The step that stores these; under a name, if they have one, only once. Its reply is list[Message]."""
+        keeps_names = once is None or "once" in self.core.engine.capabilities
+        return prepare(
+            self.tenant, queue, news, self._settings, once=once, keeps_names=keeps_names, one_request=one_request,
+            remember_us=remember_us,
+        )  # fmt: skip
+
+    def has_steps(self, queue: str) -> bool:
+        """True if a publish to this queue goes through any publish step."""
+        return bool(publish_steps.STEPS) and publish_steps.wanted(queue, self._settings(queue))
+
+    def _settings(self, queue: str) -> Settings:
+        return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
+
+
+# -- the door
+
+
+def publish_call(
+    tenant: str,
+    queue: str,
+    settings: Settings,
+    items: Sequence[Item],
+    *,
+    simple: bool = False,
+    remember_us: int = 0,
+    once: str | None = None,
+) -> Publish:
+    """The call that stores these items, under the settings of their queue."""
+    return Publish(
+        tenant, queue, items, settings.max_depth, simple, remember_us, settings.places, settings.pace, once, _ONCE_US
+    )
+
+
+def load_call(
+    tenant: str,
+    queue: str,
+    settings: Settings,
+    stem: bytes,
+    numbers: Sequence[int],
+    bodies: Buffer,
+    starts: Sequence[int],
+    types: Sequence[str],
+    *,
+    remember_us: int = 0,
+    once: bool = False,
+) -> Load:
+    """The call that stores simple messages under a stem and numbers, under the settings of their queue."""
+    return Load(
+        tenant, queue, stem, numbers, bodies, starts, types, settings.max_attempts, settings.max_depth, remember_us,
+        once,
+    )  # fmt: skip
+
+
+def prepare(
+    tenant: str,
+    queue: str,
+    news: Sequence[NewMessage | Any],
+    settings_of: SettingsOf,
+    *,
+    once: str | None = None,
+    keeps_names: bool = True,
+    one_request: bool = False,
+    remember_us: int = 0,
+    window_us: int | None = None,
+) -> Publish | PublishSet:
+    """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
+
+    ``once`` names the batch, so that it is stored once; ``keeps_names`` is true if the engine remembers such names.
+    ``one_request``: the idempotency keys of the messages are of the whole batch, and none fits another batch.
+    ``remember_us`` is as in `port.Load`. ``window_us`` is how long idempotency keys are kept, if not as the queue says.
+    """
+    settings = settings_of(queue)
+    incoming.check_open(queue, settings)
+    items, simple = incoming.items(queue, settings, news)
+    if one_request and len(items) > 1:
+        items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
+    if window_us is not None:
+        items = [msgspec.structs.replace(item, window_us=window_us) for item in items]
+    steps = publish_steps.STEPS and publish_steps.wanted(queue, settings)
+    if once is not None and (steps or not keeps_names):
+        items, simple, once = loads.named(items, f"{tenant}/{queue}/{once}"), False, None
+    if steps:
+        messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
+        return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
+    return publish_call(tenant, queue, settings, items, simple=simple, remember_us=remember_us, once=once)
+
+
+def prepare_items(
+    tenant: str, queue: str, items: Sequence[Item], settings_of: SettingsOf, *, remember_us: int = 0
+) -> PublishSet:
+    """As `prepare`, for messages that were checked and packed before, under the settings of this queue."""
+    settings = settings_of(queue)
+    incoming.check_open(queue, settings)
+    messages = [_unpacked(item, settings) for item in items]
+    return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
+
+
+def _of_batch(digest: bytes, count: int) -> bytes:
+    """A batch under one Idempotency-Key is one body: the same messages, among more or fewer, are another."""
+    return hashlib.sha256(b"%d:%s" % (count, digest)).digest()[: len(digest)]
+
+
+# -- through the steps
+
+
+def _checked(new: NewMessage, item: Item) -> NewMessage:
+    """The message as steps see it: checked, its payload encoded, its id known if it has one."""
+    body = item.body
+    return msgspec.structs.replace(
+        new, payload=body.payload, content_type=body.content_type, type=body.type, id=item.id
+    )
+
+
+def _unpacked(item: Item, settings: Settings) -> NewMessage:
+    """The message of an item. What it has from its queue it does not keep: it may go to another one."""
+
+    def span(us: int | None) -> timedelta | None:
+        return None if us is None else timedelta(microseconds=us)
+
+    return incoming.from_body(
+        item.body,
+        run_at=moment_or_none(item.run_us),
+        delay=span(item.delay_us),
+        ttl=None if item.ttl_us == settings.ttl_us else span(item.ttl_us),
+        max_attempts=None if item.max_attempts == settings.max_attempts else item.max_attempts,
+        id=item.id,
+    )
+
+
+def _through_steps(
+    tenant: str,
+    queue: str,
+    messages: Sequence[NewMessage],
+    items: Sequence[Item],
+    settings_of: SettingsOf,
+    remember_us: int,
+) -> PublishSet:
+    alone = len(items) == 1
+    drafts = [
+        Draft(queue, message, item, None if alone else at)
+        for at, (message, item) in enumerate(zip(messages, items, strict=True))
+    ]
+    batch = Batch(tenant, drafts, settings_of)
+    batch.run()
+    lines: dict[str, list[Item]] = {}
+    order: list[tuple[str, int]] = []
+    for draft, message in zip(drafts, messages, strict=True):
+        same = draft.message is message and draft.queue == queue
+        line = lines.setdefault(draft.queue, [])
+        order.append((draft.queue, len(line)))
+        line.append(draft.origin if same else _rebuilt(draft, settings_of))
+    copies: dict[str, list[Item]] = {}
+    for draft in batch.copies:
+        copies.setdefault(draft.queue, []).append(_rebuilt(draft, settings_of))
+
+    def calls(lines: dict[str, list[Item]]) -> list[Publish]:
+        return [
+            publish_call(tenant, name, settings_of(name), line, remember_us=remember_us) for name, line in lines.items()
+        ]
+
+    places = {name: at for at, name in enumerate(lines)}
+    return PublishSet(calls(lines), calls(copies), [(places[name], at) for name, at in order])
+
+
+def _rebuilt(draft: Draft, settings_of: SettingsOf) -> Item:
+    """The item of a message that steps have changed. Its idempotency key stands for what was handed in."""
+    settings = settings_of(incoming.name(draft.queue, "queue"))
+    incoming.check_open(draft.queue, settings)
+    item = incoming.item(draft.queue, settings, draft.message)
+    if item.digest is None:
+        return item
+    return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)

@@ -1,0 +1,157 @@
+"""Publish steps: policy between the validation of a batch and the call that stores it.
+
+A step is a small class in `STEPS`. The steps run in the order of that list, for every publish of every path: library,
+HTTP, schedules, Spark, replay. A step sees messages that are already valid, and may
+
+- refuse a message, and with it the whole batch (`Draft.refuse`),
+- change fields of a message (`Draft.change`),
+- route a message to another queue (assign `Draft.queue`),
+- add copies in other queues (`Batch.copy`).
+
+What a step changed is validated again, by the settings of the queue where the message goes. All messages and copies of
+a batch are stored as one unit. A publish to a queue that no step wants costs one look at the list.
+
+A step runs in the thread or task of the caller. It may read; it must not write, and must not publish.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from tampu.broker.settings import Settings
+from tampu.engines.port import Item
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import NewMessage, decode
+
+SettingsOf = Callable[[str], Settings]
+"""The current settings of a queue of the tenant, by its name."""
+_IDENTITY = frozenset({"id", "idempotency_key"})
+_NUMBER_BYTES = 5
+
+
+class PublishStep(Protocol):
+    def wants(self, queue: str, settings: Settings) -> bool:
+        """True if the step has anything to do for messages of this queue. Asked on each publish: keep it cheap."""
+        ...
+
+    def apply(self, batch: Batch, drafts: Sequence[Draft]) -> None:
+        """Look at the messages, and change them. ``drafts`` are those that now go to queues the step wants."""
+        ...
+
+
+STEPS: list[PublishStep] = []
+"""In the order they run: first those that refuse or change, then those that route, at last those that add copies."""
+
+
+@contextmanager
+def registered(step: PublishStep) -> Iterator[None]:
+    """The step runs last while the block lasts."""
+    STEPS.append(step)
+    try:
+        yield
+    finally:
+        STEPS.remove(step)
+
+
+def wanted(queue: str, settings: Settings) -> bool:
+    """True if a publish to this queue goes through any step."""
+    return bool(STEPS) and any(step.wants(queue, settings) for step in STEPS)
+
+
+class Draft:
+    """One message on its way through the steps."""
+
+    __slots__ = ("message", "origin", "position", "queue")
+
+    def __init__(self, queue: str, message: NewMessage, origin: Item, position: int | None) -> None:
+        self.queue = queue
+        """Where it goes. Assign another name to route it."""
+        self.message = message
+        """Its fields, with the payload encoded."""
+        self.origin = origin
+        """The message as it was handed in, or of which this is a copy."""
+        self.position = position
+        """Its place in the batch as it was handed in; None for copies in batches of one."""
+
+    @property
+    def payload(self) -> Any:
+        """The payload, decoded by its content type. Raises `InvalidMessage` if that fails."""
+        try:
+            return decode(self.message.payload, self.message.content_type or "")
+        except (ValueError, msgspec.MsgspecError) as error:
+            self.refuse(f"the payload cannot be decoded: {error}", field="payload")
+
+    def change(self, **fields: Any) -> None:
+        """Give it other values of these fields of `NewMessage`. A new payload is encoded as `publish` encodes it."""
+        if not _IDENTITY.isdisjoint(fields):
+            raise TypeError("a step cannot change id or idempotency_key: callers use them to publish again")
+        if "payload" in fields:
+            fields.setdefault("content_type", None)
+        self.message = msgspec.structs.replace(self.message, **fields)
+
+    def refuse(self, why: str, *, field: str, hint: str | None = None) -> NoReturn:
+        """Refuse the batch because of this message. ``field`` may be a path, such as ``payload.lines[2].price``."""
+        path = field if self.position is None else f"messages[{self.position}].{field}"
+        raise InvalidMessage(why, field=path, hint=hint)
+
+
+class Batch:
+    """The messages of one publish call."""
+
+    def __init__(self, tenant: str, drafts: list[Draft], settings_of: SettingsOf) -> None:
+        self.tenant = tenant
+        self.drafts = drafts
+        """One for each message that was handed in, in their order."""
+        self.copies: list[Draft] = []
+        self.settings_of = settings_of
+
+    def run(self) -> None:
+        """Apply the steps, one after the other. Messages that a step routes or adds are seen by the steps after it."""
+        for step in STEPS:
+            chosen = [
+                draft
+                for draft in (*self.drafts, *self.copies)
+                if step.wants(draft.queue, self.settings_of(draft.queue))
+            ]
+            if chosen:
+                step.apply(self, chosen)
+
+    def copy(self, draft: Draft, queue: str, name: str, **fields: Any) -> Draft:
+        """Store the message also in ``queue``, with other values of these fields; the copy has no ``key`` unless given.
+
+        ``name`` tells the copies of a message apart. The copy's identity follows from it and from that of the message:
+        publishing the message again finds the copy too.
+        """
+        if not _IDENTITY.isdisjoint(fields):
+            raise TypeError("the id and idempotency_key of a copy follow from those of its message")
+        original = draft.message
+        if original.id is None and original.idempotency_key is None:
+            original = draft.message = msgspec.structs.replace(original, id=str(uuid.uuid4()))
+        same = {
+            "id": None if original.id is None else derived_id(original.id, name),
+            "idempotency_key": None if original.idempotency_key is None else _derived_key(original, name),
+            "key": None,
+        }
+        made = Draft(queue, msgspec.structs.replace(original, **same), draft.origin, draft.position)
+        made.change(**fields)
+        self.copies.append(made)
+        return made
+
+
+def derived_id(id: str, name: str) -> str:
+    """The id of a copy. Ids that are one stem and growing numbers, as in `port.Load`, stay that under another stem."""
+    raw = uuid.UUID(id).bytes
+    stem = bytearray(hashlib.blake2b(raw[:-_NUMBER_BYTES] + name.encode(), digest_size=16 - _NUMBER_BYTES).digest())
+    stem[6], stem[8] = stem[6] & 0x0F | 0x80, stem[8] & 0x3F | 0x80  # UUIDv8
+    return str(uuid.UUID(bytes=bytes(stem) + raw[-_NUMBER_BYTES:]))
+
+
+def _derived_key(message: NewMessage, name: str) -> str:
+    """Hashed, so that it is never longer than a key may be."""
+    return "copy:" + hashlib.blake2b(f"{name}\0{message.idempotency_key}".encode(), digest_size=24).hexdigest()
