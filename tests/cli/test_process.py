@@ -95,6 +95,23 @@ def test_a_closed_pipe_is_left_quietly(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["--help", "publish --help", "schedule --help", "schedule add --help", "--version", ""],
+    ids=lambda words: words or "no command",
+)
+def test_help_into_a_closed_pipe_is_left_quietly(words: str) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        answer = subprocess.run(
+            [*TAMPU, *words.split()], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    finally:
+        os.close(theirs)
+    assert (answer.returncode, answer.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
     "words", [["journal", "--follow"], ["stats", "--watch", "--interval", "1h", "--json"]], ids=lambda words: words[0]
 )
 def test_who_waits_notices_a_closed_pipe(command: Command, words: list[str]) -> None:
