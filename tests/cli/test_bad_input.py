@@ -164,7 +164,7 @@ def test_a_foreign_file_is_exit_5_and_is_left(command: Command, words: list[str]
     ("scheme", "right"),
     [
         ("mysql", "mariadb"), ("mysql+pymysql", "mariadb"), ("postgresql+psycopg", "postgresql"),
-        ("postgres+asyncpg", "postgresql"), ("valkey", "redis"), ("valkeys", "rediss"),
+        ("postgres+asyncpg", "postgresql"), ("mariadb+x", "mariadb"), ("valkey", "redis"), ("valkeys", "rediss"),
         ("valkey+cluster", "redis+cluster"),
     ],
 )  # fmt: skip
@@ -173,6 +173,13 @@ def test_a_scheme_that_others_use_is_told_with_ours(command: Command, scheme: st
     assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
     assert answer.error["hint"] == f"write {right}://"
     assert "secret" not in answer.err
+
+
+@pytest.mark.parametrize("scheme", ["sqlite+y", "memory+x", "oracle", "redis+anything"])
+def test_a_scheme_that_nobody_knows_is_told_with_those_that_are_known(command: Command, scheme: str) -> None:
+    answer = command("--json", "publish", "q", "1", "--url", f"{scheme}:///jobs.db")
+    assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
+    assert "redis://" in answer.error["hint"]
 
 
 def test_a_folder_or_a_missing_folder_is_exit_5(command: Command) -> None:
