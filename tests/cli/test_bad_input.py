@@ -40,6 +40,8 @@ BAD_PUBLISH = {
     "a label of no pair": (["q", "1", "--label", "x"], "invalid_message", "label"),
     "a header of no name": (["q", "1", "--header", "=x"], "invalid_message", "header"),
     "a long label": (["q", "1", "--label", "x=" + "y" * 3000], "invalid_message", "labels"),
+    "a label twice": (["q", "1", "--label", "a=1", "--label", "b=2", "--label", "a=3"], "invalid_message", "label"),
+    "a header twice": (["q", "1", "--header", "a=1", "--header", " a=1"], "invalid_message", "header"),
     "an empty key": (["q", "1", "--key", ""], "invalid_message", "key"),
     "no attempts": (["q", "1", "--max-attempts", "0"], "invalid_message", "max_attempts"),
     "attempts of words": (["q", "1", "--max-attempts", "many"], "usage", "max_attempts"),
@@ -115,6 +117,18 @@ BAD_OTHERS = {
     "nack with a bad delay": (["nack", "q/123.456", "--delay", "x"], 2, "invalid_message"),
     "purge without a state": (["purge", "q"], 2, "usage"),
     "journal of the future": (["journal", "--after", "-1"], 2, "invalid_message"),
+    "a setting twice": (["config", "q", "lease=1", "lease=2"], 2, "invalid_config"),
+    "a part of a backoff twice": (["config", "q", "backoff=linear:base=1,base=2"], 2, "invalid_config"),
+    "a label of a schedule twice": (
+        ["schedule", "add", "s", "1", "--queue", "q", "--every", "1h", "--label", "a=1", "--label", "a=2"],
+        2,
+        "invalid_message",
+    ),
+    "an option of the lake twice": (
+        ["sql", "SELECT 1", "--option", "a=1", "--option", "a=2", "--lake", "x"],
+        2,
+        "invalid_config",
+    ),
     "a command that is none": (["publsh", "q"], 2, "usage"),
     "no command": (["--tenant", "x"], 2, "usage"),
 }
