@@ -17,8 +17,8 @@ from tests.cli.running import Command
 
 COMMANDS = (
     "publish", "claim", "ack", "nack", "reject", "release", "extend", "peek", "show", "list", "stats", "queues",
-    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "copy", "doctor",
-    "bench", "demo",
+    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "remove", "copy",
+    "doctor", "bench", "demo",
 )  # fmt: skip
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
 
