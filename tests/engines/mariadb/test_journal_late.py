@@ -67,7 +67,7 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
     asked: list[str] = []
     with tampu.open(url, keepers=False) as reader:
         theirs: Any = reader._core.engine
-        ask = theirs._readers.ask
+        ask = theirs.readers.ask
 
         def heard(work: Any) -> Any:
             def told(db: Any) -> Any:
@@ -85,7 +85,7 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
 
             return ask(told)
 
-        theirs._readers.ask = heard
+        theirs.readers.ask = heard
         q.publish("jobs", 1)
         engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
         for _ in range(3):

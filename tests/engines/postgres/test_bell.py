@@ -30,7 +30,7 @@ def test_others_are_told_by_notify(url: str) -> None:
             return listening()
 
         _bell(other)._heard = hear
-        until(lambda: q._core.engine._readers.ask(lambda db: db.row("listeners", _bell(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
+        until(lambda: q._core.engine.readers.ask(lambda db: db.row("listeners", _bell(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
         heard.clear()
         q.publish("jobs", 1)
         assert heard.wait(60)

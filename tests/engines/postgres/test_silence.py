@@ -83,7 +83,7 @@ def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> 
         opened.publish("jobs", "before")
         opened.stats("jobs")
         engine: Any = opened._core.engine
-        for db in (engine._db, *engine._readers._idle):
+        for db in (engine._db, *engine.readers._idle):
             assert db._wire.patience == 10
             db._wire.patience = 0.3
         yield opened

@@ -48,7 +48,7 @@ def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: py
 
 def _servers(q: tampu.Queue) -> list[Any]:
     engine: Any = q._core.engine
-    return [engine._wire.route.node(engine.house.tags.queue("default", name)) for name in NAMES]
+    return [engine.wire.route.node(engine.house.tags.queue("default", name)) for name in NAMES]
 
 
 def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Queue) -> None:
@@ -56,8 +56,8 @@ def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Queue) 
         q.publish(name, 1, key="k", ttl=60, idempotency_key=name, group="g")
     engine: Any = q._core.engine
     assert len({id(node) for node in _servers(q)}) == 3
-    for node in engine._wire.route.masters():
-        for key in engine._wire.one(node, "KEYS", f"*{engine.place.prefix}:default:*"):
+    for node in engine.wire.route.masters():
+        for key in engine.wire.one(node, "KEYS", f"*{engine.place.prefix}:default:*"):
             tag = key.decode().partition("}")[0] + "}"
             assert key_slot(key) == key_slot(tag.encode())
 

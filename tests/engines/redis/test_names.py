@@ -43,12 +43,12 @@ class Slow:
     def until(self, script: str) -> None:
         """Go on, up to just before this script."""
         while not any(ask.command[1] == scripts.digest(script) for ask in self._asks):
-            self._asks = self._asking.send(self._engine._wire.send(self._asks))
+            self._asks = self._asking.send(self._engine.wire.send(self._asks))
 
     def finish(self) -> Any:
         try:
             while True:
-                self._asks = self._asking.send(self._engine._wire.send(self._asks))
+                self._asks = self._asking.send(self._engine.wire.send(self._asks))
         except StopIteration as end:
             return end.value
 
@@ -121,7 +121,7 @@ def test_names_that_are_not_in_use_are_forgotten(q: tampu.Queue) -> None:
     for _ in range(3):
         q._core.coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
     tag = engine.house.tags.tenant("default")
-    names = engine._look(_ask(engine.house.write.plain("HKEYS", tag, "names")))
+    names = engine.query(_ask(engine.house.write.plain("HKEYS", tag, "names")))
     assert names == [b"o" + kept.id.encode()]
     assert q.get(kept.id).payload == 2
 

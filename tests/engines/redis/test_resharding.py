@@ -61,7 +61,7 @@ def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
     with tampu.open(trio.url(), keepers=False) as q:
         q.publish("before", 0)
         engine: Any = q._core.engine
-        monkeypatch.setattr(engine._wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
+        monkeypatch.setattr(engine.wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
         move = Move(trio, TAG)
         move.tell(move.target, move.source)
         monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("it was told where"))

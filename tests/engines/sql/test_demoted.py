@@ -46,6 +46,6 @@ def test_a_connection_to_a_server_that_is_read_only_is_not_kept(
     with pytest.raises(tampu.Unavailable, match="is read only"):
         call(q)
     assert engine._db is None
-    assert not engine._readers._idle
+    assert not engine.readers._idle
     call(q)
     assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]
