@@ -97,6 +97,19 @@ def test_no_package_uses_the_underscore_names_of_another() -> None:
     assert found_in(modules) == [], "make what is needed public, or use tampu.broker.access"
 
 
+def test_tests_and_benchmarks_use_the_public_face_of_a_store() -> None:
+    folder = Path(__file__).parent.parent
+    paths = [path for part in ("tests", "bench", "examples") for path in sorted((folder / part).rglob("*.py"))]
+    modules = [Module(str(path.relative_to(folder)), path.read_text()) for path in paths]
+    used = [
+        f"{module.name}:{node.lineno}: uses {ast.unparse(node)}"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("_core", "_verbs", "_drive") and not _is_self(node.value)
+    ]
+    assert used == [], "use tampu.broker.access"
+
+
 @pytest.mark.parametrize(
     ("text", "breach"),
     [

@@ -76,11 +76,10 @@ def test_pages_of_a_queue_go_on_after_the_last_entry_that_was_shown(q: tampu.Que
         ids += [m.id for m in q.publish_many("emails", range(3))]  # one record, which pages cut
         q.publish_many("reports", range(40))
     seen: list[str] = []
-    after = "0"
+    page = {"position": "0"}
     for _ in range(6):
-        page = command.ok("journal", "--queue", "emails", "--after", after, "--limit", "2")
+        page = command.ok("journal", "--queue", "emails", "--after", page["position"], "--limit", "2")
         seen += [t["id"] for t in page["transitions"]]
-        after = page["position"]
     assert seen == ids
     assert page["position"] == page["latest"]
 

@@ -9,6 +9,7 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.broker import access
 from tests.servers.mariadb import MariaDb
 
 
@@ -63,10 +64,10 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.
 
 def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
     """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     asked: list[str] = []
     with tampu.open(url, keepers=False) as reader:
-        theirs: Any = reader._core.engine
+        theirs: Any = access.engine(reader)
         ask = theirs.readers.ask
 
         def heard(work: Any) -> Any:

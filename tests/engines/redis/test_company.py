@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.redis import RedisEngine
 from tests.conformance.house import payloads, until, waits
 from tests.servers.redis import DURABLE, Server
@@ -29,7 +30,7 @@ def test_an_idle_connection_that_the_server_closed_is_replaced(start: Start) -> 
 
 def _closed(q: tampu.Queue) -> bool:
     """Has it reached us that the connections are closed?"""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     return all(watch.poll(0) for _, watch in engine.wire.route.only._idle)
 
 
@@ -71,7 +72,7 @@ def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
     server = start()
     with tampu.open(server.url(), keepers=False) as q:
         q.publish("jobs", 1)
-        for connection, _ in q._core.engine.wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
+        for connection, _ in access.engine(q).wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
             connection._sock.settimeout(0.3)  # only of what is asked while the server sleeps
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
