@@ -9,7 +9,7 @@ import pytest
 
 import tampu
 from tampu import Ack, Nack, NewMessage
-from tampu.broker import incoming
+from tampu.broker import access, incoming
 from tampu.broker.settings import resolve
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import TampuError
@@ -72,7 +72,7 @@ def test_a_plain_message_is_taken_or_refused_as_any_other(new: NewMessage, monke
 @pytest.mark.parametrize("before", ["jobs/1.1", "other/1.1", None])
 def test_acks_of_a_batch_are_read_as_each_by_itself(lease: Any, before: str | None) -> None:
     with tampu.open("memory://", keepers=False) as q:
-        verbs = q._verbs
+        verbs = access.verbs(q)
         batch: list[Settlement]
         batch = [Nack(before, "no"), Ack(before), Ack(lease), Ack(lease, 1)] if before else [Ack(lease), Ack(lease)]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import coalescer
+from tampu.broker import access, coalescer
 from tampu.engines import port
 from tests.conformance.house import until
 
@@ -26,7 +26,7 @@ def test_what_was_claimed_for_a_cancelled_task_goes_back_uncounted(tmp_path: Pat
     async def scenario() -> None:
         async with tampu.open_async(tmp_path / "jobs.db", keepers=False) as q:
             await q.publish("jobs", 1, max_attempts=1)
-            engine: Any = q._open._core.engine
+            engine: Any = access.engine(q._open)
             carry_out, claimed, go_on = engine.run, threading.Event(), threading.Event()
 
             def run(calls: Sequence[port.Call]) -> list[Any]:
@@ -163,7 +163,7 @@ def test_an_interrupt_at_any_line_leaves_a_store_that_works() -> None:
     with tampu.open("memory://", keepers=False) as q:
         for at in itertools.count(1):
             where = interrupted(lambda: q.publish("jobs", 1), at)
-            until(lambda: not q._core.coalescer.busy)
+            until(lambda: not access.core(q).coalescer.busy)
             assert not coalescer.inside_store(threading.get_ident()), (at, where)
             if where is None:
                 break
@@ -181,8 +181,8 @@ def test_what_an_interrupted_thread_claimed_goes_back_uncounted() -> None:
                 break
             if where == "submit" and at > 20:  # its last lines: the caller has its leases
                 continue
-            until(lambda: not q._core.coalescer.busy)
-            while q._core.coalescer.busy or q._core.coalescer._pending:
+            until(lambda: not access.core(q).coalescer.busy)
+            while access.core(q).coalescer.busy or access.core(q).coalescer._pending:
                 q.stats("jobs")
             if not q.stats("jobs").ready:
                 lost.append((at, where))
@@ -211,7 +211,7 @@ def test_when_no_thread_can_be_had_a_task_leads_itself(monkeypatch: pytest.Monke
 
 def test_it_is_known_who_is_in_a_commit_and_must_not_be_interrupted() -> None:
     with tampu.open("memory://", keepers=False) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         carry_out, seen = engine.run, []
 
         def run(calls: Sequence[port.Call]) -> list[Any]:

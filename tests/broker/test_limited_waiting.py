@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 
 
 @pytest.mark.parametrize("limit", [{"status": "paused"}, {"max_in_flight": 1}, {"rate": 0.01, "burst": 1}])
@@ -15,7 +16,7 @@ def test_waiting_on_messages_that_may_not_be_claimed_does_not_spin(limit: dict[s
         q.publish_many("jobs", [1, 2, 3])
         q.queues.put("jobs", **limit)
         q.claim("jobs")
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         asked: list[str] = []
         stats, run = engine.stats, engine.run
         engine.stats = lambda *a: asked.append("stats") or stats(*a)  # type: ignore[func-returns-value]

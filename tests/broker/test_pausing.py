@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import tampu
+from tampu.broker import access
 from tampu.broker.core import Pause
 from tampu.engines.port import Claim, Later
 
 
 def _pause(q: tampu.Queue, answer: Any, *queues: str) -> Pause:
     """What a claim that waits for a minute does when it was answered so."""
-    steps = q._verbs.claim(list(queues), wait=60)
+    steps = access.verbs(q).claim(list(queues), wait=60)
     assert isinstance(next(steps), Claim)
     step = steps.send(answer)
     assert isinstance(step, Pause)
@@ -45,7 +46,7 @@ def test_a_place_that_came_free_before_it_slept_is_not_slept_through() -> None:
         q.publish_many("jobs", range(2))
         (lease,) = q.claim("jobs")
         pause = _pause(q, [], "jobs")
-        core: Any = q._core
+        core: Any = access.core(q)
         assert not core.came_meanwhile(pause)
         q.ack(lease)
         assert core.came_meanwhile(pause)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.core import Pause
 from tampu.broker.waiting import Waiter
 from tampu.engines.port import Claim, Publish
@@ -25,7 +26,7 @@ class Store:
 
     def __init__(self, q: tampu.Queue) -> None:
         self.q = q
-        self.core = cast("Any", q._core)
+        self.core = cast("Any", access.core(q))
         self.core.settings.watched = True
         self.core.settings.get(*PLACE)
         self.commits: list[list[type]] = []
@@ -40,7 +41,7 @@ class Store:
         self.core.engine.run = noting
 
     def claim(self, **more: Any) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.core.drive_async(self.q._verbs.claim("jobs", wait=600, **more)))
+        return asyncio.create_task(self.core.drive_async(access.verbs(self.q).claim("jobs", wait=600, **more)))
 
     async def waits(self, count: int) -> None:
         """Until so many wait, and nothing else is done."""
@@ -50,7 +51,7 @@ class Store:
         self.commits.clear()
 
     async def publish(self, *values: Any) -> Any:
-        return await self.core.drive_async(self.q._verbs.publish_many("jobs", values))
+        return await self.core.drive_async(access.verbs(self.q).publish_many("jobs", values))
 
     @property
     def ready(self) -> int:
@@ -118,7 +119,7 @@ def test_delayed_messages_take_nobody_along(store: Store) -> None:
     async def main() -> None:
         claim = store.claim()
         await store.waits(1)
-        await store.core.drive_async(store.q._verbs.publish("jobs", "later", delay=3600))
+        await store.core.drive_async(access.verbs(store.q).publish("jobs", "later", delay=3600))
         assert store.commits == [[Publish]]
         claim.cancel()
 
@@ -196,7 +197,7 @@ def test_a_commit_that_failed_leaves_the_claim_waiting(store: Store) -> None:
 
 
 def test_only_what_was_told_of_since_the_claim_is_looked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = store.q._verbs.claim("jobs", wait=60)
+    steps = access.verbs(store.q).claim("jobs", wait=60)
     assert isinstance(next(steps), Claim)
     pause: Any = steps.send([])
     assert isinstance(pause, Pause)

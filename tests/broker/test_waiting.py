@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.waiting import Waiter, Waiting
 
 A, B = ("t", "a"), ("t", "b")
@@ -59,7 +60,7 @@ def test_leaving_twice_is_fine() -> None:
 
 def test_looking_asks_only_for_queues_somebody_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with tampu.open("memory://", keepers=False) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         asked: list[list[tuple[str, str]]] = []
         glance = core.engine.glance
 

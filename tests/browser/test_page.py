@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import tampu
+from tampu.broker import access
 from tampu.server.auth.grants import parse
 from tampu.server.keyring import KeyRing
 from tests.servers.http import Server
@@ -124,17 +125,17 @@ def test_everything_can_be_done_with_the_keyboard(page: Page, server: Server, q:
 
 def test_a_revoked_key_is_signed_out_while_it_looks(page: Page, server: Server, q: tampu.Queue) -> None:
     ring = KeyRing(server.node.core, "*")
-    made = q._core.drive(KeyRing(q._core, "*").create("short", [parse("view")], tenant="default"))
+    made = access.core(q).drive(KeyRing(access.core(q), "*").create("short", [parse("view")], tenant="default"))
     sign_in(page, server, made.token)
     live(page)
-    q._core.drive(ring.revoke(made.key.id))
+    access.core(q).drive(ring.revoke(made.key.id))
     expect(page.get_by_label("Key")).to_be_visible()
 
 
 def test_a_key_sees_only_its_queues(page: Page, server: Server, q: tampu.Queue) -> None:
     q.publish("emails", 1)
     secret = q.publish("secret", 1)
-    made = q._core.drive(KeyRing(q._core, "*").create("some", [parse("view:emails")], tenant="default"))
+    made = access.core(q).drive(KeyRing(access.core(q), "*").create("some", [parse("view:emails")], tenant="default"))
     sign_in(page, server, made.token)
     expect(page.get_by_role("link", name="emails")).to_be_visible()
     assert "secret" not in page.content()

@@ -40,6 +40,8 @@ BAD_PUBLISH = {
     "a label of no pair": (["q", "1", "--label", "x"], "invalid_message", "label"),
     "a header of no name": (["q", "1", "--header", "=x"], "invalid_message", "header"),
     "a long label": (["q", "1", "--label", "x=" + "y" * 3000], "invalid_message", "labels"),
+    "a label twice": (["q", "1", "--label", "a=1", "--label", "b=2", "--label", "a=3"], "invalid_message", "label"),
+    "a header twice": (["q", "1", "--header", "a=1", "--header", " a=1"], "invalid_message", "header"),
     "an empty key": (["q", "1", "--key", ""], "invalid_message", "key"),
     "no attempts": (["q", "1", "--max-attempts", "0"], "invalid_message", "max_attempts"),
     "attempts of words": (["q", "1", "--max-attempts", "many"], "usage", "max_attempts"),
@@ -115,6 +117,18 @@ BAD_OTHERS = {
     "nack with a bad delay": (["nack", "q/123.456", "--delay", "x"], 2, "invalid_message"),
     "purge without a state": (["purge", "q"], 2, "usage"),
     "journal of the future": (["journal", "--after", "-1"], 2, "invalid_message"),
+    "a setting twice": (["config", "q", "lease=1", "lease=2"], 2, "invalid_config"),
+    "a part of a backoff twice": (["config", "q", "backoff=linear:base=1,base=2"], 2, "invalid_config"),
+    "a label of a schedule twice": (
+        ["schedule", "add", "s", "1", "--queue", "q", "--every", "1h", "--label", "a=1", "--label", "a=2"],
+        2,
+        "invalid_message",
+    ),
+    "an option of the lake twice": (
+        ["sql", "SELECT 1", "--option", "a=1", "--option", "a=2", "--lake", "x"],
+        2,
+        "invalid_config",
+    ),
     "a command that is none": (["publsh", "q"], 2, "usage"),
     "no command": (["--tenant", "x"], 2, "usage"),
 }
@@ -164,7 +178,7 @@ def test_a_foreign_file_is_exit_5_and_is_left(command: Command, words: list[str]
     ("scheme", "right"),
     [
         ("mysql", "mariadb"), ("mysql+pymysql", "mariadb"), ("postgresql+psycopg", "postgresql"),
-        ("postgres+asyncpg", "postgresql"), ("valkey", "redis"), ("valkeys", "rediss"),
+        ("postgres+asyncpg", "postgresql"), ("mariadb+x", "mariadb"), ("valkey", "redis"), ("valkeys", "rediss"),
         ("valkey+cluster", "redis+cluster"),
     ],
 )  # fmt: skip
@@ -173,6 +187,13 @@ def test_a_scheme_that_others_use_is_told_with_ours(command: Command, scheme: st
     assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
     assert answer.error["hint"] == f"write {right}://"
     assert "secret" not in answer.err
+
+
+@pytest.mark.parametrize("scheme", ["sqlite+y", "memory+x", "oracle", "redis+anything"])
+def test_a_scheme_that_nobody_knows_is_told_with_those_that_are_known(command: Command, scheme: str) -> None:
+    answer = command("--json", "publish", "q", "1", "--url", f"{scheme}:///jobs.db")
+    assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
+    assert "redis://" in answer.error["hint"]
 
 
 def test_a_folder_or_a_missing_folder_is_exit_5(command: Command) -> None:

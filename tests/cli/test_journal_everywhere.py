@@ -57,6 +57,57 @@ def test_the_last_of_all_queues_are_shown_in_order_of_time(q: tampu.Queue, comma
     assert [t["id"] for t in command.ok("journal", "--limit", "50")["transitions"]] == ids
 
 
+def test_a_limit_counts_entries_of_the_queue_that_was_named(q: tampu.Queue, command: Command) -> None:
+    ids = []
+    for _ in range(6):
+        ids.append(q.publish("emails", 1).id)
+        q.publish_many("reports", range(40))
+    shown = command.ok("journal", "--queue", "emails", "--limit", "4")
+    assert [t["id"] for t in shown["transitions"]] == ids[-4:]
+    assert shown["position"] == shown["latest"]
+    whole = command.ok("journal", "--queue", "emails", "--limit", "50")
+    assert [t["id"] for t in whole["transitions"]] == ids
+    assert command.ok("journal", "--queue", "nobody", "--limit", "4")["transitions"] == []
+
+
+def test_pages_of_a_queue_go_on_after_the_last_entry_that_was_shown(q: tampu.Queue, command: Command) -> None:
+    ids = []
+    for _ in range(3):
+        ids += [m.id for m in q.publish_many("emails", range(3))]  # one record, which pages cut
+        q.publish_many("reports", range(40))
+    seen: list[str] = []
+    page = {"position": "0"}
+    for _ in range(6):
+        page = command.ok("journal", "--queue", "emails", "--after", page["position"], "--limit", "2")
+        seen += [t["id"] for t in page["transitions"]]
+    assert seen == ids
+    assert page["position"] == page["latest"]
+
+
+def test_the_next_page_of_a_queue_is_of_the_same_queue(q: tampu.Queue, command: Command) -> None:
+    q.publish_many("emails", range(3))
+    said = command("journal", "--queue", "emails", "--after", "0", "--limit", "2").err
+    assert said.startswith("more: ")
+    assert "--queue emails" in said
+
+
+def test_follow_begins_with_the_last_entries_of_the_queue_that_was_named(q: tampu.Queue) -> None:
+    ids = [q.publish("emails", n).id for n in range(3)]
+    q.publish_many("reports", range(40))
+    words = [*TAMPU, "journal", "--follow", "--json", "--queue", "emails", "--limit", "2"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        seen = [json.loads(process.stdout.readline())["id"] for _ in range(2)]
+        q.publish("reports", 3)
+        ids.append(q.publish("emails", 3).id)
+        seen.append(json.loads(process.stdout.readline())["id"])
+    finally:
+        process.kill()
+        process.communicate()
+    assert seen == ids[1:]
+
+
 def test_follow_goes_on_with_every_queue(q: tampu.Queue) -> None:
     q.publish("emails", 1)
     q.publish("reports", 2)

@@ -17,8 +17,8 @@ from tests.cli.running import Command
 
 COMMANDS = (
     "publish", "claim", "ack", "nack", "reject", "release", "extend", "peek", "show", "list", "stats", "queues",
-    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "copy", "doctor",
-    "bench", "demo",
+    "journal", "config", "pause", "resume", "drain", "close", "cancel", "free", "replay", "purge", "remove", "copy",
+    "doctor", "bench", "demo",
 )  # fmt: skip
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
 
@@ -92,6 +92,23 @@ def test_a_closed_pipe_is_left_quietly(command: Command) -> None:
         process.stderr.close()
         assert process.wait(60) == 141
         assert said == "" or said.startswith("more: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "publish --help", "schedule --help", "schedule add --help", "--version", ""],
+    ids=lambda words: words or "no command",
+)
+def test_help_into_a_closed_pipe_is_left_quietly(words: str) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        answer = subprocess.run(
+            [*TAMPU, *words.split()], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    finally:
+        os.close(theirs)
+    assert (answer.returncode, answer.stderr) == (141, "")
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,40 @@ def test_purge_tells_of_any_end_of_its_worker(command: Command, monkeypatch: pyt
     monkeypatch.setattr(tampu.Queue, "purge", broken)
     with pytest.raises(MemoryError, match="no more"):
         command("purge", "q", "--state", "dead")
+
+
+def test_remove_says_what_is_in_the_queue_and_removes_it_when_told(command: Command) -> None:
+    command.dead("q", 2)
+    command.ok("publish", "other", "1")
+    dry = command("remove", "q", "--dry-run")
+    assert dry.out == "q would be removed, with 2 messages (2 dead)\n"
+    unsure = command("--json", "remove", "q")
+    assert (unsure.code, unsure.error["field"]) == (2, "yes")
+    assert "2 messages (2 dead)" in unsure.error["message"]
+    assert command.ok("stats", "q")["queues"][0]["dead"] == 2
+    assert command.ok("remove", "q", "--yes") == {"queue": "q", "dry_run": False, "removed": 2, "would_remove": 0}
+    assert [row["queue"] for row in command.ok("queues")["queues"]] == ["other"]
+    assert command("remove", "q", "--yes").code == 3
+
+
+def test_remove_refuses_messages_that_wait_unless_forced(command: Command) -> None:
+    command.ok("publish", "q", "1")
+    before = command.fingerprint()
+    for words in (["remove", "q"], ["remove", "q", "--yes"]):
+        refused = command("--json", *words)
+        assert (refused.code, refused.error["code"]) == (1, "invalid_state")
+    assert command("--json", "remove", "q", "--force").error["field"] == "yes"
+    assert command.fingerprint() == before
+    assert command.ok("remove", "q", "--force", "--yes")["removed"] == 1
+
+
+def test_remove_refuses_leased_messages(command: Command) -> None:
+    command.ok("publish", "q", "1")
+    command.ok("claim", "q")
+    refused = command("--json", "remove", "q", "--force", "--yes")
+    assert (refused.code, refused.error["code"]) == (1, "invalid_state")
+    assert "leased" in refused.error["message"]
+
+
+def test_a_new_queue_is_made_with_how_to_remove_it(command: Command) -> None:
+    assert "tampu remove typo" in command("config", "typo", "lease=1m").err

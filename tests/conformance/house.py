@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 import tampu
+from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
 from tampu.engines.port import Sweep, Swept
@@ -60,7 +61,7 @@ class House:
             return Queue(self._cores[live], tenant, on_close=lambda: None)
         queue = tampu.open(self.url, tenant=tenant, keepers=keepers, clock=None if live else self.clock)
         self._opened.append(queue)
-        self._cores[live] = queue._core
+        self._cores[live] = access.core(queue)
         return queue
 
     def live(self, *, tenant: str = "default") -> Queue:
@@ -145,8 +146,8 @@ SERVED: dict[str, Core] = {}
 
 def inside(q: Queue) -> Core:
     """What is under a queue; of a remote one, under its server."""
-    remote = getattr(q._core, "url", None)
-    return q._core if remote is None else SERVED[remote]
+    remote = getattr(access.core(q), "url", None)
+    return access.core(q) if remote is None else SERVED[remote]
 
 
 def waits(q: Queue, callers: int = 1) -> bool:

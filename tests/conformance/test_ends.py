@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import House, until
 
 LONG = 60
@@ -67,6 +68,6 @@ def test_closing_ends_the_wait_with_the_message_as_it_was(direct_house: House) -
     message = q.publish("jobs", 1)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(q.result, message.id, wait=LONG)
-        until(lambda: q._core.ends.anybody)
+        until(lambda: access.core(q).ends.anybody)
         q.close()
         assert waiting.result(LONG / 2).state == "ready"

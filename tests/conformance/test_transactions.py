@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from tampu import Ack, InvalidState, LeaseLost, NotFound, QueueFull, State
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tests.conformance.house import House, counts, payloads, until, waits
 
@@ -153,4 +154,4 @@ def test_cancel_works_in_a_transaction(t: Queue) -> None:
 
 
 def test_engines_with_the_capability_say_so(t: Queue) -> None:
-    assert "transaction" in t._core.engine.capabilities
+    assert "transaction" in access.engine(t).capabilities

@@ -11,6 +11,7 @@ import pytest
 
 import tampu
 from tampu import Ack, NewMessage
+from tampu.broker import access
 from tests.servers import redis
 
 FEW, MANY = 10, 10_000
@@ -52,7 +53,7 @@ def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
     costs = []
     for groups in (FEW, MANY):
         with _filled(tmp_path / f"{groups}.db", groups, **pace) as q:
-            engine: Any = q._core.engine
+            engine: Any = access.engine(q)
             steps = itertools.count()
             engine._db.set_progress_handler(lambda steps=steps: next(steps) < 0, 1)
             costs.append(_cost(q, lambda steps=steps: next(steps)))  # type: ignore[misc]  # bound now
@@ -76,7 +77,7 @@ def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(pace: d
 
 def test_groups_that_the_queue_has_passed_are_forgotten(tmp_path: Path) -> None:
     with _filled(tmp_path / "jobs.db", 500) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         while leases := q.claim("jobs", limit=1000):
             q.settle([Ack(lease) for lease in leases])
         for n in range(300):

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import tampu
+from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.engines.port import Sweep, Trim
 from tests.faults.disk import Disk, RecordedEngine
@@ -117,13 +118,13 @@ class Caller:
         self.q.cancel(*self.rng.sample(self.ids, min(2, len(self.ids))))
 
     def sweep(self) -> None:
-        self.q._core.coalescer.submit(Sweep(1000))
+        access.core(self.q).coalescer.submit(Sweep(1000))
 
     def purge(self) -> None:
         self.q.purge("a", state=self.rng.choice(("done", "ready", "dead")))
 
     def trim(self) -> None:
-        self.q._core.coalescer.submit(Trim({}, 30 * SECOND, DAY, 1000))
+        access.core(self.q).coalescer.submit(Trim({}, 30 * SECOND, DAY, 1000))
 
     def config(self) -> None:
         self.q.queues.put("a", max_attempts=self.rng.randint(2, 5))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.waiting import Waiter
 from tampu.engines.mariadb import bell, wire
 from tampu.engines.redis import company
@@ -46,7 +47,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Counted]:
 
 def _turns(q: tampu.Queue, passing: Passing) -> None:
     """The keepers' looks of so many seconds, as if they had been slept through."""
-    keepers: Any = q._core.keepers
+    keepers: Any = access.core(q).keepers
     slept = 0.0  # without the time that the turns take, which is up to the machine
     while slept < SECONDS:
         pause = keepers._turn()
@@ -64,11 +65,12 @@ def test_an_idle_store_is_asked_less_than_twice_a_second(
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)  # its turns are taken here
     monkeypatch.setattr(bell.Bell, "_run", lambda _: None)
     with tampu.open(store.url, keepers=False) as other, tampu.open(store.url) as q:
-        assert leads or other._core.engine.lead()
+        assert leads or access.engine(other).lead()
         q.publish("jobs", 1, delay=3600)
-        q._core.waiting.join(Waiter([("default", "emails")], None))
+        access.core(q).waiting.join(Waiter([("default", "emails")], None))
         before = store.trips
         _turns(q, passing)
-        assert q._core.keepers is not None
-        assert q._core.keepers.leads is leads
+        keepers = access.core(q).keepers
+        assert keepers is not None
+        assert keepers.leads is leads
         assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import ranking
+from tampu.broker import access, ranking
 from tampu.engines.port import PutDocument
 from tampu.keepers import supervisor as supervisor_module
 from tampu.keepers.sweeper import Sweeper
@@ -47,7 +47,7 @@ def test_without_keepers_nothing_moves_by_itself(url: str) -> None:
         q.publish("jobs", 1, delay=1)
         clock.advance(60)
         assert q.stats("jobs").delayed == 1
-        assert not q._core.watched
+        assert not access.core(q).watched
 
 
 def test_closing_ends_all_threads(url: str) -> None:
@@ -71,7 +71,7 @@ def test_sweeper_goes_on_until_nothing_is_due_and_says_what_comes_next(url: str)
         for _ in range(2):
             q.publish_many("jobs", [tampu.NewMessage(n, delay=1) for n in range(700)])
         q.publish("jobs", "later", delay=100)
-        sweeper = Sweeper(q._core)
+        sweeper = Sweeper(access.core(q))
         assert sweeper.sweep() == clock.now() + SECOND
         clock.advance(1)
         assert sweeper.sweep() == clock.now() + 99 * SECOND
@@ -84,8 +84,8 @@ def test_sweeper_writes_nothing_when_nothing_is_due(url: str) -> None:
     with tampu.open(url, keepers=False, clock=FakeClock()) as q:
         q.publish("jobs", 1, delay=1)
         ran: list[Any] = []
-        q._core.coalescer.submit = ran.append  # type: ignore[method-assign, assignment]  # to see that nothing is asked
-        Sweeper(q._core).sweep()
+        access.core(q).coalescer.submit = ran.append  # type: ignore[method-assign, assignment]  # to see that nothing is asked
+        Sweeper(access.core(q)).sweep()
         assert ran == []
 
 
@@ -97,7 +97,7 @@ def test_trimmer_takes_a_bounded_step_at_a_time(url: str) -> None:
         while leases := q.claim("jobs", limit=50):
             q.settle([tampu.Ack(lease) for lease in leases])
         clock.advance(61)
-        trimmer = Trimmer(q._core, 10**15)
+        trimmer = Trimmer(access.core(q), 10**15)
         steps = []
         while step := trimmer.step():
             steps.append(step)
@@ -108,7 +108,7 @@ def test_trimmer_takes_a_bounded_step_at_a_time(url: str) -> None:
 
 def test_trimmer_rests_between_steps(url: str) -> None:
     with tampu.open(url, keepers=False) as q:
-        trimmer = Trimmer(q._core, 10**15)
+        trimmer = Trimmer(access.core(q), 10**15)
         assert 0 < trimmer.trim() <= 5
         trimmer._resume = 0.0
         assert trimmer.trim() > 1
@@ -133,7 +133,7 @@ def test_keepers_live_on_after_an_outage_and_tell_it_once(
 
 def _stumbling(q: tampu.Queue, faults: list[Exception]) -> supervisor_module.Supervisor:
     """Keepers whose store fails so often before it serves."""
-    core: Any = q._core
+    core: Any = access.core(q)
     lead, left = core.engine.lead, iter(faults)
 
     def stumbling() -> bool:
@@ -150,14 +150,14 @@ def test_an_idle_queue_sleeps(url: str) -> None:
     """Nothing due soon: the next look is a second away, however far off the next thing is."""
     with tampu.open(url) as q:
         q.publish("jobs", 1, delay=3600)
-        supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
+        supervisor: Any = access.core(q).on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
         assert supervisor._turn() == 1.0
 
 
 def test_work_due_soon_is_slept_for_exactly(url: str) -> None:
     with tampu.open(url, clock=FakeClock()) as q:
         q.publish("jobs", 1, delay=0.5)
-        supervisor: Any = q._core.on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
+        supervisor: Any = access.core(q).on_due.__self__  # type: ignore[attr-defined]  # the method of the supervisor
         assert supervisor._turn() <= 0.5
 
 
@@ -174,7 +174,7 @@ def test_keepers_go_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.L
 
 def test_the_bell_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         heard = threading.Event()
 
         def failing() -> None:
@@ -191,8 +191,8 @@ def test_keepers_finish_a_change_of_ordering(url: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(ranking, "NOTICED_US", 0)
     with tampu.open(url) as q:
         q.publish_many("jobs", [tampu.NewMessage(n, priority=n) for n in range(5)])
-        engine = q._core.engine
-        q._core.coalescer.submit(PutDocument("queue", "default", "jobs", b'{"ordering":"priority"}'))
-        q._core.coalescer.submit(ranking.marking("default", "jobs", engine.now(), ranks=True))
+        engine = access.engine(q)
+        access.core(q).coalescer.submit(PutDocument("queue", "default", "jobs", b'{"ordering":"priority"}'))
+        access.core(q).coalescer.submit(ranking.marking("default", "jobs", engine.now(), ranks=True))
         until(lambda: [m.payload for m in q.messages("jobs")] == [4, 3, 2, 1, 0])
         until(lambda: not ranking.marked(engine))

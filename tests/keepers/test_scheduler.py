@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import firing, scheduled
+from tampu.broker import access, firing, scheduled
 from tampu.engines.port import Document, Publish, PutDocument
 from tampu.keepers import scheduler as scheduler_module
 from tampu.keepers.scheduler import Scheduler
@@ -32,13 +32,13 @@ def q(clock: FakeClock) -> Iterator[tampu.Queue]:
 def commits(q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     """The calls of each commit."""
     seen: list[list[Any]] = []
-    run = q._core.engine.run
+    run = access.engine(q).run
 
     def noting(calls: Any) -> Any:
         seen.append(list(calls))
         return run(calls)
 
-    monkeypatch.setattr(q._core.coalescer._engine, "run", noting)
+    monkeypatch.setattr(access.core(q).coalescer._engine, "run", noting)
     return seen
 
 
@@ -46,12 +46,12 @@ def test_an_idle_scheduler_reads_no_document_and_writes_nothing(
     q: tampu.Queue, monkeypatch: pytest.MonkeyPatch, commits: list[list[Any]]
 ) -> None:
     q.schedules.put("s", queue="jobs", every=60)
-    keeper = Scheduler(q._core)
+    keeper = Scheduler(access.core(q))
     due = keeper.fire()
     commits.clear()
-    monkeypatch.setattr(q._core.engine, "documents", None)
-    monkeypatch.setattr(q._core.engine, "document", None)
-    assert keeper.fire() == due == q._core.engine.now() + 60 * SECOND
+    monkeypatch.setattr(access.engine(q), "documents", None)
+    monkeypatch.setattr(access.engine(q), "document", None)
+    assert keeper.fire() == due == access.engine(q).now() + 60 * SECOND
     assert commits == []
 
 
@@ -60,7 +60,7 @@ def test_schedules_that_are_due_together_share_their_commits(
 ) -> None:
     for n in range(50):
         q.schedules.put(f"s{n}", queue=f"q{n}", every=60)
-    keeper = Scheduler(q._core)
+    keeper = Scheduler(access.core(q))
     keeper.fire()
     clock.advance(60)
     commits.clear()
@@ -75,14 +75,14 @@ def test_a_schedule_that_can_not_be_read_does_not_stop_the_others(
 ) -> None:
     q.schedules.put("bad", queue="jobs", cron="0 0 * * *", tz="Europe/Rome")
     q.schedules.put("good", queue="jobs", payload="tick", every=60)
-    document = q._core.engine.document(scheduled.KIND, "default", "bad")
+    document = access.engine(q).document(scheduled.KIND, "default", "bad")
     assert document is not None
     unknown = document.value.replace(b"Europe/Rome", b"Mars/Base")
     for value in (b"not json", unknown):
-        q._core.coalescer.submit(PutDocument(scheduled.KIND, "default", "bad", value))
+        access.core(q).coalescer.submit(PutDocument(scheduled.KIND, "default", "bad", value))
         clock.advance(60)
         with caplog.at_level(logging.ERROR, "tampu.keepers"):
-            Scheduler(q._core).fire()
+            Scheduler(access.core(q)).fire()
         assert "bad" in caplog.text
     assert [lease.payload for lease in q.claim("jobs", limit=5)] == ["tick", "tick"]
 
@@ -90,7 +90,7 @@ def test_a_schedule_that_can_not_be_read_does_not_stop_the_others(
 def test_a_change_is_looked_at_soon_and_not_all_the_time(
     q: tampu.Queue, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = Scheduler(q._core)
+    keeper = Scheduler(access.core(q))
     assert keeper.fire() is None
     q.schedules.put("s", queue="jobs", every=3600)
     soon = keeper.fire()
@@ -104,7 +104,7 @@ def test_a_refused_tick_is_tried_again_after_longer_and_longer_waits(q: tampu.Qu
     q.schedules.put("s", queue="jobs", every=3600)
     q.publish("jobs", 1)
     q.close_queue("jobs")
-    keeper = Scheduler(q._core)
+    keeper = Scheduler(access.core(q))
     keeper.fire()
     clock.advance(3600)
     waits = []
@@ -125,14 +125,14 @@ def test_who_was_away_for_long_reads_again_before_it_publishes(q: tampu.Queue, c
     reads: list[Document] = []
 
     def do(step: Any) -> Any:
-        answer = q._core.do(step)
+        answer = access.core(q).do(step)
         if isinstance(answer, Document) and answer.kind == scheduled.KIND:
             reads.append(answer)
         elif len(reads) == 2 and isinstance(answer, int):  # decided, and about to publish
             clock.advance(2 * 3600)
         return answer
 
-    q._core.drive(firing.fire("default", "s"), do)
+    access.core(q).drive(firing.fire("default", "s"), do)
     assert q.stats("jobs").ready == 1
     assert len(reads) == 4
 
@@ -157,13 +157,13 @@ def test_many_large_ticks_are_stored_in_portions_and_each_once(
             writes += 1
             if writes == stored + 2:  # the first one decides
                 raise Died
-        return q._core.do(step)
+        return access.core(q).do(step)
 
     with pytest.raises(Died):
-        q._core.drive(firing.fire("default", "s"), do)
+        access.core(q).drive(firing.fire("default", "s"), do)
     assert [len(c.items) for calls in commits for c in calls if isinstance(c, Publish)] == [2] * stored
     q.schedules.put("s", payload="changed, and small", **terms)
-    Scheduler(q._core).fire()
+    Scheduler(access.core(q)).fire()
     ticks = [m.headers[scheduled.TICK_HEADER][14:16] for m in q.messages("jobs")]
     assert ticks == ["01", "02", "03", "04", "05", "06"]
     assert [m.payload for m in q.messages("jobs")].count("changed, and small") == 6 - 2 * stored
@@ -177,11 +177,11 @@ def test_a_schedule_that_had_ended_at_its_limit_fires_no_past_ticks_when_the_lim
 ) -> None:
     q.schedules.put("s", queue="jobs", payload=1, every=60, limit=1, missed=missed)
     clock.advance(60)
-    Scheduler(q._core).fire()
+    Scheduler(access.core(q)).fire()
     clock.advance(30 * 24 * 3600)
     q.schedules.put("s", queue="jobs", payload=1, every=60, limit=limit, missed=missed)
-    Scheduler(q._core).fire()
+    Scheduler(access.core(q)).fire()
     assert q.stats("jobs").ready == 1
     clock.advance(60)
-    Scheduler(q._core).fire()
+    Scheduler(access.core(q)).fire()
     assert q.stats("jobs").ready == 2

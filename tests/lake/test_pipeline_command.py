@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tampu
-from tampu.broker import readers
+from tampu.broker import access, readers
 from tampu.broker.readers import Reader
 from tampu.cli import exits, pipeline_running
 from tampu.cli.pipeline import _Steps, _Telling
@@ -52,7 +52,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 def register(q: tampu.Queue, offset: int, *, idle_us: int = 0) -> None:
-    engine = q._core.engine
+    engine = access.engine(q)
     engine.run([readers.saving(Reader("lake:main", {"0": offset}, engine.now() - idle_us))])
 
 

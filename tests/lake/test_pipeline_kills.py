@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tampu
-from tampu.broker import readers
+from tampu.broker import access, readers
 from tampu.lake.tables import BY_NAME
 from tests.lake.running_house import Rig, journal, work
 
@@ -34,14 +34,14 @@ def test_a_driver_killed_after_its_files_were_written_doubles_nothing(url: str, 
     left = {str(path.relative_to(events.uri)) for path in Path(events.uri).glob("20*/*.parquet")}
     assert left, "the files were written"
     assert events.open().files() == [], "and do not count"
-    (reader,) = readers.registered(q._core.engine)
+    (reader,) = readers.registered(access.engine(q))
     assert set(reader.position.values()) == {0}
 
     work(q, 1)
     rig.run()
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert {file.path for file in events.open().files()}.isdisjoint(left)
-    (reader,) = readers.registered(q._core.engine)
+    (reader,) = readers.registered(access.engine(q))
     assert reader.position == q.journal().latest
 
 

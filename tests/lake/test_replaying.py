@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.lake import replaying
 from tampu.lake.looking import Lake
 from tampu.lake.replaying import Replay, replay
@@ -186,7 +187,7 @@ def test_empty_lake_replays_nothing(tmp_path: Path, q: tampu.Queue):
 
 
 def test_engine_without_transactions_is_safe_by_the_ids(lake: Lake, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(type(q._core.engine), "capabilities", frozenset())
+    monkeypatch.setattr(type(access.engine(q)), "capabilities", frozenset())
     first = Replay(q, lake, where="true", replay_id="r1")
     monkeypatch.setattr(first, "_note", lambda progress, version: 1 / 0 if progress.seen else 1)
     monkeypatch.setattr("tampu.lake.replaying.BATCH", 10)

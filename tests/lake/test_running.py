@@ -10,7 +10,7 @@ import pytest
 
 import tampu
 from tampu import InvalidConfig, NotFound, VersionConflict
-from tampu.broker import readers
+from tampu.broker import access, readers
 from tampu.lake import files, lineage, maintenance
 from tampu.lake.running import Pipeline
 from tampu.lake.status import status
@@ -156,7 +156,7 @@ def test_the_reader_is_registered_before_anything_is_read(rig: Rig, q: tampu.Que
     work(q)
     with pytest.raises(Died):
         rig.run(die="reading")
-    (reader,) = readers.registered(q._core.engine)
+    (reader,) = readers.registered(access.engine(q))
     assert (reader.name, reader.position) == ("lake:main", dict.fromkeys(q.journal().latest, 0))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.keepers.trimmer import Trimmer
 from tampu.lake import maintenance, state
 from tampu.lake.looking import Lake as Looking
@@ -125,7 +126,7 @@ def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(
     rig: Rig, q: tampu.Queue, clock: FakeClock
 ) -> None:
     """The contract of archiving: nothing past the reader's position leaves the store, whatever its age."""
-    keeper = Trimmer(q._core, journal_us=SECOND)
+    keeper = Trimmer(access.core(q), journal_us=SECOND)
     work(q)
     before = journal(q)
     with pytest.raises(Died):

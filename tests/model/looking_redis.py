@@ -22,7 +22,7 @@ def rooms_of(engine: Any, model: Model) -> list[Room]:
 
 def fill_blocks(engine: Any, model: Model) -> None:
     """Let the last blocks count as full: what comes next begins one, so that a few messages are in many."""
-    engine._wire.send([Ask(room.tag, ("HSET", f"{room.tag}:n", "size", 1_000_000)) for room in rooms_of(engine, model)])
+    engine.wire.send([Ask(room.tag, ("HSET", f"{room.tag}:n", "size", 1_000_000)) for room in rooms_of(engine, model)])
 
 
 def keys_agree(engine: Any, model: Model) -> None:
@@ -33,7 +33,7 @@ def keys_agree(engine: Any, model: Model) -> None:
         asks += [Ask(room.tag, ("ZRANGE", f"{room.tag}:{name}", 0, -1, "WITHSCORES")) for name in ("leased", "expiry")]
         asks += [Ask(room.tag, ("HGETALL", f"{room.tag}:{name}")) for name in ("key", "lane", "own", "n")]
         asks.append(Ask(room.tag, ("ZRANGE", f"{room.tag}:blocks", 0, -1)))
-    replies = engine._wire.send(asks)
+    replies = engine.wire.send(asks)
     assert not any(isinstance(reply, Exception) for reply in replies)
     size = len(asks) // len(rooms) if rooms else 0
     total = 0
@@ -46,7 +46,7 @@ def keys_agree(engine: Any, model: Model) -> None:
 def in_blocks(engine: Any, room: Room, blocks: list[bytes]) -> list[dict[bytes, bytes]]:
     """`m` and `x` of a queue; all are in the last block that does not begin after them, and only the last is empty."""
     keys = [(name, block) for name in "mx" for block in blocks]
-    flats = engine._wire.send([Ask(room.tag, ("HGETALL", f"{room.tag}:{name}:{at.decode()}")) for name, at in keys])
+    flats = engine.wire.send([Ask(room.tag, ("HGETALL", f"{room.tag}:{name}:{at.decode()}")) for name, at in keys])
     ends = dict(zip(blocks, [*blocks, b"~"][1:], strict=True))
     found: dict[str, dict[bytes, bytes]] = {"m": {}, "x": {}}
     for (name, block), flat in zip(keys, flats, strict=True):

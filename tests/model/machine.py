@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Sweep, Trim
 from tests.model import looking
 from tests.model.drawing import (
@@ -68,8 +69,8 @@ class SideBySide(RuleBasedStateMachine):
         first = tampu.open(
             self.place.url, tenant=TENANTS[0], keepers=False, clock=self.clock, durability=self.place.durability
         )
-        self.place.opened(first._core.engine)
-        second = tampu.Queue(first._core, TENANTS[1], on_close=lambda: None)
+        self.place.opened(access.engine(first))
+        second = tampu.Queue(access.core(first), TENANTS[1], on_close=lambda: None)
         self.q = dict(zip(TENANTS, (first, second), strict=True))
 
     @initialize(favourites=st.lists(places, min_size=1, max_size=3, unique=True))
@@ -100,7 +101,7 @@ class SideBySide(RuleBasedStateMachine):
     def engine_and_model_agree(self) -> None:
         if self.q[TENANTS[0]].queues.list():
             looking.same_messages(self.q, self.model, self.place.unordered)
-            self.place.agree(self.q[TENANTS[0]]._core.engine, self.model)
+            self.place.agree(access.engine(self.q[TENANTS[0]]), self.model)
 
     # -- publish
 
@@ -163,7 +164,7 @@ class SideBySide(RuleBasedStateMachine):
         blocked = all(self.model.status.get((tenant, queue)) in ("paused", "closed") for queue in queues)
         chooses = self.model.lets_choose()
         if not blocked and (chooses or not self.place.sweeps_everywhere):
-            self.q[tenant]._core.coalescer.submit(Sweep(1000))
+            access.core(self.q[tenant]).coalescer.submit(Sweep(1000))
         if not blocked and chooses:
             self.model.sweep()
             looking.same_messages(self.q, self.model, self.place.unordered)
@@ -266,7 +267,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        swept = self.q[TENANTS[0]]._core.coalescer.submit(Sweep(1000))
+        swept = access.core(self.q[TENANTS[0]]).coalescer.submit(Sweep(1000))
         self.model.sweep()
         assert swept.next_us is None or swept.next_us > self.clock.at or self._came_back_late()
 
@@ -320,7 +321,7 @@ class SideBySide(RuleBasedStateMachine):
 
     def _trim(self, _place: tuple[str, str], _pick: int) -> None:
         retention = {place: rules.retention for place, rules in HERE.items()}
-        self.q[TENANTS[0]]._core.coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
+        access.core(self.q[TENANTS[0]]).coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
         self.model.trim()
 
     def _steer(self, place: tuple[str, str], pick: int) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import tampu
+from tampu.broker import access
 from tests.model.machine import FakeClock
 
 
@@ -38,7 +39,7 @@ def test_a_lease_extended_longer_and_shorter_still_runs_out():
             q.extend(lease, by)
         for _ in range(5):
             clock.at += 10_000_000
-            q._core.coalescer.submit(tampu.engines.port.Sweep(1000))
+            access.core(q).coalescer.submit(tampu.engines.port.Sweep(1000))
         assert q.stats("jobs").leased == 0
 
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.server import firstkey
 from tampu.server.auth import keys
 from tampu.server.settings import ServerSettings
@@ -72,20 +73,20 @@ def test_two_first_starts_at_once_that_share_the_key_file_have_one_key(
     url, path = str(tmp_path / "jobs.db"), tmp_path / "admin.key"
     settings = ServerSettings(url=url, key_file=path)
     with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as beside:
-        submit = q._core.coalescer.submit
+        submit = access.core(q).coalescer.submit
 
         def overtaken(step: Any) -> Any:
             """The other start goes all the way just before this step of ours."""
             if step.kind == ("key" if until_there == "the key" else "secret"):
-                monkeypatch.setattr(q._core.coalescer, "submit", submit)
-                assert firstkey.ensure(beside._core, settings) is not None
+                monkeypatch.setattr(access.core(q).coalescer, "submit", submit)
+                assert firstkey.ensure(access.core(beside), settings) is not None
             return submit(step)
 
-        monkeypatch.setattr(q._core.coalescer, "submit", overtaken)
-        id = firstkey.ensure(q._core, settings)
+        monkeypatch.setattr(access.core(q).coalescer, "submit", overtaken)
+        id = firstkey.ensure(access.core(q), settings)
         assert id is not None
         assert path.read_text().startswith(f"tampu_{id}_")
-        assert [d.name for d in q._core.engine.documents(keys.KIND, keys.TENANT)] == [id]
+        assert [d.name for d in access.engine(q).documents(keys.KIND, keys.TENANT)] == [id]
 
 
 def test_the_secret_is_stored_nowhere(stall: Stall, web: Web) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Call, Document, Extend, Settle
 from tampu.model.errors import Unavailable
 from tampu.model.outcome import Outcome
@@ -90,4 +91,4 @@ def rows(log: Deliveries, start: int, end: int, **said: Any) -> list[dict[str, A
 
 def documents(q: tampu.Queue) -> dict[str, int]:
     kinds = (HEADS, PAGES, OUTCOMES)
-    return dict(Counter(kind for kind in kinds for _ in q._core.engine.documents(kind, "default")))
+    return dict(Counter(kind for kind in kinds for _ in access.engine(q).documents(kind, "default")))

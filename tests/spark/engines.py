@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tampu
+from tampu.broker import access
 from tampu.spark.stores import mariadb as mariadb_store
 from tampu.spark.stores import (
     packed_journal,
@@ -61,7 +62,7 @@ class _Web:
     def store(self, queue: tampu.Queue) -> Store | None:
         """The server's, if the queue is the library on what a server serves."""
         for url, (file, _, _) in self._open.items():
-            if getattr(queue._core.engine, "path", None) == os.path.realpath(file):
+            if getattr(access.engine(queue), "path", None) == os.path.realpath(file):
                 if url not in self._stores:
                     self._stores[url] = open_store(url)
                 return self._stores[url]
@@ -84,7 +85,7 @@ def opened(url: str, clock: Any = None, **options: Any) -> tampu.Queue:
 
 def store_for(queue: tampu.Queue) -> Store:
     """The store as Spark has it, with the clock of the test."""
-    return web.store(queue) or store_of(queue._core.engine)
+    return web.store(queue) or store_of(access.engine(queue))
 
 
 URLS: dict[str, Callable[[Path], str]] = {

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
 from tampu.spark import reading
@@ -157,7 +158,7 @@ def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, part, clo
     q.publish_many("a", range(5))
     reader = stream(url)
     parts = reader.partitions({part: 2}, {part: 15})
-    q._core.engine.run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
+    access.engine(q).run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
     for lost in (
         lambda: reader.latestOffset({part: 2}, ReadAllAvailable()),
         lambda: reader.partitions({part: 2}, {part: 15}),

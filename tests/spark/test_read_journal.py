@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, InputPartition, LessThan
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
 from tampu.spark import columns, reading
@@ -45,7 +46,7 @@ def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
 def told(q: tampu.Queue, tenant: str | None = None) -> list[dict[str, Any]]:
     """The journal as the library tells it, partition by partition."""
     names = columns.JOURNAL.names
-    page = q._core.engine.journal(None, 100_000, tenant)
+    page = access.engine(q).journal(None, 100_000, tenant)
     return sorted(({name: getattr(t, name) for name in names} for t in page.transitions), key=place)
 
 
@@ -204,7 +205,7 @@ def trim(q: tampu.Queue, clock: Clock) -> None:
     """Everything so far goes out of the journal but the last transition."""
     clock.at += 100 * SECOND
     q.publish("a", "kept")
-    q._core.engine.run([Trim({}, 1000 * SECOND, 50 * SECOND, 100_000)])
+    access.engine(q).run([Trim({}, 1000 * SECOND, 50 * SECOND, 100_000)])
 
 
 def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, engine, clock):

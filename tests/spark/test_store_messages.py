@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, instant
 from tampu.spark import columns
@@ -183,7 +184,7 @@ def test_retention_that_takes_some_of_the_ended_ones_is_an_error(q, clock):
         q.ack(q.claim("work")[0])
         clock.at += SECOND
     planned = plan(q)
-    q._core.engine.run([Trim({}, 2 * SECOND, 1000 * SECOND, 100)])
+    access.engine(q).run([Trim({}, 2 * SECOND, 1000 * SECOND, 100)])
     assert q.stats("work").counts["done"] == 1
     with pytest.raises(tampu.NotFound):
         read(q, planned)
@@ -300,7 +301,7 @@ def test_a_snapshot_is_what_its_position_says_while_others_work(q, url):
             one = plan(q, pieces=3)
             planned[str(one.position)] = one
         other.kill()
-    transitions = q._core.engine.journal(None, 1_000_000, None).transitions
+    transitions = access.engine(q).journal(None, 1_000_000, None).transitions
     for one in planned.values():
         expected: dict[str, str] = {}
         for t in transitions:

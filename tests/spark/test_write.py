@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.spark import publishing
 from tests.spark.hands import staged
 
@@ -51,7 +52,7 @@ def test_rows_become_messages_in_their_order_with_the_columns_they_have(
     assert (b.message.max_attempts, b.message.group, b.message.priority) == (7, "g", 5)
     assert (d.payload, d.message.expires_at) == ("d", d.message.created_at + timedelta(seconds=60.5))
     assert staged(url) == []
-    assert q._core.engine.documents(publishing.JOBS, "default") == []
+    assert access.engine(q).documents(publishing.JOBS, "default") == []
 
 
 def test_payloads_of_any_type_and_of_ten_megabytes(spark: SparkSession, url: str, q: tampu.Queue) -> None:

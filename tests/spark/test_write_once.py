@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import tampu
-from tampu.broker import verbs
+from tampu.broker import access, verbs
 from tampu.engines.port import PutDocument
 from tampu.spark import publishing, staging
 from tampu.spark.writing import BatchWriter
@@ -82,7 +82,7 @@ def test_who_waits_for_messages_is_woken_by_a_job(
     part = tasks.write(writer, texts(25))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(q.claim, "jobs", wait=600)
-        until(lambda: q._core.waiting.anybody, "somebody who waits")
+        until(lambda: access.core(q).waiting.anybody, "somebody who waits")
         writer.commit([part])
         try:
             assert [lease.payload for lease in waiting.result(120)] == ["0"]

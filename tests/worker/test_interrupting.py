@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines import port
 from tampu.worker import interrupting
 from tampu.worker.raising import TimedOut
@@ -20,7 +21,7 @@ from tests.worker.crew import PATIENCE, wait
 def test_timeout_inside_a_commit_waits_until_it_is_done(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit may be for others too."""
     q, outcome = memory.queue, list[str]()
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     carry_out = engine.run
 
     def run(calls: Sequence[port.Call]) -> list[Any]:

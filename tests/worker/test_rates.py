@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.worker.alive import Extended, extend
 from tampu.worker.book import Book
 from tests.servers import http
@@ -38,7 +39,7 @@ def test_more_leases_than_the_server_takes_at_once_are_extended_in_parts(
     q = memory.queue
     receipts = _held(q, 21)
     limited = tampu.RateLimited("too many at once")
-    monkeypatch.setattr(q._verbs, "extend_many", _bounded(4, q._verbs.extend_many, limited))
+    monkeypatch.setattr(access.verbs(q), "extend_many", _bounded(4, access.verbs(q).extend_many, limited))
     assert extend(q, receipts, 300) == Extended([], [], [])
 
 
@@ -52,7 +53,7 @@ def test_leases_that_the_server_refuses_to_extend_are_tried_again(
     def refuse(_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(q._verbs, "extend_many", refuse)
+    monkeypatch.setattr(access.verbs(q), "extend_many", refuse)
     assert extend(q, receipts, 300) == Extended([], [], receipts, error)
 
 
@@ -68,7 +69,7 @@ def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
 
 
 def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, refused, go = memory.queue._verbs.extend_many, list[int](), threading.Event()
+    real, refused, go = access.verbs(memory.queue).extend_many, list[int](), threading.Event()
 
     def refuse_first(items: Sequence[Any]) -> Any:
         if len(refused) < 3:
@@ -77,7 +78,7 @@ def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monk
         go.set()
         return real(items)
 
-    monkeypatch.setattr(memory.queue._verbs, "extend_many", refuse_first)
+    monkeypatch.setattr(access.verbs(memory.queue), "extend_many", refuse_first)
 
     @memory.task
     def long() -> bool:

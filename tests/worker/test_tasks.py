@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.keepers.sweeper import Sweeper
 from tampu.testing import Rehearsal
 from tampu.worker.logs import Json, Plain
@@ -271,17 +272,17 @@ def test_task_that_wants_to_end_the_program_only_fails(memory: tampu.App, kind: 
 
 
 def test_notes_that_a_crash_left_behind_are_removed_by_the_next_worker(app: tampu.App) -> None:
-    if not hasattr(app.queue._core, "coalescer"):
+    if not hasattr(access.core(app.queue), "coalescer"):
         return  # behind a server, a worker beside the store does it
     done, still = app.queue.publish_many("other", [1, 2])
     q = app.queue
     for lease in q.claim("other", limit=2):
-        q._drive(q._verbs.write_note(lease.id, lease.receipt, {"cursor": 1}, 60))
+        access.run(q, access.verbs(q).write_note(lease.id, lease.receipt, {"cursor": 1}, 60))
         if lease.id == done.id:
             q.ack(lease)
     with tampu.working(app):
-        until(lambda: q._drive(q._verbs.read_note(done.id)) is None)
-    assert q._drive(q._verbs.read_note(still.id)) == {"cursor": 1}
+        until(lambda: access.run(q, access.verbs(q).read_note(done.id)) is None)
+    assert access.run(q, access.verbs(q).read_note(still.id)) == {"cursor": 1}
 
 
 # -- what runs now
@@ -318,7 +319,7 @@ def test_checkpoint_is_kept_across_attempts_and_gone_at_the_end(app: tampu.App) 
     with tampu.working(app):
         published = copy.publish(6)
         assert published.result(60) == 6
-        until(lambda: app.queue._drive(app.queue._verbs.read_note(published.id)) is None)
+        until(lambda: access.run(app.queue, access.verbs(app.queue).read_note(published.id)) is None)
     assert seen == [0, 3]
 
 
@@ -357,7 +358,7 @@ def test_task_knows_what_time_is_left(memory: tampu.App, kind: str) -> None:
 def test_lease_that_a_task_extends_lasts_so_much_longer(memory: tampu.App, kind: str) -> None:
     def pause() -> None:
         stage.clock.advance(3000)
-        Sweeper(stage.queue._core).sweep()
+        Sweeper(access.core(stage.queue)).sweep()
 
     def work() -> None:
         tampu.current().extend(3600)

@@ -42,6 +42,7 @@ class AsyncQueues:
     get = awaitable(AllVerbs.get_config)
     list = awaitable(AllVerbs.list_queues)
     reset = awaitable(AllVerbs.reset_config)
+    remove = awaitable(AllVerbs.remove_queue)
 
 
 class AsyncSchedules:

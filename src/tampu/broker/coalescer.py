@@ -57,13 +57,14 @@ class Takes(Protocol):
         ...
 
 
-_inside: dict[int, Ticket] = {}
+in_commit: dict[int, Ticket] = {}
+"""The tickets of threads that are in a commit now, or wait for one, by their idents."""
 
 
 def inside_store(thread: int) -> bool:
     """Is this thread (by its ident) in a commit now? It may be leading one of others: who has a choice does not
     interrupt it then."""
-    ticket = _inside.get(thread)
+    ticket = in_commit.get(thread)
     return ticket is not None and (ticket.lead or (ticket.reply is None and not ticket.abandoned))
 
 
@@ -92,14 +93,14 @@ class Coalescer:
         """Carry out a call from a thread; its reply, or its error raised."""
         ticket, thread = Ticket(call), threading.get_ident()
         try:  # an interrupt may come at any line
-            _inside[thread] = ticket
+            in_commit[thread] = ticket
             self._go_through(ticket)
             reply = ticket.reply
         except BaseException:
             self.abandon(ticket)
             raise
         finally:
-            _inside.pop(thread, None)
+            in_commit.pop(thread, None)
         if isinstance(reply, BaseException):
             raise reply
         return reply

@@ -48,6 +48,7 @@ class Queues:
     get = blocking(AllVerbs.get_config)
     list = blocking(AllVerbs.list_queues)
     reset = blocking(AllVerbs.reset_config)
+    remove = blocking(AllVerbs.remove_queue)
 
 
 class Schedules:

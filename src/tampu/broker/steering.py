@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming, ranking
+from tampu.broker import incoming, ranking, removal
 from tampu.broker.core import Core, Look, Steps
+from tampu.broker.ends import ENDS
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.broker.where import Where
 from tampu.engines import port
@@ -148,8 +149,13 @@ class Steering:
         if queue is not None:
             incoming.name(queue, "queue")
         rows: list[port.QueueStats] = yield Look(lambda engine: engine.stats(self.tenant, queue))
-        if queue is not None and not rows:
-            raise _no_queue(queue)
+        if queue is not None:
+            empty = not any(count for row in rows for count in row.counts.values())
+            if not rows or (empty and (yield Look(lambda e: removal.is_hidden(e, self.tenant, queue)))):
+                raise _no_queue(queue)
+        else:
+            hidden: set[str] = yield Look(lambda engine: removal.hidden(engine, self.tenant))
+            rows = [row for row in rows if row.queue not in hidden]
         found = [
             Stats(
                 row.queue,
@@ -273,7 +279,27 @@ class Steering:
     def list_queues(self) -> Steps[list[str]]:
         """The names of all queues."""
         names: list[tuple[str, str]] = yield Look(lambda engine: engine.queues())
-        return [name for tenant, name in names if tenant == self.tenant]
+        hidden: set[str] = yield Look(lambda engine: removal.hidden(engine, self.tenant))
+        return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
+
+    def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
+        """Remove a queue for good, with its settings and its ended messages; how many messages it had.
+
+        Refused with `InvalidState` while messages are leased and, without ``force``, while messages wait. Publishing to
+        it makes a new queue of the same name, with the default settings.
+        """
+        stats = yield from self.stats(queue)
+        removal.check(queue, stats.counts, force=force)
+        states = [s for s in State if s in ENDS or (force and s is not State.LEASED)]
+        total = yield from self.purge(queue, state=states)
+        rows: list[port.QueueStats] = yield Look(lambda engine: engine.stats(self.tenant, queue))
+        if any(count for row in rows for count in row.counts.values()):
+            raise InvalidState(
+                f"messages came to {queue} meanwhile", field="queue", hint="close the queue, then remove it"
+            )
+        yield from self.reset_config(queue)
+        yield removal.mark(self.tenant, queue)  # last: until then it is listed, and can be removed again
+        return total
 
     def reset_config(self, queue: str) -> Steps[bool]:
         """Forget what is set for a queue: everything inherits. The messages stay."""

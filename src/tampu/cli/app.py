@@ -65,6 +65,10 @@ class Group(TyperGroup):
             code = exits.INTERRUPTED
         except BrokenPipeError:
             leave_quietly()
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich and typer exit with 1 then, as if it had failed
+                leave_quietly()
+            raise
         except OSError as error:
             exits.tell(exits.describe("system_error", str(error)), json=json)
             code = exits.FAILED

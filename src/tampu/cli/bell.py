@@ -6,6 +6,7 @@ import threading
 import time
 
 import tampu
+from tampu.broker import access
 from tampu.cli.output import leave_if_unread
 
 _UNREAD_SECONDS = 1.0
@@ -18,13 +19,14 @@ class Bell:
 
     def __init__(self, q: tampu.Queue) -> None:
         self._rung = threading.Event()
-        before = q._core.on_stir
+        core = access.core(q)
+        before = core.on_stir
 
         def rung() -> None:
             before()
             self._rung.set()
 
-        q._core.on_stir = rung
+        core.on_stir = rung
 
     def wait(self, seconds: float) -> None:
         """Also ends the command when nobody reads its output any more."""

@@ -63,7 +63,7 @@ def config(
         own = documents.config(q.queues.get(queue, inherited=False))
         defaults = documents.config(q.queues.get(DEFAULTS, inherited=False))
     if made:
-        session.out.note(f"made a new queue {queue} (no command removes a queue)")
+        session.out.note(f"made a new queue {queue} ({session.call('remove', queue)} removes it)")
     if session.json:
         session.out.document({"queue": queue, "effective": effective, "own": own})
         return

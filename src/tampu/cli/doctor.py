@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 import tampu
-from tampu.broker import readers
+from tampu.broker import access, readers
 from tampu.cli import exits, output
 from tampu.cli.app import command
 from tampu.cli.output import text, word
@@ -28,7 +28,7 @@ def examine(session: Session) -> list[Finding]:
             found += q.check()
             found += _states(q)
             if not session.remote:  # a server tells of them itself
-                found += readers.findings(q._core.engine)
+                found += readers.findings(access.engine(q))
     except (tampu.InvalidConfig, tampu.InvalidMessage):
         raise
     except tampu.TampuError as error:

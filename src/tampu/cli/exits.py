@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 
 EPILOG = (
     "Exit codes: 0 done · 1 it failed, or some of it did · 2 bad input · 3 nothing there · 4 the lease is lost · "
-    "5 the store can not be used · 130 interrupted.\n\n"
+    "5 the store can not be used · 130 interrupted · 141 nobody reads the output any more.\n\n"
     "With --json, standard output is one JSON document on one line (one per line with --follow and --watch), "
     'and an error is {"error": {"code", "message", "field", "hint"}} on standard error.'
 )

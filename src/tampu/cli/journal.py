@@ -33,7 +33,9 @@ def journal(
             help="Start after this position, as shown; 0 is the beginning",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most, of the queue if one is named")
+    ] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens, until Ctrl-C")] = False,
     queue: Annotated[
         str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue", autocompletion=queue_names)
@@ -41,26 +43,29 @@ def journal(
 ) -> None:
     """Every transition, in order. With --json --follow, one JSON document per entry and line."""
     with session.open() as q:
-        page = positions.last(q, limit) if after is None else q.journal(after=positions.read(after), limit=limit)
+        if after is None:
+            page = positions.last(q, limit, queue)
+        else:
+            page = positions.page_after(q, positions.read(after), limit, queue)
         if follow:
             _follow(session, q, page, limit, queue)
             return
-    chosen = [t for t in page.transitions if queue in (None, t.queue)]
     if session.json:
         session.out.document(
             {
-                "transitions": [documents.transition(t) for t in chosen],
+                "transitions": [documents.transition(t) for t in page.transitions],
                 "position": positions.write(page.position),
                 "latest": positions.write(page.latest),
             }
         )
         return
-    if chosen:
-        session.out.show(_table(chosen))
+    if page.transitions:
+        session.out.show(_table(page.transitions))
     else:
         session.out.note("nothing in the journal there")
     if after is not None and positions.behind(page):
-        further = session.call("journal", "--after", positions.write(page.position), "--limit", str(limit))
+        words = ["journal", "--after", positions.write(page.position), "--limit", str(limit)]
+        further = session.call(*words, *(["--queue", queue] if queue else []))
         session.out.note(f"more: {further}")
 
 

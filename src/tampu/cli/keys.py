@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
+from tampu.broker import access
 from tampu.cli.app import app, command
 from tampu.cli.session import Session
 
@@ -20,11 +21,11 @@ Id = Annotated[str, typer.Argument(metavar="KEY", help="The key's id or prefix, 
 def _ring(session: Session, q: tampu.Queue, tenant: str | None = None) -> Any:
     from tampu.server.keyring import KeyRing
 
-    if getattr(q._core, "url", None) is not None:
+    if not access.is_local(q):
         raise tampu.InvalidConfig(
             "keys are made on the store itself", field="url", hint="name the store, or use POST /v1/keys on the server"
         )
-    return KeyRing(q._core, tenant or session.tenant or "*")
+    return KeyRing(access.core(q), tenant or session.tenant or "*")
 
 
 @command("create", _PANEL, of=keys)
@@ -45,8 +46,8 @@ def create(
     grants = [parse(text) for text in grant]
     with session.make() as q:
         tenant = "*" if all_tenants else session.tenant or "default"
-        made = q._core.drive(
-            _ring(session, q, tenant).create(name, grants, expires_in=expires_in, rate=rate, burst=burst)
+        made = access.run(
+            q, _ring(session, q, tenant).create(name, grants, expires_in=expires_in, rate=rate, burst=burst)
         )
     _tell(session, made)
 
@@ -55,7 +56,7 @@ def create(
 def list_keys(session: Session) -> None:
     """The keys, without their secrets."""
     with session.open() as q:
-        found = q._core.drive(_ring(session, q).list())
+        found = access.run(q, _ring(session, q).list())
     if session.json:
         session.out.document(found)
         return
@@ -90,7 +91,7 @@ def rotate(
 ) -> None:
     """Give a key a new secret, and show it once."""
     with session.open() as q:
-        made = q._core.drive(_ring(session, q).rotate(id, overlap=overlap))
+        made = access.run(q, _ring(session, q).rotate(id, overlap=overlap))
     _tell(session, made)
 
 
@@ -98,7 +99,7 @@ def rotate(
 def revoke(session: Session, id: Id) -> None:
     """The key no longer holds, on any server, within a second."""
     with session.open() as q:
-        q._core.drive(_ring(session, q).revoke(id))
+        access.run(q, _ring(session, q).revoke(id))
     if not session.json:
         session.out.say("revoked")
 

@@ -44,7 +44,7 @@ def to_ask(session: Session, path: str | None, options: list[str] | None) -> loo
 
 
 def _given(options: list[str] | None) -> dict[str, str]:
-    return dict(parsing.pair(one, "option", tampu.InvalidConfig) for one in options or [])
+    return parsing.pairs(options, "option", tampu.InvalidConfig) or {}
 
 
 def _place(session: Session, path: str | None) -> str:

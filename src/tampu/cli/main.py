@@ -19,6 +19,7 @@ for _name in (
     "states",
     "config",
     "moving",
+    "remove",
     "copying",
     "pipeline",
     "lake",

@@ -55,8 +55,17 @@ def pair(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMes
     return name.strip(), value
 
 
-def pairs(texts: list[str] | None, field: str) -> dict[str, str] | None:
-    return dict(pair(text, field) for text in texts) if texts else None
+def pairs(
+    texts: list[str] | None, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage
+) -> dict[str, str] | None:
+    """Name and value of each text; a name that comes twice is refused, or one of its values would silently be lost."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        name, value = pair(text, field, error)
+        if name in found:
+            raise error(f"{field} {name!r:.60} is given twice", field=field, hint="give each name once")
+        found[name] = value
+    return found or None
 
 
 def json_value(text: str | bytes, field: str, hint: str | None = None) -> Any:
@@ -97,11 +106,8 @@ def where(texts: list[str] | None) -> dict[str, Any]:
 
 def settings(texts: list[str]) -> dict[str, Any]:
     """The changes of `config`; ``null`` inherits again."""
-    changes: dict[str, Any] = {}
-    for text in texts:
-        name, value = pair(text, "setting", tampu.InvalidConfig)
-        changes[name] = _setting(name, value.strip())
-    return changes
+    given = pairs(texts, "setting", tampu.InvalidConfig) or {}
+    return {name: _setting(name, value.strip()) for name, value in given.items()}
 
 
 def _setting(name: str, value: str) -> Any:
@@ -132,8 +138,8 @@ def backoff(value: str) -> Any:
         delays = [duration(part, "backoff", tampu.InvalidConfig) for part in value.split(",")]
         return delays if len(delays) > 1 else delays[0]
     made: dict[str, Any] = {"kind": kind}
-    for part in rest.split(",") if colon else []:
-        name, text = pair(part, "backoff", tampu.InvalidConfig)
+    given = pairs(rest.split(",") if colon else None, "backoff", tampu.InvalidConfig) or {}
+    for name, text in given.items():
         if name not in ("base", "cap", "jitter"):
             raise tampu.InvalidConfig(
                 f"backoff has no {name!r:.40}", field="backoff", hint="exponential:base=1s,cap=5m,jitter=full"

@@ -8,22 +8,48 @@ import tampu
 from tampu.model.journal import Position
 from tampu.wire.positions import read, write
 
-__all__ = ["behind", "last", "pages", "read", "write"]
+__all__ = ["behind", "last", "page_after", "pages", "read", "write"]
 _ALL = 10_000
+_STEP = 1_000
 
 
-def last(q: tampu.Queue, limit: int) -> tampu.JournalPage:
-    """The last transitions. Other tenants' are passed over, so it may have to start further back."""
+def last(q: tampu.Queue, limit: int, queue: str | None = None) -> tampu.JournalPage:
+    """The last transitions, of one queue if it is named.
+
+    Other tenants' and queues' are passed over, so it may have to start further back. Where each queue has a partition
+    of its own, only that one is read.
+    """
     latest = q.journal(limit=1).latest
+    own = f"{q.tenant}/{queue}"
+    chosen = {own: latest[own]} if queue is not None and own in latest else latest
     back = limit
     while True:
-        after = {partition: max(0, end - back) for partition, end in latest.items()}
+        after = latest | {partition: max(0, end - back) for partition, end in chosen.items()}
         found: list[tampu.Transition] = []
         for page in pages(q, after, _ALL):
-            found = (found + page.transitions)[-limit:]
-        if len(found) >= limit or not any(after.values()):
+            found = (found + [t for t in page.transitions if queue in (None, t.queue)])[-limit:]
+        if len(found) >= limit or all(end <= back for end in chosen.values()):
             return tampu.JournalPage(found, page.position, page.latest)
         back *= 4
+
+
+def page_after(q: tampu.Queue, after: Position, limit: int, queue: str | None = None) -> tampu.JournalPage:
+    """The next ``limit`` transitions after a position, of one queue if it is named; fewer only at the end.
+
+    The position of the page is right behind the last of them.
+    """
+    found: list[tampu.Transition] = []
+    position = dict(after)
+    for page in pages(q, after, limit if queue is None else max(limit, _STEP)):
+        for t in page.transitions:
+            position[t.partition] = t.offset
+            if queue in (None, t.queue):
+                found.append(t)
+                if len(found) == limit:
+                    ended = t is page.transitions[-1]
+                    return tampu.JournalPage(found, page.position if ended else position, page.latest)
+        position = dict(page.position)
+    return tampu.JournalPage(found, page.position, page.latest)
 
 
 def pages(q: tampu.Queue, after: Position, size: int) -> Iterator[tampu.JournalPage]:

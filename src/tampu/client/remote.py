@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tampu import tracing
+from tampu.broker import access
 from tampu.broker.core import Carrier
 from tampu.broker.queue import AllVerbs, Queue
 from tampu.broker.settings import Settings, resolve
@@ -165,7 +166,7 @@ class RemoteCore(Carrier):
     def stream(self, queue: Any, asked: Asked) -> Stream | None:
         from tampu.client.streaming import WireStream
 
-        made = WireStream(self.url, self._headers, queue._verbs, asked)
+        made = WireStream(self.url, self._headers, access.verbs(queue), asked)
         return made if made.begin() else None
 
     def close(self) -> None:
@@ -182,7 +183,7 @@ class RemoteCore(Carrier):
 
 def another(q: Queue) -> Queue:
     """A queue of the same tenant with connections of its own, so that closing it ends only what waits on these."""
-    core: Any = RemoteCore(*q._core.asked)  # type: ignore[attr-defined]  # it is remote
+    core: Any = RemoteCore(*access.core(q).asked)  # type: ignore[attr-defined]  # it is remote
     core.engine.durability = q.durability
     core.engine.capabilities = q._core.engine.capabilities
     return Queue(core, q.tenant, on_close=core.close, verbs=AllRemoteVerbs)

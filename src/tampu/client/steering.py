@@ -117,6 +117,11 @@ class RemoteSteering(Steering):
     def reset_config(self, queue: str) -> Steps[bool]:
         return (yield from asked("DELETE", _config(queue), _READ_DELETED, repeat=False))
 
+    def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
+        query = [("force", "true" if force else "false")]
+        path = f"/v1/queues/{incoming.name(queue, 'queue')}"
+        return (yield from asked("DELETE", path, _READ_COUNT, query=query, repeat=False))
+
     def _set_status(self, queue: str, status: str) -> Steps[None]:
         incoming.name(queue, "queue")
         yield from asked("POST", f"/v1/queues/{queue}/{_VERB_OF[status]}", _READ_CONFIG)

@@ -310,7 +310,7 @@ class WireStream(Stream):
         kept: list[Settling] = []
         for one in batch:
             try:
-                said.append(wired.said(self._verbs._ending(one.settlement)))
+                said.append(wired.said(self._verbs.checked(one.settlement)))
                 kept.append(one)
             except TampuError as error:
                 self._settled(one, error)

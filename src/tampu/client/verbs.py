@@ -198,6 +198,10 @@ class RemoteVerbs(Verbs):
             if time.monotonic() - began < left - _SOON:  # the server ended it early, as when it stops
                 yield from nap(_SOON)
 
+    def checked(self, settlement: Settlement) -> port.Ending:
+        """A settlement as it goes to the server; raises what is wrong with it."""
+        return self._ending(settlement)
+
     def _settling(self, settlements: Sequence[Settlement]) -> Ask:
         return settling([self._ending(settlement) for settlement in settlements])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from tampu.broker import readers
+from tampu.broker import readers, removal
 from tampu.broker.core import Core
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.engines.port import Trim
@@ -60,5 +60,7 @@ class Trimmer:
             retention = {queue: min(kept, archive) for queue, kept in retention.items()}
             default = min(default, archive)
         read = readers.read_by_all(known)
+        for call in removal.unmark_used(engine):
+            self._core.coalescer.submit(call)
         removed: int = self._core.coalescer.submit(Trim(retention, default, self._journal_us, _STEP, read))
         return removed

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import access, incoming
 from tampu.broker.core import Steps
 from tampu.broker.queue import Queue
 from tampu.engines.port import PutDocument
@@ -110,13 +110,13 @@ class Replay:
             raise InvalidMessage("limit must be at least 1", field="limit")
         if to is not None:
             incoming.name(to, "queue")
-        if not hasattr(q._core.engine, "document"):
+        if not access.is_local(q):
             raise InvalidConfig(
                 "a replay from the lake keeps its note in the store itself, and this is a server",
                 field="url",
                 hint="name the url that the server serves: tampu --url jobs.db replay …",
             )
-        self._joint = "transaction" in q._core.engine.capabilities
+        self._joint = "transaction" in access.engine(q).capabilities
         self._q, self._lake = q, lake if isinstance(lake, Lake) else Lake(lake)
         self._tenant = q.tenant
         self._asked = {
@@ -194,7 +194,7 @@ class Replay:
 
     def _progress(self, lake: Questions) -> tuple[_Progress, int]:
         """The note of this replay id with its version; a first one, version 0, if there is none."""
-        document = self._q._core.engine.document(KIND, self._tenant, self.replay_id)
+        document = access.engine(self._q).document(KIND, self._tenant, self.replay_id)
         if document is None:
             ends = lake.rows("SELECT ended_partition AS p, max(ended_offset) AS o FROM bronze.messages GROUP BY ALL")
             return _Progress(upto={row["p"]: row["o"] for row in ends}, **self._asked), 0  # type: ignore[arg-type]  # as _Progress has them
@@ -209,7 +209,7 @@ class Replay:
         return progress, document.version
 
     def _note(self, progress: _Progress, version: int) -> int:
-        reply = self._q._core.engine.run([self._put(progress, version)])[0]
+        reply = access.engine(self._q).run([self._put(progress, version)])[0]
         if isinstance(reply, TampuError):
             raise reply
         return int(reply)
@@ -254,7 +254,7 @@ class Replay:
     def _refusal(self, row: Row) -> str | None:
         """Why a queue would not take this message by itself."""
         try:
-            self._q._verbs.publishing(self._target(row), [self._message(row)])
+            access.verbs(self._q).publishing(self._target(row), [self._message(row)])
         except InvalidMessage as error:
             return error.message
         return None
@@ -268,17 +268,15 @@ class Replay:
         for row in rows:
             by_queue.setdefault(self._target(row), []).append(self._message(row))
         if not self._joint:
-            made = [m for queue, news in by_queue.items() for m in self._q._drive(self._remembered(queue, news))]
+            made = [m for queue, news in by_queue.items() for m in access.run(self._q, self._remembered(queue, news))]
             return made, self._note(after, version)
         with self._q.transaction() as tx:
-            reply = tx._work.run([put])[0]
-            if isinstance(reply, TampuError):
-                raise reply
-            return [m for queue, news in by_queue.items() for m in tx.publish_many(queue, news)], int(reply)
+            noted = int(access.run_in(tx, put))
+            return [m for queue, news in by_queue.items() for m in tx.publish_many(queue, news)], noted
 
     def _remembered(self, queue: str, news: Sequence[NewMessage]) -> Steps[list[Message]]:
         """The note comes after: a kill in between is made good by the queue, which knows the numbers it has stored."""
-        made: list[Message] = yield self._q._verbs.publishing(queue, news, remember_us=KEPT_US)
+        made: list[Message] = yield access.verbs(self._q).publishing(queue, news, remember_us=KEPT_US)
         return made
 
     def _id(self, row: Row) -> str:

@@ -14,7 +14,8 @@ import structlog
 
 import tampu
 from tampu import tracing
-from tampu.broker.core import Core, Pause, Steps
+from tampu.broker import access
+from tampu.broker.core import Pause, Steps
 from tampu.broker.queue import AllVerbs
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
@@ -52,7 +53,7 @@ class Node:
 
     def __init__(self, queue: tampu.Queue, settings: ServerSettings) -> None:
         self.settings = settings
-        self.core: Core = queue._core
+        self.core = access.core(queue)
         self._close = queue.close
         self.polls = Polls()
         self.gate = Gate(self.core, settings, SignIn(session_secret(self.core)))

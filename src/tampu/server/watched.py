@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tampu.broker import removal
 from tampu.broker.core import Core
 from tampu.model.message import State
 from tampu.model.times import SECOND
@@ -38,7 +39,10 @@ class Depths(Collector):
         oldest: dict[tuple[str, str], float] = {}
         shown = 0
         for tenant in sorted({tenant for tenant, _ in engine.queues()}):
+            hidden = removal.hidden(engine, tenant)
             for row in engine.stats(tenant, None):
+                if row.queue in hidden:
+                    continue
                 shown += 1
                 label = (tenant, row.queue) if shown <= self._most else ("other", "other")
                 for state, count in row.counts.items():

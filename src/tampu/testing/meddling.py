@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.keepers.sweeper import Sweeper
 from tampu.model.times import SECOND, Duration, duration
@@ -16,6 +17,7 @@ from tampu.worker.current import TIMED_OUT, Current
 from tampu.worker.endings import timeout_text
 from tampu.worker.middleware import Middleware
 from tampu.worker.raising import TimedOut
+from tampu.worker.stopper import Stopper
 
 
 class Trick(msgspec.Struct):
@@ -69,7 +71,7 @@ class Meddler(Middleware):
             waiting.pop(0)
         if trick.stall:
             self._clock.advance(trick.stall)
-            Sweeper(self._q._core).sweep()  # the lease is over, as others see it
+            Sweeper(access.core(self._q)).sweep()  # the lease is over, as others see it
         if trick.slow:
             self._be_slow(current, trick.slow)
         if trick.error is not None:
@@ -83,7 +85,8 @@ class Meddler(Middleware):
         self._q.extend(current.lease, took + 60)
         self._clock.advance(took)
         if late:
-            current._stop = TIMED_OUT
+            receipt = current.lease.receipt
+            Stopper({receipt: current}).stop([receipt], TIMED_OUT)
             raise TimedOut(timeout_text(current))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import msgspec
 
 from tampu import opening
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.keepers.scheduler import Scheduler
 from tampu.keepers.sweeper import Sweeper
@@ -57,10 +58,9 @@ class Rehearsal:
         app = self.app
         self.queue: Queue = opening.open("memory://", tenant=app.tenant, keepers=False, clock=self.clock)
         self._desk = StoreDesk(self.queue, _LEASE_SECONDS)
-        self._scheduler = Scheduler(self.queue._core)
+        self._scheduler = Scheduler(access.core(self.queue))
         self._meddler = Meddler(self.queue, self.clock)
-        self._before = app._given
-        app._given = self.queue
+        self._before = app.use(self.queue)
         app.running.append(self._meddler)
         self._observer = Observer()
         app.running.insert(0, self._observer)
@@ -69,7 +69,7 @@ class Rehearsal:
     def __exit__(self, *_: object) -> None:
         self.app.running.remove(self._meddler)
         self.app.running.remove(self._observer)
-        self.app._given = self._before
+        self.app.use(self._before)
         self.queue.close()
 
     # -- running
@@ -104,7 +104,7 @@ class Rehearsal:
         self._keep()
 
     def _keep(self) -> None:
-        Sweeper(self.queue._core).sweep()
+        Sweeper(access.core(self.queue)).sweep()
         self._scheduler.forget()
         self._scheduler.fire()
 

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.model.errors import LeaseLost, RateLimited, TampuError, Unavailable
 from tampu.worker.book import Book
@@ -62,7 +63,7 @@ class Extended(msgspec.Struct, frozen=True):
 
 def extend(q: Queue, receipts: Sequence[str], lease: float) -> Extended:
     try:
-        replies = q._drive(q._verbs.extend_many([(receipt, lease) for receipt in receipts]))
+        replies = access.run(q, access.verbs(q).extend_many([(receipt, lease) for receipt in receipts]))
     except RateLimited as error:
         return _in_halves(q, receipts, lease, error)
     except TampuError as error:  # also one that will not go by itself: the next try says so again

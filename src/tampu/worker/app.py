@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from typing import Any, ParamSpec, TypeVar, overload
 
 from tampu import opening
+from tampu.broker import access
 from tampu.broker.aio import AsyncQueue
 from tampu.broker.queue import Queue
 from tampu.model.config import Backoff
@@ -53,7 +54,7 @@ class App(Clockwork):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._lock = threading.Lock()
         self._opened: tuple[int, Queue] | None = None
-        self._async: AsyncQueue | None = None
+        self._async: tuple[Queue, AsyncQueue] | None = None
         self._out_of_reach = False
 
     # -- the store
@@ -106,11 +107,15 @@ class App(Clockwork):
     def queue_async(self) -> AsyncQueue:
         """The same store, for tasks of an event loop."""
         q, made = self.queue, self._async
-        if made is None or made._queue is not q:
-            made = AsyncQueue(lambda: q)
-            made._queue = q
-            self._async = made  # one for all, so that it knows which tasks are inside a transaction
-        return made
+        if made is None or made[0] is not q:
+            # One for all, so that it knows which tasks are inside a transaction.
+            made = self._async = (q, access.awaitable(q))
+        return made[1]
+
+    def use(self, store: Queue | None) -> Queue | None:
+        """For tests: work on this open store, or with None on the app's own; answers with what was used before."""
+        before, self._given = self._given, store
+        return before
 
     def close(self) -> None:
         """Close the store, if it was opened here."""

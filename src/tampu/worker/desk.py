@@ -6,6 +6,7 @@ import logging
 import threading
 from typing import Any
 
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.model.errors import LeaseLost, TampuError
 from tampu.model.message import Lease
@@ -24,10 +25,10 @@ class StoreDesk:
         self._moved: dict[str, Current] = {}
 
     def read_note(self, lease: Lease) -> Any:
-        return self._q._drive(self._q._verbs.read_note(lease.message.id))
+        return access.run(self._q, access.verbs(self._q).read_note(lease.message.id))
 
     def write_note(self, lease: Lease, note: Any) -> None:
-        self._q._drive(self._q._verbs.write_note(lease.id, lease.receipt, note, self._lease))
+        access.run(self._q, access.verbs(self._q).write_note(lease.id, lease.receipt, note, self._lease))
 
     def extend(self, lease: Lease, by: Duration | None) -> None:
         self._q.extend(lease, self._lease if by is None else by)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tampu.broker.core import Core, Pause
+from tampu.broker import access
+from tampu.broker.core import Pause
 from tampu.broker.queue import Queue
 from tampu.broker.waiting import Waiter
 from tampu.model.message import Lease
@@ -89,7 +90,7 @@ class Intake:
     def join(self, patience: float) -> None:
         """Wait for so long; a store that does not answer must not keep the worker."""
         self._thread.join(patience)
-        if not isinstance(self._q._core, Core):
+        if not access.is_local(self._q):
             self._q.close()
 
     def _run(self) -> None:
@@ -115,7 +116,7 @@ class Intake:
             self._came(leases)
 
     def _claim(self, limit: int) -> list[Lease]:
-        q, paused = self._q, False
+        q, core, paused = self._q, access.core(self._q), False
         began = time.perf_counter()
 
         def do(step: Any) -> Any:
@@ -123,25 +124,25 @@ class Intake:
             if isinstance(step, Pause):
                 paused = True
                 return self._pause(step)
-            return q._core.do(step)
+            return core.do(step)
 
-        steps = q._verbs.claim(
+        steps = access.verbs(q).claim(
             self._order.next(), limit=limit, lease=self._lease, wait=_WAIT_SECONDS, worker=self._worker
         )
-        self._polls = not isinstance(q._core, Core)
+        self._polls = not access.is_local(q)
         try:
-            leases = [] if self._stop.is_set() else q._core.drive(steps, do)
+            leases = [] if self._stop.is_set() else core.drive(steps, do)
         except _Stopped:
             return []
         finally:
             self._polls = False
-        if not paused and isinstance(q._core, Core):
+        if not paused and access.is_local(q):
             self._pace.claimed(time.perf_counter() - began)
         return leases
 
     def _pause(self, step: Pause) -> None:
         """As a claim of a thread waits, but so that `stop` can end it."""
-        core = self._q._core
+        core = access.core(self._q)
         waiter = Waiter(step.queues, None)
         with self._lock:
             self._waiter = waiter

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tampu.broker.coalescer import _inside
+from tampu.broker.coalescer import in_commit
 from tampu.broker.core import Carrier, Expect, Pause
 
 _set_async_exc: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _busy: set[int] = set()
-"""Threads that ask a store; `_inside` are those of them that are in a commit."""
+"""Threads that ask a store; `in_commit` has those of them that are in a commit."""
 _asked: dict[int, type[BaseException]] = {}
 """What threads that are inside the store are to raise when they leave it."""
 
@@ -26,7 +26,7 @@ def interrupt(thread: int, kind: type[BaseException]) -> None:
     number, given = ctypes.c_ulong(thread), ctypes.py_object(kind)
     # From here on no other thread runs until it is done: no call and no jump back lies in between, which is where the
     # interpreter changes hands. So who is not in a commit yet has the exception before it can enter one.
-    if thread in _busy or thread in _inside:
+    if thread in _busy or thread in in_commit:
         _asked[thread] = kind
     else:
         _set_async_exc(number, given)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker.core import Core
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
@@ -150,12 +150,12 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
         q = await asyncio.to_thread(lambda: self.app.queue)
-        heed(q._core)
+        heed(access.core(q))
         await asyncio.to_thread(self.app.put_schedules)
         lease = self.options.lease
         if lease is None:
             lease = await asyncio.to_thread(_shortest_lease, q, self.order.names)
-        await asyncio.to_thread(q._drive, q._verbs.sweep_notes())
+        await asyncio.to_thread(access.run, q, access.verbs(q).sweep_notes())
         pace = Pace(self.options.concurrency)
         self._alive = await asyncio.to_thread(self._keep_alive, q, lease)
         self._desk = StoreDesk(q, lease)
@@ -190,7 +190,7 @@ class Runner:
     @staticmethod
     def _own_connection(q: Queue) -> Queue:
         """What claims wait on; over HTTP one that can be broken off."""
-        if isinstance(q._core, Core):
+        if access.is_local(q):
             return q
         from tampu.client.remote import another
 

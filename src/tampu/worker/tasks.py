@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import access, incoming
 from tampu.model.config import Backoff, checked_backoff
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import JSON, Encoded, Message, NewMessage, State
@@ -105,7 +105,7 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
     def progress(self) -> tuple[float, str | None] | None:
         """What the task told last about how far it is: a number between 0 and 1, and a word. None: nothing (yet)."""
         q = self.task.app.queue
-        note = q._drive(q._verbs.read_note(self.id)) or {}
+        note = access.run(q, access.verbs(q).read_note(self.id)) or {}
         return (note[Note.PROGRESS], note.get(Note.TOLD)) if Note.PROGRESS in note else None
 
     def _read(self, found: Message) -> R:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
 from tampu.model.outcome import Outcome, Settlement
@@ -106,7 +107,7 @@ class Tray:
                 self._outages.through(lambda: self._drop(over), self._give_up)
 
     def _drop(self, ids: list[str]) -> None:
-        self._q._drive(self._q._verbs.drop_notes(ids))
+        access.run(self._q, access.verbs(self._q).drop_notes(ids))
 
     def _asked(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
         """What became of each; None: the store did not come back in time."""

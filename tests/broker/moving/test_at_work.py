@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.moving import Move, Wishes
 from tampu.engines.kept import Adopt
 from tampu.engines.port import Call, Engine, Publish, QueueStats
@@ -103,13 +104,13 @@ def test_what_comes_at_the_last_moment_is_noticed(tmp_path: Path, monkeypatch: p
     asked: list[Call] = []
     with opened(source, target, clock=None) as (here, there):
         with tampu.open(source, keepers=False) as q:
-            run = q._core.engine.run
+            run = access.engine(q).run
 
             def note(calls: Sequence[Call]) -> list[Any]:
                 asked.extend(calls)
                 return run(calls)
 
-            monkeypatch.setattr(q._core.engine, "run", note)
+            monkeypatch.setattr(access.engine(q), "run", note)
             q.publish("jobs", 1)
         publish = asked[-1]
         assert isinstance(publish, Publish)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.message import State
 from tests.broker.moving import houses
@@ -117,7 +118,7 @@ def test_a_key_whose_queue_nobody_knows_is_told(tmp_path: Path, clock: FakeClock
         q.publish("jobs", "once", idempotency_key="i")
         q.purge("jobs", state="ready")
         clock.advance(10 * houses.DAY)
-        q._core.coalescer.submit(Trim({}, 0, 0, 1000))
+        access.core(q).coalescer.submit(Trim({}, 0, 0, 1000))
     report = move(source, target, clock)
     assert report.requests == 0
     assert report.notes == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.broker import scheduled
+from tampu.broker import access, scheduled
 from tampu.keepers.scheduler import Scheduler
 from tests.broker.moving.houses import ROUND, URLS, move
 from tests.conformance.house import FakeClock
@@ -19,7 +19,7 @@ MINUTE = 60
 def fire(url: str, clock: FakeClock) -> None:
     """What the keeper of a house does."""
     with tampu.open(url, clock=clock, keepers=False) as q:
-        Scheduler(q._core).fire()
+        Scheduler(access.core(q)).fire()
 
 
 def ticks(url: str, clock: FakeClock, tenant: str, queue: str) -> list[str]:

@@ -17,6 +17,7 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.broker import access
 from tests.conformance.house import FakeClock, counts, payloads, until, waits
 from tests.servers import mariadb
 from tests.servers.redis import FAST, Server, redis_binary
@@ -49,7 +50,7 @@ def q(house: House) -> Iterator[tampu.Queue]:
 
 
 def _index(q: tampu.Queue) -> Any:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     return engine.index
 
 
@@ -60,7 +61,7 @@ def _whole(q: tampu.Queue) -> None:
 def _asked(q: tampu.Queue) -> list[str]:
     """The names of statements that the writing connection is asked for from now on."""
     names: list[str] = []
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     db = engine._db
     ask = db.ask
 
@@ -126,7 +127,7 @@ def test_what_becomes_ready_in_the_claim_itself_is_in_line_with_the_others(house
 
 @pytest.mark.usefixtures("unhurried")
 def test_what_is_not_there_any_more_is_dropped_and_others_follow(house: House, q: tampu.Queue) -> None:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     q.publish_many("jobs", range(20))
     q.claim("jobs")
     for n in range(1, 6):  # places that only Redis has, in front of all
@@ -150,7 +151,7 @@ def test_everything_that_becomes_ready_is_known_and_what_is_not_ready_is_not(q: 
 def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Queue, monkeypatch: Any) -> None:
     q.publish_many("jobs", range(10))
     q.claim("jobs")
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     ask = engine._db.ask
 
     def broken(name: str, *values: Any) -> Any:
@@ -399,7 +400,7 @@ def _die_at(q: tampu.Queue, step: str) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     index, db = engine.index, engine._db
     if step in ("offer", "tell"):
         real = getattr(index, step)

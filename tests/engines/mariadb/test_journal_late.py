@@ -9,6 +9,7 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.broker import access
 from tests.servers.mariadb import MariaDb
 
 
@@ -63,11 +64,11 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.
 
 def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
     """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     asked: list[str] = []
     with tampu.open(url, keepers=False) as reader:
-        theirs: Any = reader._core.engine
-        ask = theirs._readers.ask
+        theirs: Any = access.engine(reader)
+        ask = theirs.readers.ask
 
         def heard(work: Any) -> Any:
             def told(db: Any) -> Any:
@@ -85,7 +86,7 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
 
             return ask(told)
 
-        theirs._readers.ask = heard
+        theirs.readers.ask = heard
         q.publish("jobs", 1)
         engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
         for _ in range(3):

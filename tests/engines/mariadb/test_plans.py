@@ -13,6 +13,7 @@ import pytest
 
 import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
+from tampu.broker import access
 from tampu.engines.port import Purge, Sweep, Trim
 from tests.conformance.house import FakeClock
 from tests.servers.mariadb import houses
@@ -32,7 +33,7 @@ class Store:
         self._before: dict[str, int] = {}
         self.clock = FakeClock()
         self.q = tampu.open(houses.url(), keepers=False, clock=self.clock)
-        engine: Any = self.q._core.engine
+        engine: Any = access.engine(self.q)
         self.wire = engine._db
         self._said: list[bytes] = []
         send = self.wire._send
@@ -152,7 +153,7 @@ def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
 
 
 def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> None:
-    submit = store.q._core.coalescer.submit
+    submit = access.core(store.q).coalescer.submit
     store.listen()
     store.q.replay("jobs", where={}, limit=BATCH)
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))
@@ -161,7 +162,7 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> No
 
 
 def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
-    submit = store.q._core.coalescer.submit
+    submit = access.core(store.q).coalescer.submit
     submit(Trim({}, 10**12, 10**15, BATCH))  # what the journal has to number is numbered
     store.listen()
     submit(Sweep(BATCH))

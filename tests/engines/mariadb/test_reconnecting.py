@@ -10,6 +10,7 @@ import pymysql
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import payloads, until, waits
 from tests.servers.mariadb import FAST, MariaDb, houses
 
@@ -64,7 +65,7 @@ def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monk
 
 def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Queue, db: Connection) -> None:
     q.publish("jobs", 1)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     id = engine._db.connection.thread_id()
     say = engine._db.say
 
@@ -85,7 +86,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Qu
 def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
     q: tampu.Queue, monkeypatch: Any, number: int
 ) -> None:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     ask = engine._db.ask
     left = 3
 

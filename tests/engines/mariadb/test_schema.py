@@ -13,6 +13,7 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.broker import access
 from tampu.engines.mariadb import migrating
 from tests.cli.running import Command
 from tests.servers.mariadb import FAST, MariaDb
@@ -181,7 +182,7 @@ def test_doctor_does_not_show_a_password(server: MariaDb, db: Any, database: str
 def test_what_a_crash_may_take_is_named(settings: dict[str, str], gives: str) -> None:
     with MariaDb({**FAST, **settings}) as server:
         with tampu.open(server.url(), keepers=False) as q:
-            assert q._core.engine.durability == gives
+            assert access.engine(q).durability == gives
             ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
             assert level == ("ok" if gives == "full" else "warn")
             assert said.startswith(gives)

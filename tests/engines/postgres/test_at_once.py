@@ -10,6 +10,7 @@ import pytest
 
 import tampu
 from tampu import Ack, NewMessage, State
+from tampu.broker import access
 from tampu.engines.codes import pack_seqs, unpack_seqs
 from tampu.engines.port import Ending
 from tampu.engines.postgres.at_once import AtOnce, stretches
@@ -32,7 +33,7 @@ TABLES = {
 
 def _statements(q: tampu.Queue) -> list[bytes]:
     """What is sent from now on."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     sent: list[bytes] = []
     send = engine._db._wire.send
 
@@ -174,7 +175,7 @@ def test_a_claim_of_several_stretches_comes_back_in_its_order(url: str) -> None:
 def test_the_journal_names_what_was_claimed_wherever_it_lies_on_the_disk(url: str, db: psycopg.Connection[Any]) -> None:
     clock = FakeClock()
     with tampu.open(url, keepers=False, clock=clock) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         for _ in range(2):  # the second goes on where the first ends: one stretch, of two times
             q.publish_many("jobs", [b"x"] * BLOCK)
             clock.advance(1)
@@ -196,7 +197,7 @@ def test_stretches_are_cut_where_a_number_is_missing() -> None:
 
 
 def test_a_claim_s_row_goes_with_the_acks_of_all_of_it(q: tampu.Queue, db: psycopg.Connection[Any]) -> None:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     q.publish("jobs", 0)
     q.ack(q.claim("jobs")[0])
     for batches in ([100], [1] * 7, [2], [1], [4, 1, 4]):

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.postgres import bell
 from tests.conformance.house import payloads, until, waits
 
 
 def _bell(q: tampu.Queue) -> Any:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     return engine._bell
 
 
@@ -30,7 +31,7 @@ def test_others_are_told_by_notify(url: str) -> None:
             return listening()
 
         _bell(other)._heard = hear
-        until(lambda: q._core.engine._readers.ask(lambda db: db.row("count_listeners", _bell(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
+        until(lambda: access.engine(q).readers.ask(lambda db: db.row("count_listeners", _bell(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
         heard.clear()
         q.publish("jobs", 1)
         assert heard.wait(60)

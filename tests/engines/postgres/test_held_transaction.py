@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.postgres import stepping
 from tests.conformance.house import payloads
 from tests.servers.postgres import Postgres
@@ -32,7 +33,7 @@ def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Queue]:
     with tampu.open(url, keepers=False) as opened:
         opened.publish("jobs", "first")
         opened.ack(opened.claim("jobs")[0])
-        engine: Any = opened._core.engine
+        engine: Any = access.engine(opened)
         assert engine.driver._stepping._active()
         yield opened
 
@@ -47,7 +48,7 @@ def _pass(q: tampu.Queue, count: int) -> None:
 
 def _touched(q: tampu.Queue) -> int:
     """Pages that the statement of a claim touches when it begins where the last one ended."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     number = engine.house.numbers["default", "jobs"]
     head = engine.driver._stepping.head(number)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as db:

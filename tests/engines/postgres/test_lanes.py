@@ -11,12 +11,13 @@ import pytest
 
 import tampu
 from tampu import Ack
+from tampu.broker import access
 from tests.conformance.house import counts, until
 
 
 def _busy(q: tampu.Queue, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
     """A claim that is under way until the lock is given back."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -27,7 +28,7 @@ def _busy(q: tampu.Queue, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
     pool.submit(hold)
     assert held.wait(60)
     claim = pool.submit(q.claim, "jobs", limit=5)
-    until(lambda: q._core.coalescer.busy)
+    until(lambda: access.core(q).coalescer.busy)
     return claim, go
 
 
@@ -44,21 +45,21 @@ def test_a_settlement_does_not_wait_for_a_claim_that_is_under_way(q: tampu.Queue
             go.set()
         q.settle([Ack(lease) for lease in claim.result(60)])
     assert counts(q, "jobs") == {"done": 10}
-    assert q._core.engine.next_due() is None, "the claims were known to both"
+    assert access.engine(q).next_due() is None, "the claims were known to both"
 
 
 def test_one_thing_at_a_time_needs_one_connection(q: tampu.Queue) -> None:
     q.publish_many("jobs", range(3))
     for lease in q.claim("jobs", limit=3):
         q.ack(lease)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     assert engine._second is None
 
 
 def test_without_a_second_connection_settlements_wait(q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     q.publish_many("jobs", range(10))
     leases = q.claim("jobs", limit=5)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     monkeypatch.setattr(type(engine), "beside", _refused)
     with ThreadPoolExecutor(3) as pool:
         claim, go = _busy(q, pool)
@@ -76,7 +77,7 @@ def _refused(_: Any) -> Any:
 def test_the_second_connection_goes_with_the_first(q: tampu.Queue) -> None:
     q.publish_many("jobs", range(2))
     leases = q.claim("jobs", limit=1)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     with ThreadPoolExecutor(3) as pool:
         claim, go = _busy(q, pool)
         pool.submit(q.ack, leases[0]).result(60)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import counts, payloads, until, waits
 from tests.servers import postgres
 from tests.servers.pgbouncer import Pgbouncer
@@ -35,7 +36,7 @@ def test_the_pooler_is_noticed_and_nothing_is_left_in_its_sessions(pooled: str, 
         while leases := q.claim("jobs", limit=50):
             q.settle([tampu.Ack(lease) for lease in leases])
         assert counts(q, "jobs") == {"done": 300}
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         connection = engine._db.connection
         for _ in range(10):  # whichever session it is
             assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)

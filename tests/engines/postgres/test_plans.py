@@ -11,6 +11,7 @@ import pytest
 
 import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
+from tampu.broker import access
 from tampu.engines.port import Sweep, Trim
 from tampu.engines.postgres import migrating
 from tampu.engines.postgres.database import statements
@@ -40,7 +41,7 @@ class Store:
             if vacuumed:
                 db.execute("VACUUM (ANALYZE)")
         self.q = tampu.open(url, keepers=False, clock=self.clock)
-        engine: Any = self.q._core.engine
+        engine: Any = access.engine(self.q)
         self._db = engine._db.connection
         self._names = {" ".join(text.decode().split()): n for n, text in statements(engine.place.schema).items()}
         self._said: list[str] = []
@@ -140,15 +141,15 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> No
     q = store.q
     store.listen()
     q.replay("jobs", where={}, limit=BATCH)
-    store.q._core.coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DEAD, BATCH))
-    store.q._core.coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DONE, BATCH))
+    access.core(store.q).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DEAD, BATCH))
+    access.core(store.q).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DONE, BATCH))
     _check(store.plans())
 
 
 def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
     store.listen()
-    store.q._core.coalescer.submit(Sweep(BATCH))
-    store.q._core.coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
+    access.core(store.q).coalescer.submit(Sweep(BATCH))
+    access.core(store.q).coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
     _check(store.plans(), batch=40)
 
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.postgres.database import MANY
 from tests.conformance.house import payloads, until, waits
 from tests.servers.postgres import FAST, Postgres, houses
@@ -69,7 +70,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
     q: tampu.Queue, db: psycopg.Connection[Any]
 ) -> None:
     q.publish("jobs", 1)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     pid = engine._db.connection.info.backend_pid
     say = engine._db.say
 
@@ -89,7 +90,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
 @contextlib.contextmanager
 def _cut_after_the_next_commit(q: tampu.Queue) -> Iterator[None]:
     """The way to the server ends when it has been told everything; its answer is never heard."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     wire = engine._db._wire
     fd, tell = wire._pgconn.socket, wire._say_all
     way = os.dup(fd)
@@ -121,7 +122,7 @@ def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_
 @contextlib.contextmanager
 def _at_commit(q: tampu.Queue, db: psycopg.Connection[Any], statement: str) -> Iterator[None]:
     """The server carries this out in every commit, after it has answered."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     schema = engine.place.schema
     body = f"BEGIN {statement}; RETURN NULL; END"
     db.execute(f"CREATE FUNCTION {schema}.late() RETURNS trigger AS $${body}$$ LANGUAGE plpgsql")
@@ -146,7 +147,7 @@ def test_an_error_of_the_commit_itself_is_told(q: tampu.Queue, db: psycopg.Conne
 
 def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(q: tampu.Queue, db: psycopg.Connection[Any]) -> None:
     q.publish("jobs", 1)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     pid = engine._db.connection.info.backend_pid
     with ThreadPoolExecutor(1) as pool, _at_commit(q, db, "PERFORM pg_advisory_xact_lock(4711)"):
         db.execute("SELECT pg_advisory_lock(4711)")
@@ -181,7 +182,7 @@ def test_a_claim_in_one_round_trip_that_is_not_answered_is_tried_again(q: tampu.
 
 def test_a_session_ended_before_the_commit_is_not_noticed(q: tampu.Queue, server: Postgres) -> None:
     q.publish("jobs", 1)
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     pid = engine._db.connection.info.backend_pid
     with ThreadPoolExecutor(1) as pool, psycopg.connect(server.url(), autocommit=True) as db:
         with db.transaction():

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.postgres import connecting
 from tests.conformance.house import payloads
 from tests.servers.ports import free_port
@@ -82,8 +83,8 @@ def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> 
     with tampu.open(through, keepers=False) as opened:
         opened.publish("jobs", "before")
         opened.stats("jobs")
-        engine: Any = opened._core.engine
-        for db in (engine._db, *engine._readers._idle):
+        engine: Any = access.engine(opened)
+        for db in (engine._db, *engine.readers._idle):
             assert db._wire.patience == 10
             db._wire.patience = 0.3
         yield opened
@@ -120,7 +121,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
 @pytest.fixture
 def mine(q: tampu.Queue) -> Iterator[psycopg.Connection[Any]]:
     """The user's connection, to a server that takes longer to store than it may for a call of ours alone."""
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as connection:
         connection.execute(SLOW)
         yield connection

@@ -8,11 +8,12 @@ import psycopg
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import until
 
 
 def _vacuums(db: psycopg.Connection[Any], q: tampu.Queue) -> int:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     row = db.execute(
         "SELECT vacuum_count FROM pg_stat_all_tables WHERE schemaname = %s AND relname = 'ready'",
         (engine.place.schema,),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tests.conformance.house import FakeClock, payloads
 from tests.servers import redis
@@ -41,7 +42,7 @@ class Jobs:
 
     def trim(self) -> None:
         self.clock.advance(1)
-        self.q._core.coalescer.submit(Trim({}, 0, 0, 100_000))
+        access.core(self.q).coalescer.submit(Trim({}, 0, 0, 100_000))
 
     def well(self) -> bool:
         return [level for what, level, _ in self.q.check() if what == "indexes"] == ["ok"]

@@ -9,6 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Claim, Want
 from tampu.engines.redis import checking
 from tests.conformance.house import payloads, until, waits
@@ -38,7 +39,7 @@ def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: py
     monkeypatch.setattr(checking, "look", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
     url = redis.cluster.url()
     with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
-        engine: Any = other._core.engine
+        engine: Any = access.engine(other)
         assert engine.company.ring().command[0] == "PUBLISH"
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
@@ -47,17 +48,17 @@ def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: py
 
 
 def _servers(q: tampu.Queue) -> list[Any]:
-    engine: Any = q._core.engine
-    return [engine._wire.route.node(engine.house.tags.queue("default", name)) for name in NAMES]
+    engine: Any = access.engine(q)
+    return [engine.wire.route.node(engine.house.tags.queue("default", name)) for name in NAMES]
 
 
 def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Queue) -> None:
     for name in NAMES:
         q.publish(name, 1, key="k", ttl=60, idempotency_key=name, group="g")
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     assert len({id(node) for node in _servers(q)}) == 3
-    for node in engine._wire.route.masters():
-        for key in engine._wire.one(node, "KEYS", f"*{engine.place.prefix}:default:*"):
+    for node in engine.wire.route.masters():
+        for key in engine.wire.one(node, "KEYS", f"*{engine.place.prefix}:default:*"):
             tag = key.decode().partition("}")[0] + "}"
             assert key_slot(key) == key_slot(tag.encode())
 
@@ -90,7 +91,7 @@ def test_keepers_keep_their_promises_on_every_server(q: tampu.Queue, monkeypatch
         q.publish(name, "delayed", delay=0.05)
         q.publish(name, "short", ttl=0.05, hold="x")
     assert len({id(node) for node in _servers(q)}) == 3
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     with tampu.open(redis.cluster.server.url(prefix=engine.place.prefix)):
         until(lambda: [(s.ready, s.leased, s.delayed, s.held) for s in q.stats()] == [(2, 0, 0, 0)] * 12)
         until(lambda: [(s.done, s.expired) for s in q.stats()] == [(0, 0)] * 12)  # and what has ended is trimmed
@@ -131,7 +132,7 @@ def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio
     with tampu.open(trio.url(), keepers=False) as q:
         for name in NAMES:
             q.publish(name, 1)
-        house: Any = q._core.engine
+        house: Any = access.engine(q)
         slots = {name: key_slot(f"{{tampu:default:{name}}}".encode()) for name in NAMES}
         home = next(s for s in trio.servers if owns(s, key_slot(b"{tampu}")))
         away = next(s for s in trio.servers if s is not home)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.redis import RedisEngine
 from tests.conformance.house import payloads, until, waits
 from tests.servers.redis import DURABLE, Server
@@ -29,8 +30,8 @@ def test_an_idle_connection_that_the_server_closed_is_replaced(start: Start) -> 
 
 def _closed(q: tampu.Queue) -> bool:
     """Has it reached us that the connections are closed?"""
-    engine: Any = q._core.engine
-    return all(watch.poll(0) for _, watch in engine._wire.route.only._idle)
+    engine: Any = access.engine(q)
+    return all(watch.poll(0) for _, watch in engine.wire.route.only._idle)
 
 
 def test_a_waiting_worker_hears_again_after_its_connection_was_lost(start: Start) -> None:
@@ -71,7 +72,7 @@ def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
     server = start()
     with tampu.open(server.url(), keepers=False) as q:
         q.publish("jobs", 1)
-        for connection, _ in q._core.engine._wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
+        for connection, _ in access.engine(q).wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
             connection._sock.settimeout(0.3)  # only of what is asked while the server sleeps
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
@@ -94,7 +95,7 @@ def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
     one, two = RedisEngine(url), RedisEngine(url)
     assert one.lead()
     tag = one.house.tags.house
-    one._wire.send([one.house.write.plain("DEL", tag, "lead")])
+    one.wire.send([one.house.write.plain("DEL", tag, "lead")])
     one.company._renew_at = 0.0  # its time is over
     assert two.lead()
     assert not one.lead()

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.redis import scripts
 from tests.servers import redis
 
@@ -42,7 +43,7 @@ def test_every_key_is_documented() -> None:
     url = redis.redis.url()
     with tampu.open(url, keepers=False) as q:
         _use(q)
-        assert q._core.engine.lead()
+        assert access.engine(q).lead()
         prefix = url.partition("prefix=")[2]
         ends = {key.decode().partition("}:")[2] for key in redis.redis.server.client().scan_iter(f"{{{prefix}*")}
     ends = {re.sub(r"^([mx]):.*", r"\1:<block>", re.sub(r"^doc:.*", "doc:<kind>:<tenant>", end)) for end in ends}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import incoming
+from tampu.broker import access, incoming
 from tampu.broker.settings import resolve
 from tampu.engines import port
 from tampu.engines.redis import ids, loading, publish, scripts
@@ -33,7 +33,7 @@ class Slow:
     """A publish that stops before one of its pipelines, as a process that is stopped or killed there."""
 
     def __init__(self, q: tampu.Queue, call: port.Publish | port.Load) -> None:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         self._engine = engine
         house: Any = self._engine.house
         turn = Turn(house)
@@ -43,12 +43,12 @@ class Slow:
     def until(self, script: str) -> None:
         """Go on, up to just before this script."""
         while not any(ask.command[1] == scripts.digest(script) for ask in self._asks):
-            self._asks = self._asking.send(self._engine._wire.send(self._asks))
+            self._asks = self._asking.send(self._engine.wire.send(self._asks))
 
     def finish(self) -> Any:
         try:
             while True:
-                self._asks = self._asking.send(self._engine._wire.send(self._asks))
+                self._asks = self._asking.send(self._engine.wire.send(self._asks))
         except StopIteration as end:
             return end.value
 
@@ -112,16 +112,16 @@ def test_an_own_id_is_free_again_when_its_message_was_removed(q: tampu.Queue) ->
 
 
 def test_names_that_are_not_in_use_are_forgotten(q: tampu.Queue) -> None:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     clock: Any = engine._clock
     q.publish("a", 1, id=OWN, idempotency_key="i")
     q.purge("a", state="ready")
     kept = q.publish("a", 2, id=OWN.replace("2f", "3f"))
     clock.advance(3 * 86_400)
     for _ in range(3):
-        q._core.coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
+        access.core(q).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
     tag = engine.house.tags.tenant("default")
-    names = engine._look(_ask(engine.house.write.plain("HKEYS", tag, "names")))
+    names = engine.query(_ask(engine.house.write.plain("HKEYS", tag, "names")))
     assert names == [b"o" + kept.id.encode()]
     assert q.get(kept.id).payload == 2
 
@@ -141,14 +141,14 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_many_names_are_looked_after_in_a_few_pipelines(q: tampu.Queue, pipelines: list[int]) -> None:
-    clock: Any = q._core.engine._clock  # type: ignore[attr-defined]  # a RedisEngine
+    clock: Any = access.engine(q)._clock  # type: ignore[attr-defined]  # a RedisEngine
     own = [str(uuid.UUID(int=n, version=4)) for n in range(300)]
     for queue, some in (("a", own[:100]), ("b", own[100:])):
         q.publish_many(queue, [NewMessage(1, id=id) for id in some])
     q.purge("b", state="ready")
     clock.advance(2 * 86_400)
     pipelines.clear()
-    assert q._core.coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000)) >= 200
+    assert access.core(q).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000)) >= 200
     assert len(pipelines) < 10
     assert q.get(own[0]).queue == "a"
     assert q.publish("b", 2, id=own[200]).duplicate is False
@@ -192,7 +192,7 @@ def _id(number: int) -> str:
 
 
 def test_loaded_ids_are_unique_over_queues(q: tampu.Queue) -> None:
-    run = q._core.engine.run
+    run = access.engine(q).run
     assert run([_load("a", 1, 2, 3)]) == [3]
     assert run([_load("b", 2, 3, 4)]) == [1]
     assert q.publish("c", "again", id=_id(1)).queue == "a"
@@ -204,7 +204,7 @@ def test_loaded_ids_are_unique_over_queues(q: tampu.Queue) -> None:
 
 def test_who_died_before_loading_leaves_the_ids_free(q: tampu.Queue) -> None:
     slow = _stopped(q, _load("a", 1, 2))
-    assert q._core.engine.run([_load("b", 1, 2)]) == [2]
+    assert access.engine(q).run([_load("b", 1, 2)]) == [2]
     assert slow.finish() == 0
     assert [stats.queue for stats in q.stats()] == ["b"]
 

@@ -10,6 +10,7 @@ import pytest
 from redis.crc import key_slot
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import PutDocument
 from tampu.engines.redis import wire
 from tampu.engines.redis.node import Patience
@@ -60,8 +61,8 @@ def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
 ) -> None:
     with tampu.open(trio.url(), keepers=False) as q:
         q.publish("before", 0)
-        engine: Any = q._core.engine
-        monkeypatch.setattr(engine._wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
+        engine: Any = access.engine(q)
+        monkeypatch.setattr(engine.wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
         move = Move(trio, TAG)
         move.tell(move.target, move.source)
         monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("it was told where"))
@@ -186,7 +187,7 @@ def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkey
     """In the middle of looking for them, and with a client that has not heard of the move."""
     kinds = [f"kind{n:04}" for n in range(1500)]
     with tampu.open(trio.url(), keepers=False) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         engine.run([PutDocument(kind, "default", "one", b"") for kind in kinds])
         send, sent = Wire.send, 0
 
@@ -206,7 +207,7 @@ def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkey
 
 def test_who_waits_is_rung_through_the_server_that_the_bell_moved_to(trio: Trio) -> None:
     with tampu.open(trio.url()) as q:
-        company: Any = q._core.engine.company  # type: ignore[attr-defined]  # a RedisEngine
+        company: Any = access.engine(q).company  # type: ignore[attr-defined]  # a RedisEngine
         if not company._sharded:
             pytest.skip("this version has no channels that move with a slot")
         move = Move(trio, "{tampu}")

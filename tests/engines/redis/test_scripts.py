@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.engines.redis import scripts
 from tampu.engines.redis.checking import OLDEST
@@ -120,5 +121,5 @@ def test_retention_makes_room_also_when_there_is_none(start: Callable[..., Serve
         q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=3)])
         _memory(server.client(), 1)
         trim = Trim({}, 0, 0, 100)
-        assert q._core.coalescer.submit(trim) > 0
+        assert access.core(q).coalescer.submit(trim) > 0
         assert q.stats("jobs").done == 0

@@ -51,6 +51,15 @@ def test_a_url_that_means_nothing_is_refused(url: str) -> None:
     assert refused.value.field == "url"
 
 
+@pytest.mark.parametrize("scheme", ["redis+anything", "rediss+tls", "redis+", "rediss+cluster+sentinel"])
+def test_a_scheme_that_nobody_knows_is_refused_with_those_that_are_known(scheme: str) -> None:
+    with pytest.raises(tampu.InvalidConfig, match="no engine for") as refused:
+        tampu.open(f"{scheme}://127.0.0.1:1")
+    assert refused.value.field == "url"
+    for known in ("redis://", "rediss://", "redis+cluster://", "redis+sentinel://"):
+        assert known in str(refused.value.hint)
+
+
 def test_names_with_colons_do_not_share_a_tag(url: str) -> None:
     with tampu.open(url, tenant="a:b", keepers=False) as one, tampu.open(url, tenant="a", keepers=False) as two:
         one.publish("c", 1)

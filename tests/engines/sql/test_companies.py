@@ -11,6 +11,7 @@ import pytest
 
 import tampu
 from tampu import Ack, NewMessage
+from tampu.broker import access
 from tests.conformance.house import counts, until
 
 R = TypeVar("R")
@@ -105,7 +106,7 @@ def test_max_in_flight_max_depth_and_rate_hold_over_all(crew: list[tampu.Queue])
     crew[0].queues.put("slow", rate=0.001, burst=4)
     for q in crew:
         until(lambda q=q: q.queues.get("slow").rate == 0.001)  # type: ignore[misc]
-        q._core.settings.forget()
+        access.core(q).settings.forget()
     for name in ("few", "slow"):
         crew[0].publish_many(name, range(20))
         leases: Any = _at_once(crew, lambda q, _, name=name: q.claim(name, limit=2))  # type: ignore[misc]
@@ -118,7 +119,7 @@ def test_max_in_flight_max_depth_and_rate_hold_over_all(crew: list[tampu.Queue])
 def test_groups_keep_their_order_whoever_works(crew: list[tampu.Queue]) -> None:
     crew[0].queues.put("jobs", group_order=True)
     for q in crew:
-        q._core.settings.forget()
+        access.core(q).settings.forget()
     done: dict[str, list[int]] = {}
     lock = threading.Lock()
 
@@ -164,11 +165,11 @@ def test_an_extension_beside_a_settlement_leaves_one_of_the_two(crew: list[tampu
 
 def test_one_of_them_leads_and_another_when_it_is_gone(url: str) -> None:
     one, two = tampu.open(url, keepers=False), tampu.open(url, keepers=False)
-    assert one._core.engine.lead()
-    assert not two._core.engine.lead()
-    assert one._core.engine.lead()
-    assert [q._core.engine.glance([]).free for q in (one, two)] == [True, False]
+    assert access.engine(one).lead()
+    assert not access.engine(two).lead()
+    assert access.engine(one).lead()
+    assert [access.engine(q).glance([]).free for q in (one, two)] == [True, False]
     one.close()
-    assert two._core.engine.glance([]).free
-    assert two._core.engine.lead()
+    assert access.engine(two).glance([]).free
+    assert access.engine(two).lead()
     two.close()

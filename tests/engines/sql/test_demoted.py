@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import payloads
 
 READ_ONLY = {
@@ -41,11 +42,11 @@ def test_a_connection_to_a_server_that_is_read_only_is_not_kept(
     q: tampu.Queue, call: Callable[[tampu.Queue], None]
 ) -> None:
     q.stats("jobs")  # there is one for reading, too
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     engine._db.execute(READ_ONLY[type(engine).__name__], ())
     with pytest.raises(tampu.Unavailable, match="is read only"):
         call(q)
     assert engine._db is None
-    assert not engine._readers._idle
+    assert not engine.readers._idle
     call(q)
     assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tests.conformance.house import payloads
 from tests.servers import mariadb, postgres
 from tests.servers.certificates import self_signed
@@ -52,7 +53,7 @@ def pg(certificate: Path) -> Iterator[postgres.Postgres]:
 
 
 def _cipher(q: tampu.Queue) -> Any:
-    engine: Any = q._core.engine
+    engine: Any = access.engine(q)
     with engine._db.connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         return cursor.fetchone()[1]
@@ -97,7 +98,7 @@ def test_postgresql_is_asked_for_its_certificate_as_libpq_does(
     pg: postgres.Postgres, certificate: Path, stranger: Path
 ) -> None:
     with tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(certificate)), keepers=False) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         assert engine._db.connection.pgconn.ssl_in_use
         q.publish("jobs", 1)
         assert payloads(q.claim("jobs")) == [1]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Sweep
 from tests.conformance.house import FakeClock, payloads
 
@@ -137,7 +138,7 @@ def test_nobody_waits_for_a_transaction_of_another_tenant(
     scene: Callable[[tampu.Queue], tuple[Does, list[Any]]],
 ) -> None:
     does, come = scene(q)
-    engine: Any = worker._core.engine
+    engine: Any = access.engine(worker)
     with ThreadPoolExecutor(1) as pool:
         with holder.transaction() as tx:
             does(tx)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Call, Publish
 from tests.conformance.house import payloads
 
@@ -17,7 +18,7 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
     url: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tampu.open(url, keepers=False) as q:
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         asked: list[Call] = []
         run, insist = engine.run, engine._insist
 

@@ -8,6 +8,7 @@ import pytest
 
 import tampu
 from tampu import Ack, Lease, Release
+from tampu.broker import access
 from tests.conformance.house import FakeClock, payloads
 
 
@@ -71,9 +72,9 @@ def test_nothing_is_due_when_a_claim_is_settled(
     q.publish_many("jobs", range(20))
     q.settle([Ack(lease) for lease in q.claim("jobs", limit=10)])  # whichever way is tried first
     leases = q.claim("jobs", limit=10)
-    assert q._core.engine.next_due() is not None
+    assert access.engine(q).next_due() is not None
     settle(q, leases)
-    assert q._core.engine.next_due() is None
+    assert access.engine(q).next_due() is None
 
 
 def test_what_is_left_of_a_claim_comes_back(q: tampu.Queue, clock: FakeClock) -> None:
@@ -83,7 +84,7 @@ def test_what_is_left_of_a_claim_comes_back(q: tampu.Queue, clock: FakeClock) ->
     q.settle([Ack(lease) for lease in leases[:2]])  # settled once, however often it is told
     q.ack(leases[2], result=1)
     q.settle([Ack(lease) for lease in leases[:3]])
-    assert q._core.engine.next_due() is not None
+    assert access.engine(q).next_due() is not None
     clock.advance(31)
     assert payloads(q.claim("jobs", limit=6)) == [3, 4, 5]
 

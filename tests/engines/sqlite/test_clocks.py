@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tampu.keepers.sweeper import Sweeper
 from tampu.keepers.trimmer import Trimmer
@@ -47,7 +48,7 @@ def test_the_rate_of_a_group_goes_on_when_the_clock_is_set_right(q: Queue, clock
     clock.advance(3600)
     assert payloads(q.claim("jobs", limit=5, lease=YEAR)) == [0]
     clock.advance(-3600)
-    core: Any = q._core
+    core: Any = access.core(q)
     Trimmer(core, YEAR * SECOND).step()
     for n in (1, 2):
         assert q.claim("jobs", limit=5) == []
@@ -57,7 +58,7 @@ def test_the_rate_of_a_group_goes_on_when_the_clock_is_set_right(q: Queue, clock
 
 
 def test_retention_goes_on_past_what_was_written_ahead_of_time(q: Queue, clock: FakeClock) -> None:
-    core: Any = q._core
+    core: Any = access.core(q)
     trimmer = Trimmer(core, 7 * 86_400 * SECOND)
 
     def work(times: int = 1) -> None:

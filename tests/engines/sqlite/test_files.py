@@ -18,6 +18,7 @@ import pytest
 
 import tampu
 from tampu import DamagedFile, ForeignFile, SchemaMismatch, StorageError, Unavailable
+from tampu.broker import access
 from tampu.engines.sqlite import SqliteEngine, files
 
 
@@ -305,7 +306,7 @@ def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.chmod(0o660)
     with tampu.open(path, keepers=False) as q:
-        assert q._core.engine.lead()
+        assert access.engine(q).lead()
         modes = {Path(f"{path}{end}").stat().st_mode & 0o777 for end in ("", "-gate", "-keeper")}
     assert modes == {0o660}
 

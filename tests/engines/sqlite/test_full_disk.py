@@ -12,6 +12,7 @@ import pytest
 
 import tampu
 from tampu import NewMessage, StorageError, StorageFull
+from tampu.broker import access
 from tampu.broker.queue import Queue
 from tests.conformance.house import FakeClock, House, counts
 
@@ -29,13 +30,13 @@ def q(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def _fill(q: Queue) -> None:
     """Leave no free page."""
     q.publish_many("jobs", [b"y" * 1000] * 50)
-    db = q._core.engine._db  # type: ignore[attr-defined]  # the engine's own connection
+    db = access.engine(q)._db  # type: ignore[attr-defined]  # the engine's own connection
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def _room(q: Queue) -> None:
-    q._core.engine._db.execute("PRAGMA max_page_count = 1000000")  # type: ignore[attr-defined]  # as above
+    access.engine(q)._db.execute("PRAGMA max_page_count = 1000000")  # type: ignore[attr-defined]  # as above
 
 
 @pytest.mark.parametrize(

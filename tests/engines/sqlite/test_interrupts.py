@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines import port
 from tampu.engines.sqlite import SqliteEngine
 from tests.conformance.house import until
@@ -124,10 +125,11 @@ def test_the_bell_of_a_closed_queue_writes_to_no_other_file(tmp_path: Path) -> N
 
 _FORKS = """
 import os, sys, tampu
+from tampu.broker import access
 q = tampu.open(sys.argv[1])
-while not q._core.engine._companions._leading:
+while not access.engine(q)._companions._leading:
     q.publish("jobs", 1)
-gate = q._core.engine._companions.gate()
+gate = access.engine(q)._companions.gate()
 gate.__enter__()
 child = os.fork()
 if child == 0:
@@ -149,7 +151,7 @@ def test_a_forked_child_does_not_keep_the_locks_of_a_parent_that_is_killed(tmp_p
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         with tampu.open(file) as q:
-            engine: Any = q._core.engine
+            engine: Any = access.engine(q)
             engine._companions._patience = 2.0
             q.publish("jobs", 2)
             until(lambda: engine._companions._leading)

@@ -11,6 +11,7 @@ import pytest
 
 import tampu
 from tampu import InvalidState
+from tampu.broker import access
 from tampu.broker.queue import Queue
 
 
@@ -64,7 +65,7 @@ class _Interrupted(set[int]):
 
 
 def test_an_interrupt_at_the_start_of_a_transaction_leaves_the_thread_outside(q: Queue) -> None:
-    q._core.in_transaction = _Interrupted()
+    access.core(q).in_transaction = _Interrupted()
     with pytest.raises(KeyboardInterrupt), q.transaction():
         pass
     q.publish("jobs", 1)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Extend, Regroup, Trim
 from tampu.engines.sqlite import lanes, trimming
 from tampu.keepers.trimmer import Trimmer
@@ -23,7 +24,7 @@ def test_retention_looks_at_a_part_of_the_queues_and_goes_on_there(monkeypatch: 
             q.ack(q.claim(f"q{n}")[0])
         clock.advance(60)
         trim = Trim({}, SECOND, 10**15, 100)
-        assert [q._core.coalescer.submit(trim) for _ in range(4)] == [4, 4, 2, 0]
+        assert [access.core(q).coalescer.submit(trim) for _ in range(4)] == [4, 4, 2, 0]
         assert sum(s.done for s in q.stats()) == 0
 
 
@@ -35,7 +36,7 @@ def test_a_queue_with_much_to_remove_does_not_hold_up_the_next() -> None:
             for lease in q.claim(name, limit=count):
                 q.ack(lease)
         clock.advance(60)
-        removed = [q._core.coalescer.submit(Trim({}, SECOND, 10**15, 10)) for _ in range(2)]
+        removed = [access.core(q).coalescer.submit(Trim({}, SECOND, 10**15, 10)) for _ in range(2)]
         assert removed == [10, 10]
         assert q.stats("little").done == 0
 
@@ -43,7 +44,7 @@ def test_a_queue_with_much_to_remove_does_not_hold_up_the_next() -> None:
 def test_the_retention_of_each_tenant_is_its_own() -> None:
     clock = FakeClock()
     with tampu.open("memory://", keepers=False, clock=clock) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         for tenant, retention in (("a", 10), ("b", None), ("c", 1000)):
             other = tampu.Queue(core, tenant, on_close=lambda: None)
             if retention is not None:
@@ -59,7 +60,7 @@ def test_who_is_let_go_counts_towards_the_limit_of_a_step() -> None:
     with tampu.open("memory://", keepers=False) as q:
         q.queues.put("jobs", group_concurrency=1)
         q.publish_many("jobs", [tampu.NewMessage(n, group=f"g{n % 10}") for n in range(100)])
-        submit = q._core.coalescer.submit
+        submit = access.core(q).coalescer.submit
         after, steps = "", []
         while after is not None:
             before = q.stats("jobs").ready
@@ -84,7 +85,7 @@ def test_many_leases_made_shorter_at_once_are_one_row_of_the_reaper() -> None:
     with tampu.open("memory://", keepers=False, clock=clock) as q:
         q.publish_many("jobs", range(50))
         leases = q.claim("jobs", limit=50, lease=3600)
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         written: list[str] = []
         engine._db.set_trace_callback(lambda sql: written.append(sql) if "INTO tampu_claim" in sql else None)
         engine.run([Extend("default", [("jobs", lease.receipt, 10 * SECOND)]) for lease in leases])
@@ -96,7 +97,7 @@ def test_many_leases_made_shorter_at_once_are_one_row_of_the_reaper() -> None:
 def test_the_places_of_a_group_are_counted_once_in_a_commit() -> None:
     with tampu.open("memory://", keepers=False) as q:
         q.queues.put("jobs", group_concurrency=30)
-        engine: Any = q._core.engine
+        engine: Any = access.engine(q)
         counted: list[str] = []
         engine._db.set_trace_callback(
             lambda sql: counted.append(sql) if "SELECT count(*) FROM tampu_lane" in sql else None

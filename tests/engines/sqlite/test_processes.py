@@ -16,6 +16,7 @@ import pytest
 
 import tampu
 from tampu import InvalidConfig, State
+from tampu.broker import access
 from tampu.engines.sqlite import SqliteEngine
 from tests.conformance.house import payloads, until
 
@@ -58,9 +59,9 @@ def test_processes_publishing_and_claiming_at_once_lose_and_double_nothing(tmp_p
 
 KEEP = """
 import sys, tampu
+from tampu.broker import access
 q = tampu.open(sys.argv[1])
-core = q._core
-while not core.engine.lead():
+while not access.engine(q).lead():
     pass
 print("leads", flush=True)
 sys.stdin.read()
@@ -87,10 +88,10 @@ def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_only_one_process_leads_and_does_the_work_for_all(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
     with tampu.open(tmp_path / "jobs.db") as q:
-        assert not q._core.engine.lead()
+        assert not access.engine(q).lead()
         message = q.publish("jobs", 1, delay=0.1)
         until(lambda: q.get(message.id).state is State.READY)
-        assert not q._core.engine.lead()
+        assert not access.engine(q).lead()
 
 
 def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
@@ -99,7 +100,7 @@ def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, k
         keeper.send_signal(signal.SIGKILL)
         keeper.wait(60)
         until(lambda: q.get(message.id).state is State.READY)
-        assert q._core.engine.lead()
+        assert access.engine(q).lead()
 
 
 def test_two_openings_in_one_process_have_one_leader(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.engines.port import Ending, Settle
 from tampu.model.errors import LeaseLost
 from tampu.model.message import State
@@ -31,7 +32,7 @@ def _settle(leases: list[tampu.Lease]) -> Settle:
 @pytest.mark.parametrize("own", [False, True], ids=["ids of the engine", "ids of our own"])
 def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
     with tampu.open("memory://", keepers=False) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         first, second, third = _claims(q, own=own)
         lost = [Ending("ack", "jobs", lease.receipt[:-1] + "z") for lease in third]
         replies = core.engine.run(
@@ -50,7 +51,7 @@ def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
 def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:
     clock = FakeClock()
     with tampu.open("memory://", keepers=False, clock=clock) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         first, second, _ = _claims(q, own=True)
         for lease in first:
             q.extend(lease, 3600)
@@ -66,7 +67,7 @@ def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:
 
 def test_ids_of_a_batch_are_looked_up_with_one_statement() -> None:
     with tampu.open("memory://", keepers=False) as q:
-        core: Any = q._core
+        core: Any = access.core(q)
         first, second, _ = _claims(q, own=True)
         asked: list[str] = []
         db: sqlite3.Connection = core.engine._db

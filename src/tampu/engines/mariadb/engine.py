@@ -40,7 +40,7 @@ class MariaEngine(SqlEngine):
         self.guests_say: str | None = None
         """How a connection that can not tell the index says so (see `wire.Wire.guest`)."""
         super().__init__(connecting.MariaDriver(self.place), "full", clock)
-        self._caretaker = None if self.index is None else Caretaker(self.index, self._readers.ask)
+        self._caretaker = None if self.index is None else Caretaker(self.index, self.readers.ask)
 
     def _settle_in(self, db: Any) -> House:
         self.durability = connecting.durability(db, self.place.durability)
@@ -62,11 +62,11 @@ class MariaEngine(SqlEngine):
         db.guest = self.guests_say
         return db
 
-    def _announce(self, commit: Commit) -> None:
+    def announce(self, commit: Commit) -> None:
         db: Any = self._db
         if self.index is not None and db is not None:
             self._tell(self.index, db, ring=bool(commit.ready))
-        super()._announce(commit)
+        super().announce(commit)
 
     def _tell(self, index: Index, db: Db, *, ring: bool) -> None:
         """After a commit: the index learns what it did. What it can not be told, the database remembers."""
@@ -81,7 +81,7 @@ class MariaEngine(SqlEngine):
 
     def _say_stale(self) -> None:
         with contextlib.suppress(TampuError):  # then a claim of the next second finds it
-            self._readers.ask(lambda db: db.send("mark_index_stale"))
+            self.readers.ask(lambda db: db.send("mark_index_stale"))
 
     def _undo(self, db: Any, error: BaseException) -> None:
         offered = db.offered
@@ -109,14 +109,14 @@ class MariaEngine(SqlEngine):
 
     def seal(self) -> None:
         """A crash must not take back what a reader was told: the offsets would be given out again."""
-        self._readers.ask(lambda db: db.send("seal_journal"))
+        self.readers.ask(lambda db: db.send("seal_journal"))
 
     def check(self) -> list[tuple[str, str, str]]:
         def look(db: Any) -> list[tuple[str, str, str]]:
             assert isinstance(db, Db)
             return checking.check(db, self.place.database, self.durability)
 
-        found = self._readers.ask(look)
+        found = self.readers.ask(look)
         if self.index is not None:
             found.append(("index", *self.index.health()))
         return found

@@ -50,7 +50,7 @@ class PostgresEngine(SqlEngine):
         """In one round trip where that can be."""
         if ahead and db.ours and (self._commits + 1) % FOLD_EVERY and db.alive():
             try:
-                done = self._at_once.run(db, calls, self._fake_now())
+                done = self._at_once.run(db, calls, self.fake_now())
             except BaseException as error:
                 self._undo(db, error)
                 self._lost(db, calls, error)
@@ -88,12 +88,12 @@ class PostgresEngine(SqlEngine):
     def _listening(self) -> Bell:
         return Bell(self.place, self._stirred)
 
-    def _announce(self, commit: Commit) -> None:
-        super()._announce(commit)
+    def announce(self, commit: Commit) -> None:
+        super().announce(commit)
         if self._bell is None and commit.ready:
             # Who does not listen, such as a Spark job, has no thread that rings. Nobody depends on it.
             with contextlib.suppress(TampuError):
-                self._readers.ask(lambda db: db.send("notify_alone", f"tampu_{self.place.schema}", self._me))
+                self.readers.ask(lambda db: db.send("notify_alone", f"tampu_{self.place.schema}", self._me))
 
     def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
         return joining.joined(self, connection)
@@ -110,7 +110,7 @@ class PostgresEngine(SqlEngine):
             assert isinstance(db, Db)
             return checking.check(db, self.place.schema, self.durability)
 
-        return self._readers.ask(look)
+        return self.readers.ask(look)
 
     def close(self) -> None:
         self._close_second()

@@ -87,21 +87,21 @@ class RedisEngine:
         self._closed = False
         self._lock = threading.Lock()
         self._listener: port.Listener | None = None
-        self._wire = Wire(self.place)
+        self.wire = Wire(self.place)
         try:
             layout = self._read_layout()
-            servers = [checking.look(self._wire, node) for node in self._wire.route.masters()]
+            servers = [checking.look(self.wire, node) for node in self.wire.route.masters()]
             self.durability = checking.admit(servers, durability or self.place.durability)
             self._note_layout(layout)
         except BaseException:
-            self._wire.close()
+            self.wire.close()
             raise
         tags = Tags(self.place.prefix)
         self._write = Writer(clock)
         self.house = House(tags, self._write, sharded=self.place.cluster)
-        self._wire.on_lost = self.house.forget
+        self.wire.on_lost = self.house.forget
         self.company = Company(
-            self._wire,
+            self.wire,
             tags,
             self._write,
             sharded=self.place.cluster and all(server.version[0] >= 7 for server in servers),
@@ -109,7 +109,7 @@ class RedisEngine:
 
     def _read_layout(self) -> int | None:
         """How the keys are laid out, if it is known. A server that is just starting is waited for, a bounded time."""
-        found = ok(self._wire.send([Writer.plain("HGET", Tags(self.place.prefix).house, "n", "layout")], safe=True)[0])
+        found = ok(self.wire.send([Writer.plain("HGET", Tags(self.place.prefix).house, "n", "layout")], safe=True)[0])
         if found is not None and int(found) > LAYOUT:
             raise SchemaMismatch(
                 f"{self.place} was written by a newer tampu (layout {int(found)}, this one knows {LAYOUT})",
@@ -121,17 +121,13 @@ class RedisEngine:
         """What older code wrote is understood; it would not understand what we write."""
         if found != LAYOUT:
             verb = "HSETNX" if found is None else "HSET"
-            ok(
-                self._wire.send([Writer.plain(verb, Tags(self.place.prefix).house, "n", "layout", LAYOUT)], safe=True)[
-                    0
-                ]
-            )
+            ok(self.wire.send([Writer.plain(verb, Tags(self.place.prefix).house, "n", "layout", LAYOUT)], safe=True)[0])
 
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
         self._check_usable()
-        seconds, micros = ok(self._wire.send([Ask(self.house.tags.house, ("TIME",))], safe=True)[0])
+        seconds, micros = ok(self.wire.send([Ask(self.house.tags.house, ("TIME",))], safe=True)[0])
         return int(seconds) * SECOND + int(micros)
 
     # -- writing
@@ -154,7 +150,7 @@ class RedisEngine:
             self._check_usable()
             asking = documents.change(Turn(self.house), calls)
             try:
-                asking.send(self._wire.send(next(asking)))
+                asking.send(self.wire.send(next(asking)))
             except StopIteration as end:
                 return list(end.value)
         raise AssertionError("it asks once")
@@ -170,12 +166,12 @@ class RedisEngine:
             if any(ask.command[1] in _STORING for ask in asks):
                 asks.append(self.company.ring())  # in the same pipeline, for it will most likely be needed
                 rung = True
-            answers = iter(self._wire.send(asks))
+            answers = iter(self.wire.send(asks))
             now_waiting, waiting = waiting, []
             for work, some in now_waiting:
                 self._advance(work, [next(answers) for _ in some], waiting, replies, calls, turn)
         if not rung and (turn.ready or self._soon(turn.due)):
-            self._wire.send([self.company.ring()])
+            self.wire.send([self.company.ring()])
 
     def _soon(self, due: int | None) -> bool:
         """By our own clock: it only decides about a wake-up."""
@@ -233,60 +229,61 @@ class RedisEngine:
 
     # -- reading
 
-    def _look(self, asking: Asking[R]) -> R:
+    def query(self, asking: Asking[R]) -> R:
+        """Carry out something that only reads."""
         self._check_usable()
         try:
             asks = next(asking)
             while True:
-                asks = asking.send(self._wire.send(asks, safe=True))
+                asks = asking.send(self.wire.send(asks, safe=True))
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # the generator's own return type
 
     def get(self, tenant: str, id: str) -> Message | None:
-        return self._look(reading.get(self.house, tenant, id))
+        return self.query(reading.get(self.house, tenant, id))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
-        return self._look(reading.page(self.house, tenant, queue, state, after, limit))
+        return self.query(reading.page(self.house, tenant, queue, state, after, limit))
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        return self._look(reading.stats(self.house, tenant, queue))
+        return self.query(reading.stats(self.house, tenant, queue))
 
     def queues(self) -> list[tuple[str, str]]:
-        return [(room.tenant, room.queue) for room in self._look(self.house.all())]
+        return [(room.tenant, room.queue) for room in self.query(self.house.all())]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        return self._look(journal.read(self.house, after, limit, tenant))
+        return self.query(journal.read(self.house, after, limit, tenant))
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        return self._look(documents.get(self.house, kind, tenant, name))
+        return self.query(documents.get(self.house, kind, tenant, name))
 
     def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        return self._look(documents.list_all(self.house, kind, tenant))
+        return self.query(documents.list_all(self.house, kind, tenant))
 
     def all_documents(self) -> list[port.Document]:
-        return self._look(documents.every(self.house))
+        return self.query(documents.every(self.house))
 
     def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
-        return self._look(adopting.page(self.house, tenant, queue, state, after, limit))
+        return self.query(adopting.page(self.house, tenant, queue, state, after, limit))
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        return self._look(adopting.requests(self.house, tenant, after, limit))
+        return self.query(adopting.requests(self.house, tenant, after, limit))
 
     def revision(self) -> int:
-        return int(self._look(_one(self._write.plain("HGET", self.house.tags.house, "n", "revision"))) or 0)
+        return int(self.query(_one(self._write.plain("HGET", self.house.tags.house, "n", "revision"))) or 0)
 
     def next_due(self) -> int | None:
-        return self._look(keeping.next_due(self.house))
+        return self.query(keeping.next_due(self.house))
 
     def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
-        return self._look(keeping.glance(self.house, queues, self.company.token, self._clock))
+        return self.query(keeping.glance(self.house, queues, self.company.token, self._clock))
 
     def check(self) -> list[tuple[str, str, str]]:
         self._check_usable()
-        servers = [checking.look(self._wire, node) for node in self._wire.route.masters()]
-        return checking.findings(servers) + self._look(checking.agreement(self.house, self.now()))
+        servers = [checking.look(self.wire, node) for node in self.wire.route.masters()]
+        return checking.findings(servers) + self.query(checking.agreement(self.house, self.now()))
 
     # -- company
 
@@ -304,7 +301,7 @@ class RedisEngine:
         with self._lock:
             self._closed = True
         self.company.close()
-        self._wire.close()
+        self.wire.close()
 
 
 def _one(ask: Ask) -> Asking[Any]:

@@ -39,6 +39,10 @@ class Place(msgspec.Struct, frozen=True):
 
 def parse(url: str) -> Place:
     scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES:
+        raise InvalidConfig(
+            f"no engine for {scheme}://", field="url", hint=f"known: {', '.join(f'{known}://' for known in SCHEMES)}"
+        )
     rest, _, query = rest.partition("?")
     options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     unknown = [name for name in options if name not in _KNOWN]

@@ -76,7 +76,7 @@ class SqlEngine(abc.ABC):
         self._me = secrets.token_hex(8)
         self._seated = 0.0
         self._commits = 0
-        self._readers = Readers(driver, self._check_usable)
+        self.readers = Readers(driver, self._check_usable)
         try:
             self._db: Db | None = driver.connect()
             try:
@@ -111,9 +111,9 @@ class SqlEngine(abc.ABC):
     def now(self) -> int:
         if self._clock is not None:
             return self._clock.now()
-        return int(self._readers.ask(lambda db: db.value("select_server_time")))
+        return int(self.readers.ask(lambda db: db.value("select_server_time")))
 
-    def _fake_now(self) -> int | None:
+    def fake_now(self) -> int | None:
         """The time for statements; None: they look at the server's clock."""
         return None if self._clock is None else self._clock.now()
 
@@ -154,7 +154,7 @@ class SqlEngine(abc.ABC):
             return [self._alone(call) for call in calls]
         commit.landed()
         self._passed(commit)
-        self._announce(commit)
+        self.announce(commit)
         return replies
 
     def _alone(self, call: port.Call) -> Any | TampuError:
@@ -232,7 +232,7 @@ class SqlEngine(abc.ABC):
     def _begin(self, db: Db, calls: Sequence[port.Call], *, ahead: bool) -> Commit:
         numbered = any(isinstance(call, _NUMBERED) for call in calls)
         timed = any(isinstance(call, _TIMED) for call in calls)
-        given = self._fake_now()
+        given = self.fake_now()
         begun = db.begin(given, numbers=numbered, due=timed)
         sent = None
         if ahead:
@@ -245,7 +245,7 @@ class SqlEngine(abc.ABC):
         if self.driver.read_only(error) or self.driver.read_only(error.__cause__):
             # Another server may have taken over: nobody here stays with this one.
             db.close()
-            self._readers.close()
+            self.readers.close()
         try:
             if not db.closed:
                 db.rollback()
@@ -276,15 +276,15 @@ class SqlEngine(abc.ABC):
                 raise self.driver.translate(error) from error
         for commit in work.commits:
             commit.landed()
-            self._announce(commit)
+            self.announce(commit)
 
     def begin_joined(self, db: Db) -> Commit:
         """A commit inside a transaction that is under way."""
-        (now,) = db.row("join_user_transaction", self._fake_now())
+        (now,) = db.row("join_user_transaction", self.fake_now())
         # A house of its own: whether these queues will exist is known only when the transaction has ended.
         return Commit(db, House(self.house.tail, self.house.stamp, self.house.watched), now)
 
-    def _announce(self, commit: Commit) -> None:
+    def announce(self, commit: Commit) -> None:
         """Tell who waits, in this process and the others."""
         soon = commit.due is not None and commit.due < commit.now + _SOON
         bell = self._bell
@@ -307,52 +307,52 @@ class SqlEngine(abc.ABC):
     # -- reading
 
     def get(self, tenant: str, id: str) -> Message | None:
-        return self._readers.ask_once(lambda db: reading.whole(db, self.house, tenant, id, self._fake_now()))
+        return self.readers.ask_once(lambda db: reading.whole(db, self.house, tenant, id, self.fake_now()))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
-        return self._readers.ask_once(lambda db: reading.page(db, self.house, tenant, queue, state, after, limit))
+        return self.readers.ask_once(lambda db: reading.page(db, self.house, tenant, queue, state, after, limit))
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        return self._readers.ask(lambda db: reading.stats(db, tenant, queue, self._fake_now()))
+        return self.readers.ask(lambda db: reading.stats(db, tenant, queue, self.fake_now()))
 
     def queues(self) -> list[tuple[str, str]]:
-        return [(tenant, name) for tenant, name, _ in self._readers.ask(lambda db: db.rows("list_queues"))]
+        return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        self._readers.ask(journal.catch_up)
-        return self._readers.ask_once(lambda db: journal.read(db, self.house, after, limit, tenant))
+        self.readers.ask(journal.catch_up)
+        return self.readers.ask_once(lambda db: journal.read(db, self.house, after, limit, tenant))
 
     def seal(self) -> None:  # noqa: B027 - most have nothing to do
         """What anybody has seen of the journal so far must outlive a crash; mostly only what does is seen."""
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        return self._readers.ask(lambda db: documents.get(db, kind, tenant, name))
+        return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
 
     def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        return self._readers.ask(lambda db: documents.list_all(db, kind, tenant))
+        return self.readers.ask(lambda db: documents.list_all(db, kind, tenant))
 
     def all_documents(self) -> list[port.Document]:
-        return self._readers.ask(documents.every)
+        return self.readers.ask(documents.every)
 
     def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
-        now = self._fake_now()
-        return self._readers.ask_once(lambda db: adopting.page(db, self.house, tenant, queue, state, after, limit, now))
+        now = self.fake_now()
+        return self.readers.ask_once(lambda db: adopting.page(db, self.house, tenant, queue, state, after, limit, now))
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        now = self._fake_now()
-        return self._readers.ask_once(lambda db: adopting.requests(db, self.house, tenant, after, limit, now))
+        now = self.fake_now()
+        return self.readers.ask_once(lambda db: adopting.requests(db, self.house, tenant, after, limit, now))
 
     def revision(self) -> int:
-        return int(self._readers.ask(lambda db: db.value("select_revision")))
+        return int(self.readers.ask(lambda db: db.value("select_revision")))
 
     def next_due(self) -> int | None:
-        times = self._readers.ask(lambda db: db.row("select_next_due"))
+        times = self.readers.ask(lambda db: db.row("select_next_due"))
         return min((at for at in times if at is not None), default=None)
 
     def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
-        return self._readers.ask(lambda db: reading.glance(db, queues, self._me, self._fake_now()))
+        return self.readers.ask(lambda db: reading.glance(db, queues, self._me, self.fake_now()))
 
     # -- company
 
@@ -369,7 +369,7 @@ class SqlEngine(abc.ABC):
         if time.monotonic() < self._seated - _SEAT_SECONDS / 2:
             return True
         asked = time.monotonic()
-        ours = self._readers.ask(lambda db: db.row("acquire_leader", self._me, _SEAT_SECONDS)) is not None
+        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._me, _SEAT_SECONDS)) is not None
         self._seated = asked + _SEAT_SECONDS if ours else 0.0
         return ours
 
@@ -378,14 +378,14 @@ class SqlEngine(abc.ABC):
             return
         if self._seated:
             with contextlib.suppress(TampuError):
-                self._readers.ask(lambda db: db.send("release_leader", self._me))
+                self.readers.ask(lambda db: db.send("release_leader", self._me))
         with self._lock:
             self._closed = True
             if self._db is not None:
                 self._db.close()
         if self._bell is not None:
             self._bell.close()
-        self._readers.close()
+        self.readers.close()
 
 
 class Uncertain(Exception):

@@ -313,7 +313,8 @@ class SqliteEngine:
     # -- reading
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection that reads the file as it is at one moment."""
         self._check_usable()
         try:
             if self.path == files.MEMORY:
@@ -327,59 +328,59 @@ class SqliteEngine:
             raise files.translate(error, self.path) from error
 
     def get(self, tenant: str, id: str) -> Message | None:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             place = find(db, self.house, tenant, id)
             return None if place is None else reading.load(db, self.house, place[0], whole=True, now=self.now())
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return reading.page(db, self.house, tenant, queue, state, after, limit)
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return reading.stats(db, self.house, tenant, queue, self.now())
 
     def queues(self) -> list[tuple[str, str]]:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return db.execute("SELECT tenant, name FROM tampu_queue ORDER BY tenant, name").fetchall()
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return journal.read(db, lambda q: self.house.name(db, q), self.house.id, after, limit, tenant)
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return documents.get(db, kind, tenant, name)
 
     def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return documents.list_all(db, kind, tenant)
 
     def all_documents(self) -> list[port.Document]:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return documents.every(db)
 
     def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return adopting.page(db, self.house, tenant, queue, state, after, limit, self.now())
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return adopting.requests(db, self.house, tenant, after, limit, self.now())
 
     def revision(self) -> int:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return reading.revision(db)
 
     def next_due(self) -> int | None:
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return sweep.next_due(db)
 
     def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
         self._look_for_file()
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             ready = {queue: reading.ready_count(db, self.house, *queue) for queue in queues}
             return port.Glance(self.now(), sweep.next_due(db), reading.revision(db), True, ready)
 
@@ -387,7 +388,7 @@ class SqliteEngine:
         self._look_for_file()
         if self._gone:
             return [("file", "bad", f"{files.GONE}: {files.GONE_HINT}")]
-        with self._snapshot() as db:
+        with self.snapshot() as db:
             return checking.check(db, self.path, self.durability, self.now())
 
     # -- company

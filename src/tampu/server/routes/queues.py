@@ -14,6 +14,7 @@ from tampu.server.auth.grants import Who
 from tampu.server.call import Call
 from tampu.server.openapi import doc
 from tampu.server.routes.asking import Asks, Caller, QueueName, answer
+from tampu.server.routes.steering import charge_moved
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["queues"])
@@ -87,6 +88,21 @@ async def reset_config(queue: QueueName, call: Asks, who: Caller) -> Response:
     """Forget what is set for a queue: everything inherits. The messages stay."""
     _need(who, "operate", queue)
     return answer(call, bodies.Deleted(await call.node.drive(call.node.verbs(who.tenant).reset_config(queue))))
+
+
+@router.delete("/queues/{queue}", operation_id="remove_queue", **doc(bodies.Count, more=(404, 409, 507)))
+async def remove(
+    queue: QueueName,
+    call: Asks,
+    who: Caller,
+    force: Annotated[bool, Query(description="true: also when messages wait in it")] = False,
+) -> Response:
+    """Remove a queue for good, with its settings and its messages; how many. Refused while messages are leased."""
+    who.need("operate", queue)
+    await call.spend(who, 1)
+    count: int = await call.node.drive(call.node.verbs(who.tenant).remove_queue(queue, force=force))
+    await charge_moved(call, who, count)
+    return answer(call, bodies.Count(count))
 
 
 async def _set_status(call: Call, who: Who, queue: str, verb: str) -> Response:

@@ -48,7 +48,7 @@ async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callabl
     )
 
 
-async def _charge(call: Call, who: Who, moved: int) -> None:
+async def charge_moved(call: Call, who: Who, moved: int) -> None:
     """What was moved, beside the one that is paid for; never more than a burst, or a purge would cost a day."""
     await call.charge(who, min(moved, call.node.limits.most(who, moved)) - 1)
 
@@ -89,7 +89,7 @@ async def replay(queue: QueueName, call: Asks, who: Caller) -> Response:
             queue, ids=asked.ids, where=asked.where, limit=asked.limit, dry_run=asked.dry_run
         )
     )
-    await _charge(call, who, 0 if done.dry_run else len(done.messages))
+    await charge_moved(call, who, 0 if done.dry_run else len(done.messages))
     form = call.wanted
     return answer(
         call,
@@ -107,5 +107,5 @@ async def purge(queue: QueueName, call: Asks, who: Caller) -> Response:
     await call.spend(who, 1)
     steps = call.node.verbs(who.tenant).purge(queue, state=asked.states, dry_run=asked.dry_run)
     count: int = await call.node.drive(steps)
-    await _charge(call, who, 0 if asked.dry_run else count)
+    await charge_moved(call, who, 0 if asked.dry_run else count)
     return answer(call, bodies.Count(count))

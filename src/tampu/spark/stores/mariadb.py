@@ -30,7 +30,7 @@ BYTES = 4 << 20
 
 class MariaStore(SqlStore[MariaEngine]):
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
-        readers = self.engine._readers
+        readers = self.engine.readers
         while not readers.ask(journal.catch_up):  # most of it before, so that others wait for as little as can be
             pass
 
@@ -53,7 +53,7 @@ class MariaStore(SqlStore[MariaEngine]):
         first, last, most = int(wanted[0]), int(wanted[-1]), ROWS
         while first <= last:
             asked = functools.partial(_batch, first=first, last=last, limit=most)
-            batch, whole = self.engine._readers.ask_once(asked)
+            batch, whole = self.engine.readers.ask_once(asked)
             if batch is None:
                 return
             yield batch

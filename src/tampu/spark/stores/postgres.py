@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 class PostgresStore(SqlStore[PostgresEngine]):
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
-        readers = self.engine._readers
+        readers = self.engine.readers
         readers.ask(journal.catch_up)  # most of it before, so that others wait for as little as can be
 
         def asked(db: Db) -> tuple[int, R]:
@@ -49,7 +49,7 @@ class PostgresStore(SqlStore[PostgresEngine]):
 
     @contextlib.contextmanager
     def walking(self) -> Iterator[Walk]:
-        yield Stretches(self.engine._readers, self.engine.place.schema).messages
+        yield Stretches(self.engine.readers, self.engine.place.schema).messages
 
 
 def check_there(url: str) -> None:

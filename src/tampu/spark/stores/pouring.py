@@ -95,7 +95,7 @@ class Pouring:
         """Wait until no more than so many are under way."""
         while len(self._under_way) > left:
             replies, commit = self._under_way.popleft().result()
-            self._engine._announce(commit)
+            self._engine.announce(commit)
             yield replies
 
     def _begin(self, step: Step) -> _Begun | None:
@@ -108,7 +108,7 @@ class Pouring:
         engine = self._engine
         db = self._idle.pop() if self._idle else self._connect()
         with self._closing(db), db.together():
-            now, block, *_ = db.begin(engine._fake_now(), numbers=True, due=False)()
+            now, block, *_ = db.begin(engine.fake_now(), numbers=True, due=False)()
             commit = Commit(db, engine.house, now, block)
             queues = [engine.house.number(db, call.tenant, call.queue) for call in loads]
             known = [q for q in queues if q is not None]

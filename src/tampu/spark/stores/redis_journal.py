@@ -28,7 +28,7 @@ def bounds(engine: RedisEngine) -> tuple[Position, Position]:
         before, latest = yield from _bounds(house, rooms)
         return before, latest
 
-    return engine._look(ask(engine.house))
+    return engine.query(ask(engine.house))
 
 
 def _bounds(house: House, rooms: Sequence[Room]) -> Asking[tuple[Position, Position]]:
@@ -84,7 +84,7 @@ def _search(engine: RedisEngine, how: str, at_us: int) -> Position:
             left = again
         return found
 
-    return engine._look(ask(engine.house))
+    return engine.query(ask(engine.house))
 
 
 def read(
@@ -111,14 +111,14 @@ def read(
         return packed_journal.bounded([_record(id, fields) for id, fields in ok(reply)])
 
     def fetch(after: int) -> tuple[list[Record], int, Names]:
-        records, end = engine._look(ask(engine.house, after))
+        records, end = engine.query(ask(engine.house, after))
         return records, end, names
 
     tail: list[int] = []
 
     def unpack(records: Sequence[Record]) -> Unpacked:
         if not tail:
-            room = engine._look(engine.house.present(owner, queue))
+            room = engine.query(engine.house.present(owner, queue))
             assert room is not None
             tail.append(room.ids.tail)
         return _unpacked(records, tail[0])

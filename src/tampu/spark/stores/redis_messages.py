@@ -75,13 +75,13 @@ _to_piece = from_msgpack(Piece).decode
 def plan(engine: RedisEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
     now = engine.now()
     rooms = [
-        room for room in engine._look(engine.house.all(query.tenant)) if not query.queues or room.queue in query.queues
+        room for room in engine.query(engine.house.all(query.tenant)) if not query.queues or room.queue in query.queues
     ]
     position: dict[str, int] = {}
     live: list[Places] = []
     ended: list[Stretch] = []
     for number, room in enumerate(rooms):
-        offset, seen, parts = engine._look(_picture(engine.house, room, query, pieces))
+        offset, seen, parts = engine.query(_picture(engine.house, room, query, pieces))
         position[room.partition] = offset
         if query.ids is not None:
             continue
@@ -90,7 +90,7 @@ def plan(engine: RedisEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
     if query.ids is not None:
         live = _by_id(engine, rooms, query)
     names = [(room.tenant, room.queue) for room in rooms]
-    empty = Piece(engine._look(_identity(engine.house)), now, query, names, [], [])
+    empty = Piece(engine.query(_identity(engine.house)), now, query, names, [], [])
     return SnapshotPlan(position, [encode(piece) for piece in _shared_out(live, ended, pieces, empty)])
 
 
@@ -242,7 +242,7 @@ def _by_id(engine: RedisEngine, rooms: Sequence[Room], query: MessageQuery) -> l
     codes = {CODE[state] for state in query.states}
     found = []
     for tenant in sorted({room.tenant for room in rooms}):
-        for room, flat in engine._look(_asked(engine.house, "snapshot_places", tenant, query.ids)):
+        for room, flat in engine.query(_asked(engine.house, "snapshot_places", tenant, query.ids)):
             seen: Seen = {}
             _take(seen, flat)
             if room.partition in numbers:
@@ -255,7 +255,7 @@ def _by_id(engine: RedisEngine, rooms: Sequence[Room], query: MessageQuery) -> l
 
 def read(engine: RedisEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
     piece = _to_piece(raw)
-    if piece.house != engine._look(_identity(engine.house)):
+    if piece.house != engine.query(_identity(engine.house)):
         raise Unavailable(
             "this is not the store the read was planned on",
             hint="the url must name the same store on the driver and on every executor",
@@ -270,7 +270,7 @@ def read(engine: RedisEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _room(engine: RedisEngine, tenant: str, queue: str) -> Room:
-    room = engine._look(engine.house.present(tenant, queue))
+    room = engine.query(engine.house.present(tenant, queue))
     if room is None:
         raise places.gone(1)
     return room
@@ -283,8 +283,8 @@ def _ended(engine: RedisEngine, room: Room, stretch: Stretch) -> Iterator[Places
     known: set[bytes] = set()
     found = 0
     while True:
-        ask = engine._write.script("page_ended", room.tag, stretch.index, low, stretch.high, passed, STEP)
-        (reply,) = engine._wire.send([ask], safe=True)
+        ask = engine.house.write.script("page_ended", room.tag, stretch.index, low, stretch.high, passed, STEP)
+        (reply,) = engine.wire.send([ask], safe=True)
         flat = ok(reply)
         rows = []
         for seq, score, raw in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
@@ -318,7 +318,7 @@ def _over(room: int, rows: Sequence[tuple[int, list[Any]]]) -> Places:
 def by_ids(engine: RedisEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
     now = engine.now()
     batches = []
-    for room, flat in engine._look(_asked(engine.house, "select_messages", tenant, wanted)):
+    for room, flat in engine.query(_asked(engine.house, "select_messages", tenant, wanted)):
         if flat:
             batches.append(message_rows.batch(redis_rows.whole(room, flat, now), columns.MESSAGES.names))
     table = pa.Table.from_batches(batches, columns.MESSAGES) if batches else columns.MESSAGES.empty_table()

@@ -72,8 +72,8 @@ class Reader:
             room, ("r", done), ("e", seqs if wanted.failures is None else []), ("f", failed)
         )
         # Last: a message that is there still was there when the others were asked for.
-        (reply,) = self._engine._wire.send(
-            [self._engine._write.script("select_bodies", room.tag, BYTES, "".join(seqs))], safe=True
+        (reply,) = self._engine.wire.send(
+            [self._engine.house.write.script("select_bodies", room.tag, BYTES, "".join(seqs))], safe=True
         )
         raw = ok(reply)
         missing = sum(one is None for one in raw)
@@ -95,7 +95,7 @@ class Reader:
     def _fetch(self, room: Room, *wanted: tuple[str, list[str]]) -> list[dict[str, bytes]]:
         """Fields of hashes of the queue; those that are there."""
         asks = [Ask(room.tag, ("HMGET", f"{room.tag}:{end}", *seqs)) for end, seqs in wanted if seqs]
-        replies = iter(self._engine._wire.send(asks, safe=True)) if asks else iter(())
+        replies = iter(self._engine.wire.send(asks, safe=True)) if asks else iter(())
         return [
             {seq: value for seq, value in zip(seqs, ok(next(replies)), strict=True) if value is not None}
             if seqs

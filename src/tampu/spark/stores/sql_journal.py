@@ -33,9 +33,9 @@ def bounds(engine: SqlEngine) -> tuple[Position, Position]:
 
 def _numbered(engine: SqlEngine, work: Callable[[Db], R]) -> R:
     """Asked when everything that was committed before has its offset."""
-    while not engine._readers.ask(journal.catch_up):
+    while not engine.readers.ask(journal.catch_up):
         pass
-    found = engine._readers.ask_once(work)
+    found = engine.readers.ask_once(work)
     engine.seal()
     return found
 
@@ -82,7 +82,7 @@ def read(
             records, end = packed_journal.bounded(db.rows("read_journal_range", after, upto, packed_journal.RECORDS))
             return records, end, {q: engine.house.name(db, q) for q in {record[3] for record in records}}
 
-        return engine._readers.ask_once(work)
+        return engine.readers.ask_once(work)
 
     def unpack(records: Sequence[Record]) -> Unpacked:
         verbs, states, workers, packed, stamps, attempts, types, details, own = packed_journal.decode(records)

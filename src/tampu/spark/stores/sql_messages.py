@@ -125,9 +125,9 @@ def read(walk: Walk, engine: SqlEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
 
 def by_ids(engine: SqlEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
     def work(db: Db) -> pa.Table:
-        now = engine._fake_now() or int(db.row("select_server_time")[0])
+        now = engine.fake_now() or int(db.row("select_server_time")[0])
         found = [seq for seq, q in _by_id(db, engine, wanted) if engine.house.name(db, q)[0] == tenant]
         made = sql_rows.by_number(db, engine, sorted(found), now) if found else None
         return columns.MESSAGES.empty_table() if made is None else pa.Table.from_batches([made])
 
-    return message_rows.in_order(engine._readers.ask_once(work), wanted)
+    return message_rows.in_order(engine.readers.ask_once(work), wanted)

@@ -61,13 +61,13 @@ class Reader:
         first, last, most = int(seqs[0]), int(seqs[-1]), _SPARSE * len(seqs)
         if last - first < most:
             return True
-        return bool(self._engine._readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
+        return bool(self._engine.readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
 
     # -- walking
 
     def _walk(self, wanted: Places) -> Iterator[Found]:
         # What goes away with a message is asked for first: a message that is there afterwards was there all the time.
-        beside = self._engine._readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
+        beside = self._engine.readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
         done = 0
         for rows in self._messages(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
             seqs = _numbers(rows, "seq")
@@ -93,7 +93,7 @@ class Reader:
             part = wanted.part(at, at + step)
             at += len(part)
             work = functools.partial(looked_up, engine=self._engine, seqs=part.seq.tolist(), now=self._now, wanted=part)
-            found = self._engine._readers.ask_once(work)
+            found = self._engine.readers.ask_once(work)
             size = found.bodies.nbytes if isinstance(found.bodies, pa.BinaryArray) else 0
             step = max(1, min(_MOST, step * 4 if size < _FULL // 4 else step // 2))
             yield found

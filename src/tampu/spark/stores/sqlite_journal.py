@@ -19,7 +19,7 @@ _LATEST = "SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1"
 
 
 def bounds(engine: SqliteEngine) -> tuple[Position, Position]:
-    with engine._snapshot() as db:
+    with engine.snapshot() as db:
         before, latest = _bounds(db)
     return {PARTITION: before}, {PARTITION: latest}
 
@@ -33,14 +33,14 @@ def _bounds(db: sqlite3.Connection) -> tuple[int, int]:
 def at_time(engine: SqliteEngine, at_us: int) -> Position:
     """Looks at record after record: a clock that went back leaves times out of order, and what comes before the
     position must all be older."""
-    with engine._snapshot() as db:
+    with engine.snapshot() as db:
         found = db.execute("SELECT first FROM tampu_journal WHERE at >= ? ORDER BY first LIMIT 1", (at_us,)).fetchone()
         return {PARTITION: int(found[0]) - 1 if found else _bounds(db)[1]}
 
 
 def until_time(engine: SqliteEngine, at_us: int) -> Position:
     """The position of the last transition before a time."""
-    with engine._snapshot() as db:
+    with engine.snapshot() as db:
         found = db.execute(
             "SELECT first + n - 1 FROM tampu_journal WHERE at < ? ORDER BY first DESC LIMIT 1", (at_us,)
         ).fetchone()
@@ -59,7 +59,7 @@ def read(
     ids = BulkIds(engine.house.id)
 
     def fetch(after: int) -> tuple[list[Record], int, Names]:
-        with engine._snapshot() as db:
+        with engine.snapshot() as db:
             packed_journal.check_reach(*_bounds(db), after, upto)
             start = db.execute("SELECT max(first) FROM tampu_journal WHERE first <= ?", (after + 1,)).fetchone()[0]
             rows = db.execute(

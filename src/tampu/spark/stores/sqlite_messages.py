@@ -81,7 +81,7 @@ _pack = msgspec.msgpack.encode
 
 def plan(engine: SqliteEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
     units: list[Unit] = []
-    with engine._snapshot() as db:
+    with engine.snapshot() as db:
         latest = int(db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1").fetchone()[0])
         now = engine.now()
         queues = _queues(db, query)
@@ -322,7 +322,7 @@ def _ended(engine: SqliteEngine, wanted: _Range, query: MessageQuery) -> Iterato
         parts: list[Numbers] = []
         times: list[int] = []
         size = 0
-        with engine._snapshot() as db:
+        with engine.snapshot() as db:
             for no, at, packed in _endings(db, wanted.q, wanted.state, query, first, wanted.last):
                 parts.append(_numbers(unpack_seqs(packed)))
                 times.append(at)
@@ -358,7 +358,7 @@ def _same(
 
 def by_ids(engine: SqliteEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
     now = engine.now()
-    with engine._snapshot() as db:
+    with engine.snapshot() as db:
         queues = set(_queues(db, MessageQuery(tenant=tenant)))
         known = [place for place in _by_id(db, engine.house.tail, wanted) if place[1] in queues]
         rows = sorted(_by_number(db, known))

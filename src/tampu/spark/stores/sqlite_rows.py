@@ -80,7 +80,7 @@ def batches(engine: SqliteEngine, places: Places, now: int, query: MessageQuery)
     start = 0
     while start < len(places):
         with _no_collection():
-            with engine._snapshot() as db:
+            with engine.snapshot() as db:
                 found = maker.find(
                     db, places.part(start, start + (ROWS if len(places) - start > _AT_ONCE else _AT_ONCE))
                 )
