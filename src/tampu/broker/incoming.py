@@ -145,7 +145,7 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     return Item(
         body,
         pack_body(body),
-        settings.max_attempts if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
+        settings.max_attempts if body.max_attempts is None else body.max_attempts,
         settings.ordering,
         settings.ageing_us,
         None if new.run_at is None else instant(new.run_at, "run_at"),
@@ -228,6 +228,7 @@ def _body(new: NewMessage, max_payload: int) -> Body:
         None if new.group is None else text(new.group, "group", 256),
         None if new.source is None else text(new.source, "source", 256),
         None if new.hold is None else text(new.hold, "hold", 128),
+        None if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
     )
 
 
@@ -280,7 +281,9 @@ def finite(value: Any) -> bool:
 
 
 def _digest(queue: str, body: Body) -> bytes:
-    """The same for the same request: everything the user said, except when it is to run and in which trace."""
+    """The same for the same request: everything the user said, except when it is to run, how often and in which trace."""
+    if body.max_attempts is not None:
+        body = msgspec.structs.replace(body, max_attempts=None)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
         kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
         body = msgspec.structs.replace(body, headers=kept or None)

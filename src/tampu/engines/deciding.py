@@ -16,6 +16,9 @@ SWEEP_FIRST = 1000
 
 # -- publish
 
+KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "max_attempts")
+"""What stays of a body when a key replaces its payload."""
+
 
 def full(call: Publish | Load) -> QueueFull:
     return QueueFull(

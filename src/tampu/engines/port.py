@@ -213,6 +213,8 @@ class Replay(msgspec.Struct, frozen=True):
 
     tenant: str
     ids: Sequence[str]
+    max_attempts: Sequence[int]
+    """What each has from now on."""
 
 
 class Purge(msgspec.Struct, frozen=True):

@@ -96,6 +96,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group: str | None = None
     source: str | None = None
     hold: str | None = None
+    max_attempts: int | None = None
+    """What the publisher asked for; None: the queue's setting decides, on replay too."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

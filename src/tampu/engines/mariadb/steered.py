@@ -33,12 +33,15 @@ def free(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def revive(wire: Wire, seqs: Ints, now: int) -> Rest:
+def revive(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
     out = wire.ask("raise", seqs)
+    given = dict(zip(seqs.values, attempts.values, strict=True))
 
     def rest() -> Rows:
         gone = Ints(row[0] for row in out.get())
         wire.ask("outlive", gone, now)
+        for most in sorted({given[seq] or 0 for seq in gone.values}):
+            wire.ask("allow_attempts", Ints(seq for seq in gone.values if given[seq] == most), most)
         return wire.ask("cards", gone).get()
 
     return rest

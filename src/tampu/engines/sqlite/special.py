@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
-from tampu.engines.deciding import conflict, full
+from tampu.engines.deciding import KEPT_BY_KEY, conflict, full
 from tampu.engines.port import Item, Publish
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
@@ -120,7 +120,7 @@ def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
     """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
     old = load(commit.db, commit.house, seq)
     assert old is not None
-    kept = {name: getattr(old.body, name) for name in ("priority", "deadline", "group", "hold")}
+    kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}
     body = msgspec.structs.replace(item.body, **kept)
     commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (pack_body(body), seq))
     found = msgspec.structs.replace(old, body=body)

@@ -25,7 +25,8 @@ from tampu.spark.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
 _STEM = 11
-_SAME = tuple(name for name in Body.__struct_fields__ if name not in ("payload", "content_type", "deadline"))
+_APART = frozenset({"payload", "content_type", "deadline", "max_attempts"})
+_SAME = tuple(name for name in Body.__struct_fields__ if name not in _APART)
 
 
 def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) -> Call:
@@ -68,7 +69,8 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             run_at=None if given.run_us is None else moment(given.run_us),
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
-            max_attempts=given.max_attempts,
+            # As the job found it in the queue's settings, or as its row says.
+            max_attempts=body.max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
             id=given.id,
             **{name: getattr(body, name) for name in _SAME},
         )
