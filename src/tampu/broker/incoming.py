@@ -281,7 +281,7 @@ def finite(value: Any) -> bool:
 
 
 def _digest(queue: str, body: Body) -> bytes:
-    """The same for the same request: everything the user said, except when it is to run, how often and in which trace."""
+    """The same for the same request: all that the user said, except when and how often it is to run, and in which trace."""
     if body.max_attempts is not None:
         body = msgspec.structs.replace(body, max_attempts=None)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):

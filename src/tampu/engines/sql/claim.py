@@ -189,7 +189,7 @@ def _late(row: Row, now: int) -> bool:
 def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
     """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
 
-    Nothing is written: a claim that finds nothing must not cost a commit.
+    Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.
     """
     tokens = 0.0
     if want.max_in_flight:
@@ -197,6 +197,9 @@ def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.row("tokens", q)
-        tokens = float(burst) if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
+        if at is not None and at > commit.now:  # of a clock that was ahead: the rate must not stand still until then
+            commit.db.send("spend", q, float(tokens), commit.now)
+            at = commit.now
+        tokens = float(burst) if at is None else min(burst, tokens + (commit.now - at) * want.rate / 1_000_000)
         limit = min(limit, int(tokens + 1e-9))
     return limit, tokens
