@@ -98,6 +98,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     hold: str | None = None
     max_attempts: int | None = None
     """What the publisher asked for; None: the queue's setting decides, on replay too."""
+    dead_at_deadline: bool = False
+    """If it still waits at its deadline it is dead, not expired."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -173,6 +173,7 @@ def is_plain(item: Item, settings: Settings) -> bool:
         item.run_us is not None
         or item.delay_us
         or item.ttl_us
+        or item.expire_us is not None
         or item.lane is not None
         or body.key
         or body.idempotency_key

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tampu.engines.codes import EXPIRED, LEASED, READY
+from tampu.engines.codes import LEASED, READY
 from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
 from tampu.engines.port import AGAIN, Again, Call, Claim, Later, Want
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Ints, blob, text
-from tampu.engines.sql.ending import end
+from tampu.engines.sql.ending import expire
 from tampu.engines.sql.house import House
 from tampu.engines.sql.locks import queue_lock
 from tampu.engines.sql.pacing import spend
@@ -175,9 +175,7 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
         taken += [row for row in rows if not _late(row, commit.now)]
         commit.count(q, READY, -len(late))
         drop_marks(commit, [card.seq for card in late])
-        end(commit, EXPIRED, late, [None] * len(late))
-        for card in late:
-            commit.note("expire", EXPIRED, card)
+        expire(commit, late)
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
     return taken
 

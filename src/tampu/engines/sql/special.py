@@ -179,7 +179,7 @@ class _Special:
             item.max_attempts,
             now,
             run_at,
-            now + item.ttl_us if item.ttl_us else None,
+            item.expires(now),
             reason=body.hold,
         )
         self.new[seq] = _New(seq, item, message, run_at, item.packed)

@@ -43,7 +43,7 @@ def one(commit: Commit, call: Publish, item: Item) -> Message:
     seq = commit.numbers(1)[0] + (1 if item.id else 0)
     now = commit.now
     place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-    expires = now + item.ttl_us if item.ttl_us else None
+    expires = item.expires(now)
     run_at = item.run_us if item.delay_us is None else now + item.delay_us
     if run_at is not None and run_at <= now:
         run_at = None

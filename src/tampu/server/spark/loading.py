@@ -25,7 +25,7 @@ from tampu.spark.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
 _STEM = 11
-_APART = frozenset({"payload", "content_type", "deadline", "max_attempts"})
+_APART = frozenset({"payload", "content_type", "deadline", "max_attempts", "dead_at_deadline"})
 _SAME = tuple(name for name in Body.__struct_fields__ if name not in _APART)
 
 

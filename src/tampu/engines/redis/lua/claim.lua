@@ -63,9 +63,8 @@ local function take(room)
     if extra then drop_marks(seq, row) end
     own = own or flags % 8 >= 4
     if extra and extra.e and extra.e <= now then
-      end_as(EXPIRED, seq, x and x[2] or 0, '')
+      expire_as(seq, row, x and x[2] or 0)
       late[#late + 1], late_rows[#late_rows + 1] = seq, row
-      note('expire', EXPIRED, seq, x and x[2] or 0)
     else
       taken = taken + 1
       seqs[taken], rows[taken], attempts[taken] = seq, row, x and x[2] + 1 or 1

@@ -310,6 +310,18 @@ local function end_as(state, seq, attempts, trace, reason) -- it ends, or is dea
   put_place(seq, ends[seq])
 end
 
+local function expire_as(seq, row, attempts) -- it waited past its expiry: it is expired, or dead if that was its deadline
+  local extra = extra_of(row)
+  local p = extra.p
+  if p and p[6] and p[2] <= extra.e then
+    end_as(DEAD, seq, attempts, '', 'deadline_passed')
+    note('expire', DEAD, seq, attempts, nil, 'deadline_passed')
+  else
+    end_as(EXPIRED, seq, attempts, '')
+    note('expire', EXPIRED, seq, attempts)
+  end
+end
+
 local function finish_as(state, seq, row, attempts, trace, reason)
   end_as(state, seq, attempts, trace, reason)
   leave_lane(seq, extra_of(row).l)
