@@ -1,5 +1,6 @@
 """Dead letters: what is kept of them, and replaying by id or filter, with a preview."""
 
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -161,3 +162,43 @@ def test_purge_removes_dead_letters_for_good(q: Queue) -> None:
         with pytest.raises(NotFound):
             q.get(id)
         assert verbs(q, id) == ["publish", "claim", "reject", "purge"]
+
+
+def _die(q: Queue, **fields: object) -> str:
+    """A message that has used up its attempts."""
+    message = q.publish("emails", 1, **fields)  # type: ignore[arg-type]  # a bag of fields
+    while q.get(message.id).state is not State.DEAD:
+        q.nack(q.claim("emails")[0], delay=0)
+    return message.id
+
+
+@pytest.mark.parametrize("now", [1, 4])
+def test_a_replayed_message_gets_the_max_attempts_that_its_queue_has_now(q: Queue, now: int) -> None:
+    q.queues.put("emails", max_attempts=2)
+    ids = [_die(q, **fields) for fields in ({}, {"labels": {"a": "b"}}, {"key": "k"}, {"id": str(uuid.uuid4())})]
+    q.queues.put("emails", max_attempts=now)
+    assert len(q.replay("emails", ids=ids[:2])) == 2
+    assert len(q.replay("emails", where={})) == 2
+    for id in ids:
+        assert q.get(id).max_attempts == now
+    tries = [lease.attempt for _ in range(4 * now) for lease in q.claim("emails") if q.nack(lease, delay=0)]
+    assert sorted(tries) == sorted([*range(1, now + 1)] * 4)
+    assert {q.get(id).reason for id in ids} == {"retries_exhausted"}
+
+
+def test_a_replayed_message_keeps_the_max_attempts_that_its_publisher_gave(q: Queue, house: House) -> None:
+    q.queues.put("emails", max_attempts=2)
+    same, more = _die(q, max_attempts=2), _die(q, max_attempts=3)
+    keyed = q.publish("emails", 1, key="k", max_attempts=1).id
+    assert q.publish("emails", 2, key="k").id == keyed, "a new payload, and nothing else"
+    q.nack(q.claim("emails")[0])
+    plain = _die(q)
+    q.queues.put("emails", max_attempts=9)
+    assert len(q.replay("emails", ids=[plain, same, more, keyed])) == 4
+    q = house.reopen()
+    assert [q.get(id).max_attempts for id in (same, more, keyed, plain)] == [2, 3, 1, 9]
+
+
+def test_the_attempts_that_a_publisher_gives_are_no_part_of_the_request(q: Queue) -> None:
+    first = q.publish("emails", 1, idempotency_key="i")
+    assert q.publish("emails", 1, idempotency_key="i", max_attempts=7).id == first.id

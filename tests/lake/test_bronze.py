@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 
@@ -104,16 +106,21 @@ def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Queue, url: s
     dies()
     dies("oversize")
     dies("oversize", "too large")
+    q.queues.put("late", on_deadline="dead")
+    q.publish("late", 1, deadline=datetime(2020, 1, 1, tzinfo=UTC))
+    assert q.claim("late") == []
     before = [(row["reason"], row["last_error"]) for row in ended(url, q.journal().latest)]
     assert before == [
         ("retries_exhausted", "SMTP 421\ntraceback"),
         ("retries_exhausted", None),
         ("oversize", None),
         ("oversize", "too large"),
+        ("deadline_passed", None),
     ]
-    q.replay("jobs", where={})
+    for queue in ("jobs", "late"):
+        q.replay(queue, where={})
     after = [(row["reason"], row["last_error"]) for row in ended(url, q.journal().latest)]
-    assert after == [("retries_exhausted", "SMTP 421"), *before[1:3], (None, "too large")]
+    assert after == [("retries_exhausted", "SMTP 421"), *before[1:3], (None, "too large"), before[4]]
 
 
 def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Queue, url: str) -> None:

@@ -47,6 +47,7 @@ def test_message_comes_back_as_a_new_one_with_its_cause(lake: Lake, q: tampu.Que
         "payload": b"\xff\x00", "content_type": "application/octet-stream", "key": "k", "queue": "raw",
     }  # fmt: skip
     sample.write(Path(lake.path), "bronze.messages", [sample.ended(40, **fields)])
+    q.queues.put("raw", max_attempts=9)
     done = replay(q, Lake(lake.path), where="queue = 'raw'", replay_id="r1")
     assert (done.new, done.already, done.missing) == (1, 0, 0)
     (m,) = q.messages("raw")
@@ -55,7 +56,7 @@ def test_message_comes_back_as_a_new_one_with_its_cause(lake: Lake, q: tampu.Que
     )  # fmt: skip
     assert (m.group, m.priority, m.correlation_id, m.causation_id, m.source) == ("g", 7, "c", old(40), "replay:r1")
     assert m.id != old(40)
-    assert (m.state, m.attempts, m.key) == ("ready", 0, None)
+    assert (m.state, m.attempts, m.max_attempts, m.key) == ("ready", 0, 9, None), "by the settings of today"
 
 
 def test_same_replay_id_publishes_nothing_twice(lake: Lake, q: tampu.Queue):

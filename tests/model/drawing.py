@@ -18,13 +18,13 @@ QUEUES = {
     "fifo": Rules(),
     "urgent": Rules(ordering="priority"),
     "aged": Rules(ordering="priority", ageing=5 * SECOND),
-    "due": Rules(ordering="deadline", max_attempts=2),
+    "due": Rules(ordering="deadline", max_attempts=2, on_deadline="dead"),
     "turns": Rules(ordering="fair"),
-    "lanes": Rules(group_order=True),
+    "lanes": Rules(group_order=True, on_deadline="dead"),
     "pairs": Rules(group_concurrency=2),
     "paced": Rules(group_every=2 * SECOND, group_burst=2),
     "steps": Rules(group_every=3 * SECOND, group_burst=1, group_order=True),
-    "narrow": Rules(max_in_flight=2, retention=15 * SECOND),
+    "narrow": Rules(max_in_flight=2, retention=15 * SECOND, on_deadline="expire"),
     "small": Rules(max_depth=4, ttl=30 * SECOND),
 }
 HERE = {("north", name): rules for name, rules in QUEUES.items()} | {
@@ -77,6 +77,7 @@ def changes(rules: Rules) -> dict[str, Any]:
         "max_in_flight",
         "max_depth",
         "max_attempts",
+        "on_deadline",
     ):
         if getattr(rules, name) != getattr(standard, name):
             wanted[name] = getattr(rules, name)

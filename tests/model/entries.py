@@ -22,6 +22,7 @@ class Rules:
     max_in_flight: int = 0
     max_depth: int = 0
     ttl: int = 0
+    on_deadline: str = "keep"
     max_attempts: int = 3
     lease: int = 10 * SECOND
     delays: tuple[int, ...] = (2 * SECOND, 5 * SECOND)
@@ -68,6 +69,10 @@ class Entry:
     expires: int | None
     key: str | None
     group: str | None
+    dead_at: int | None = None
+    """Past this it is dead, not expired."""
+    own_attempts: bool = False
+    """The publisher gave its max_attempts."""
     flow: str | None = None
     """The group whose turns it takes, in a fair queue."""
     turn: int | None = None

@@ -79,9 +79,8 @@ def room_agrees(room: Room, replies: list[Any], m: dict[bytes, bytes], x: dict[b
     assert dict(zip(expiry[::2], map(float, expiry[1::2]), strict=True)) == waiting, "what may expire"
     plain = {member[16:] for member in indexes["ready"] if len(member) == 32 and member.startswith(b"8" + b"0" * 15)}
     assert set(aged) == set(places["ready"]) - plain, "who is not first by number"
-    assert {group.decode(): ids[seq] for group, seq in lane.items()} == {
-        e.group: e.id for e in entries.values() if e.has_turn
-    }, "whose turn it is"
+    seats = {(group.decode(), ids[row[i : i + 16]]) for group, row in lane.items() for i in range(0, len(row), 16)}
+    assert seats == {(e.group, e.id) for e in entries.values() if e.has_turn}, "whose turn it is"
     assert {member[40:] for member in lanes} == {seq for seq, e in entries.items() if e.waits_turn}, "who waits for it"
     assert {id.decode(): seq for id, seq in own.items()} == {
         id: seq for seq, id in ids.items() if int(chr(seq[-1]), 16) % 2

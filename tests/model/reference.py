@@ -207,15 +207,20 @@ class Model:
         assert new.id in (None, id)
         self._counter += 1
         ttl = rules.ttl if new.ttl is None else new.ttl
+        ends = [self.now + ttl] if ttl else []
+        if rules.on_deadline != "keep" and new.deadline is not None:
+            ends.append(new.deadline)
         entry = Entry(
             id, tenant, queue, self._counter, new.payload,
             rank=self._rank(rules, new),
             max_attempts=new.max_attempts or rules.max_attempts,
-            expires=self.now + ttl if ttl else None,
+            expires=min(ends) if ends else None,
             key=new.key,
             group=new.group if rules.group_order or rules.group_concurrency or rules.group_every else None,
             flow=(new.group or "") if rules.ordering == "fair" else None,
             run_at=self.now + new.delay if new.delay else None,
+            dead_at=new.deadline if rules.on_deadline == "dead" else None,
+            own_attempts=new.max_attempts is not None,
         )  # fmt: skip
         self.entries[tenant, id] = entry
         self._take_marks(entry)
@@ -308,7 +313,10 @@ class Model:
         left = self._leaving(entries)
         for entry in entries:
             entry.settled = None
-            self._end(entry, "expired")
+            if entry.dead_at is not None and entry.dead_at == entry.expires:
+                self._end(entry, "dead", "deadline_passed")
+            else:
+                self._end(entry, "expired")
         for entry in left:
             self._fill(entry)
 
@@ -443,6 +451,8 @@ class Model:
     def replay(self, entry: Entry) -> None:
         assert entry.state == "dead"
         entry.attempts, entry.settled, entry.reason, entry.state = 0, None, None, ""
+        if not entry.own_attempts:
+            entry.max_attempts = self.rules[entry.tenant, entry.queue].max_attempts
         if entry.expires is not None and entry.expires <= self.now:
             entry.expires = None
         self._take_marks(entry)

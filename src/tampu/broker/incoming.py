@@ -178,7 +178,7 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
 
 
 def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
-    body = _body(new, settings.max_payload)
+    body = _body(new, settings)
     if settings.group_by == "type" and body.group is None:
         body = msgspec.structs.replace(body, group=body.type)
     if new.delay is not None and new.run_at is not None:
@@ -186,7 +186,7 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
     return Item(
         body,
         pack_body(body),
-        settings.max_attempts if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
+        settings.max_attempts if body.max_attempts is None else body.max_attempts,
         settings.ordering,
         settings.ageing_us,
         None if new.run_at is None else instant(new.run_at, "run_at"),
@@ -196,6 +196,7 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
         None if body.idempotency_key is None else _digest(queue, body),
         settings.idempotency_us,
         None if new.id is None else id_text(new.id),
+        None if settings.on_deadline == "keep" else body.deadline,
     )
 
 
@@ -257,8 +258,8 @@ def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
     return items
 
 
-def _body(new: NewMessage, max_payload: int) -> Body:
-    payload, content_type = _payload(new.payload, new.content_type, max_payload)
+def _body(new: NewMessage, settings: Settings) -> Body:
+    payload, content_type = _payload(new.payload, new.content_type, settings.max_payload)
     kind = "message" if new.type is None else type_name(new.type)
     if type(new.priority) is not int or new.priority:
         whole(new.priority, "priority", -_PRIORITY, _PRIORITY)
@@ -278,6 +279,8 @@ def _body(new: NewMessage, max_payload: int) -> Body:
         None if new.group is None else text(new.group, "group", 256),
         None if new.source is None else text(new.source, "source", 256),
         None if new.hold is None else text(new.hold, "hold", 128),
+        None if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
+        new.deadline is not None and settings.on_deadline == "dead",
     )
 
 
@@ -330,7 +333,10 @@ def finite(value: Any) -> bool:
 
 
 def _digest(queue: str, body: Body) -> bytes:
-    """The same for the same request: everything the user said, except when it is to run and in which trace."""
+    """The same for the same request: all that the user said, except when it is to run, how often and in which trace;
+    and nothing that the settings say."""
+    if body.max_attempts is not None or body.dead_at_deadline:
+        body = msgspec.structs.replace(body, max_attempts=None, dead_at_deadline=False)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
         kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
         body = msgspec.structs.replace(body, headers=kept or None)

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True):
     backoff: Backoff
     delays: tuple[int, ...]
     ttl_us: int
+    on_deadline: str
     result_ttl_us: int
     retention_us: int
     idempotency_us: int
@@ -73,6 +74,7 @@ def resolve(config: QueueConfig) -> Settings:
         backoff=backoff,
         delays=backoff.table(64),
         ttl_us=micros(config.ttl),
+        on_deadline=config.on_deadline or "keep",
         result_ttl_us=micros(config.result_ttl),
         retention_us=micros(config.retention),
         idempotency_us=micros(config.idempotency_window),

@@ -180,7 +180,10 @@ class Steering:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Steps[Replayed]:
-        """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``."""
+        """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``.
+
+        They get the queue's ``max_attempts`` of today, unless their publisher gave one.
+        """
         check_replay(queue, ids, where, limit)
         chosen: list[Message] = []
         refused: list[Outcome] = []
@@ -199,9 +202,11 @@ class Steering:
             del chosen[limit:]
         if dry_run:
             return Replayed(chosen, refused, dry_run=True)
+        todays = self.core.settings.get(self.tenant, queue).max_attempts
         for start in range(0, len(chosen), _STEP):
-            batch = [message.id for message in chosen[start : start + _STEP]]
-            refused.extend((yield port.Replay(self.tenant, batch)))
+            batch = chosen[start : start + _STEP]
+            attempts = [message.body.max_attempts or todays for message in batch]
+            refused.extend((yield port.Replay(self.tenant, [message.id for message in batch], attempts)))
         return Replayed(chosen, refused, dry_run=False)
 
     def _by_id(self, queue: str, ids: Sequence[str], chosen: list[Message], refused: list[Outcome]) -> Steps[None]:

@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from tampu.engines.port import Ending, Later, Load, Publish, Want
 from tampu.model.errors import IdempotencyConflict, LeaseLost, QueueFull
-from tampu.model.message import Lease
+from tampu.model.message import Body, Lease
 
 SWEEP_FIRST = 1000
 """How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
 
 
 # -- publish
+
+KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "max_attempts", "dead_at_deadline")
+"""What stays of a body when a key replaces its payload."""
 
 
 def full(call: Publish | Load) -> QueueFull:
@@ -42,6 +45,19 @@ def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
             yield from ([call] for call in group)
         else:
             yield list(group)
+
+
+# -- expiry
+
+DEADLINE_PASSED = "deadline_passed"
+"""Why a message is dead that waited past its deadline."""
+LONG_BODY = b"\xdc"
+"""How bodies of more than 15 fields begin: only these can say `dead_at_deadline`, so only these need be looked at."""
+
+
+def dies(body: Body, expires: int) -> bool:
+    """Is a message that waited until its expiry dead, not expired? Yes, if that was its deadline and not its ttl."""
+    return body.dead_at_deadline and body.deadline is not None and body.deadline <= expires
 
 
 # -- claim

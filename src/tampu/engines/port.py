@@ -44,6 +44,14 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     """Of everything that makes the body, for the idempotency key."""
     window_us: int = 0
     id: str | None = None
+    expire_us: int | None = None
+    """It expires at this time at the latest."""
+
+    def expires(self, now: int) -> int | None:
+        """When it expires, published now."""
+        if not self.ttl_us:
+            return self.expire_us
+        return now + self.ttl_us if self.expire_us is None else min(now + self.ttl_us, self.expire_us)
 
 
 class Publish(msgspec.Struct, frozen=True):
@@ -214,6 +222,8 @@ class Replay(msgspec.Struct, frozen=True):
 
     tenant: str
     ids: Sequence[str]
+    max_attempts: Sequence[int]
+    """What each has from now on."""
 
 
 class Purge(msgspec.Struct, frozen=True):

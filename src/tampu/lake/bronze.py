@@ -178,7 +178,7 @@ def _told_then(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedAr
         null, EXHAUSTED, EXPIRED, pc.if_else(blameless, detail, null), null, detail,
     )  # fmt: skip
     error = pc.case_when(
-        pc.make_struct(was("reap", "adopt"), was("nack"), was("reject")),
+        pc.make_struct(was("reap", "adopt", "expire"), was("nack"), was("reject")),
         null, pc.if_else(exhausted, null, detail), pc.if_else(blameless, null, detail), detail,
     )  # fmt: skip
     return reason, error

@@ -13,6 +13,7 @@ from tampu.model.times import SECOND, Duration, duration
 
 Ordering = Literal["fifo", "priority", "deadline", "fair"]
 GroupBy = Literal["group", "type"]
+OnDeadline = Literal["keep", "expire", "dead"]
 Status = Literal["open", "paused", "draining", "closed"]
 DAY = 86_400.0
 S = TypeVar("S")
@@ -117,6 +118,8 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     backoff: Backoff | None = None
     ttl: float | None = None
     """Messages expire this long after publish; 0 is never."""
+    on_deadline: OnDeadline | None = None
+    """What becomes of a message that still waits at its deadline: nothing, it expires, or it is dead."""
     result_ttl: float | None = None
     retention: float | None = None
     """How long ended messages are kept. Dead letters are kept until somebody replays or purges them."""
@@ -146,6 +149,7 @@ BUILT_IN = QueueConfig(
     lease=30.0,
     backoff=Backoff(),
     ttl=0.0,
+    on_deadline="keep",
     result_ttl=DAY,
     retention=DAY,
     idempotency_window=DAY,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tampu.broker.where import Where
-from tampu.model.config import Backoff, GroupBy, Ordering, Status
+from tampu.model.config import Backoff, GroupBy, OnDeadline, Ordering, Status
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import JSON, NewMessage, State
@@ -249,6 +249,7 @@ class ConfigBody(Asked):
     lease: Duration | msgspec.UnsetType | None = msgspec.UNSET
     backoff: Backoff | list[Duration] | float | msgspec.UnsetType | None = msgspec.UNSET
     ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
+    on_deadline: OnDeadline | msgspec.UnsetType | None = msgspec.UNSET
     result_ttl: Duration | msgspec.UnsetType | None = msgspec.UNSET
     retention: Duration | msgspec.UnsetType | None = msgspec.UNSET
     idempotency_window: Duration | msgspec.UnsetType | None = msgspec.UNSET

@@ -34,12 +34,15 @@ def release_held(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def revive_dead(wire: Wire, seqs: Ints, now: int) -> Rest:
+def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
     out = wire.ask("revive_dead", seqs)
+    given = dict(zip(seqs.values, attempts.values, strict=True))
 
     def rest() -> Rows:
         gone = Ints(seq for (seq,) in out.get())
         wire.ask("clear_past_expiry", gone, now)
+        for most in sorted({given[seq] or 0 for seq in gone.values}):
+            wire.ask("allow_attempts", Ints(seq for seq in gone.values if given[seq] == most), most)
         return wire.ask("select_rows", gone).get()
 
     return rest

@@ -132,6 +132,8 @@ def pack_item(item: Item) -> dict[str, Any]:
         made["u"] = item.run_us + 0
     if item.ttl_us:
         made["l"] = item.ttl_us + 0
+    if item.expire_us is not None:
+        made["e"] = item.expire_us + 0
     for name, value in (
         ("k", body.key), ("n", item.lane), ("h", body.hold), ("o", item.id), ("p", rows.decisive(body)),
     ):  # fmt: skip

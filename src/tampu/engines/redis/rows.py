@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tampu.engines import codes
+from tampu.engines.deciding import KEPT_BY_KEY
 from tampu.engines.places import Pace
 from tampu.engines.redis.house import Room
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost
@@ -20,6 +21,9 @@ READY, DELAYED, LEASED, HELD = codes.LIVE_KINDS
 DONE, DEAD = codes.DONE, codes.DEAD
 FIFO = "8000000000000000"
 _BIAS = 1 << 63
+_DEFAULT = dict(zip(Body.__struct_fields__[2:], Body.__struct_defaults__, strict=True))
+_NOTHING = (False,) * len(KEPT_BY_KEY)
+"""Messages of earlier versions have fewer."""
 _MOST_BASE = (1 << 64) - 1 - (1 << 53)
 _RECEIPT = re.compile(r"/([0-9a-f]{1,16})\.([0-7]?[0-9a-f]{1,15})\Z")
 
@@ -40,13 +44,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def shown(self) -> Body:
-        """The body; priority, deadline, group and hold are those of the first one, if it was replaced."""
+        """The body; what a key does not replace is that of the first one."""
         if self.extra is None or "p" not in self.extra:
             return self.body
-        priority, deadline, group, hold = self.extra["p"]
-        return msgspec.structs.replace(
-            self.body, priority=priority, deadline=deadline or None, group=group or None, hold=hold or None
-        )
+        kept = zip(KEPT_BY_KEY, (*self.extra["p"], *_NOTHING)[: len(KEPT_BY_KEY)], strict=True)
+        return msgspec.structs.replace(self.body, **{name: value or _DEFAULT[name] for name, value in kept})
 
 
 read_row = from_msgpack(Row).decode
@@ -55,9 +57,8 @@ read_row = from_msgpack(Row).decode
 def decisive(body: Body) -> tuple[Any, ...] | None:
     """What stands beside the body, for it can not be read in Lua: what decides about the order, and what a key does not
     replace. None when none of it is given."""
-    if body.priority or body.deadline is not None or body.group is not None or body.hold is not None:
-        return (body.priority, body.deadline or False, body.group or False, body.hold or False)
-    return None
+    values = tuple(getattr(body, name) or False for name in KEPT_BY_KEY)
+    return (values[0] or 0, *values[1:]) if any(values) else None
 
 
 def message(

@@ -65,7 +65,7 @@ def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[
                 groups.setdefault(found[0], []).append((place, found[1]))
         if groups:
             replies = yield [
-                turn.write.script(script, room.tag, rows.encode([name for _, name in names]))
+                turn.write.script(script, room.tag, rows.encode([name for _, name in names]), *_more(call, names))
                 for room, names in groups.items()
             ]
             for (room, names), reply in zip(groups.items(), replies, strict=True):
@@ -77,6 +77,11 @@ def steer(turn: Turn, script: str, call: Cancel | Free | Replay) -> Asking[list[
                         answers[place] = answer
         left = [(place, id) for place, id in left if place not in answers]
     return [outcome(script, id, answers.get(place)) for place, id in enumerate(call.ids)]
+
+
+def _more(call: Cancel | Free | Replay, names: list[tuple[int, str]]) -> list[bytes]:
+    """What a replay says of each message beside its name."""
+    return [rows.encode([call.max_attempts[place] for place, _ in names])] if isinstance(call, Replay) else []
 
 
 def outcome(script: str, id: str, answer: list[Any] | TampuError | None) -> Outcome:

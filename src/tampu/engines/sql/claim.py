@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tampu.engines.codes import EXPIRED, LEASED, READY
+from tampu.engines.codes import LEASED, READY
 from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
 from tampu.engines.port import AGAIN, Again, Call, Claim, Later, Want
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Ints, blob, text
-from tampu.engines.sql.ending import end
+from tampu.engines.sql.ending import expire
 from tampu.engines.sql.house import House
 from tampu.engines.sql.locks import queue_lock
 from tampu.engines.sql.pacing import spend
@@ -184,9 +184,7 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
         taken += [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > commit.now]
         commit.count(q, READY, -len(late))
         drop_marks(commit, [card.seq for card in late])
-        end(commit, EXPIRED, late, [None] * len(late))
-        for card in late:
-            commit.note("expire", EXPIRED, card)
+        expire(commit, late)
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
     return taken
 
@@ -194,7 +192,7 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
 def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
     """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
 
-    Nothing is written: a claim that finds nothing must not cost a commit.
+    Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.
     """
     tokens = 0.0
     if want.max_in_flight:
@@ -202,6 +200,9 @@ def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.row("select_tokens", q)
-        tokens = float(burst) if at is None else min(burst, tokens + max(0, commit.now - at) * want.rate / 1_000_000)
+        if at is not None and at > commit.now:  # of a clock that was ahead: the rate must not stand still until then
+            commit.db.send("spend_tokens", q, float(tokens), commit.now)
+            at = commit.now
+        tokens = float(burst) if at is None else min(burst, tokens + (commit.now - at) * want.rate / 1_000_000)
         limit = min(limit, int(tokens + 1e-9))
     return limit, tokens

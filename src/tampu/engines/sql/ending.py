@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tampu.engines.codes import DEAD
+from tampu.engines.codes import DEAD, EXPIRED
+from tampu.engines.deciding import DEADLINE_PASSED, dies
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, blob
 from tampu.engines.sql.lanes import leave_lanes
+from tampu.model.message import unpack_body
 
 
 class Failed(NamedTuple):
@@ -22,8 +24,28 @@ class Failed(NamedTuple):
     traceback: str | None = None
 
 
-def end(commit: Commit, state: int, cards: Sequence[Card], traces: Sequence[int | None]) -> None:
-    """Messages that have left their index end as ``state``."""
+def expire(commit: Commit, cards: Sequence[Card]) -> None:
+    """Messages that waited past their expiry, and have left their index: they are expired, or dead."""
+    if not cards:
+        return
+    long = dict(commit.db.rows("select_long_bodies", Ints(card.seq for card in cards)))
+    dead = {c.seq for c in cards if c.seq in long and c.expires and dies(unpack_body(long[c.seq]), c.expires)}
+    for card in cards:
+        if card.seq in dead:
+            commit.note("expire", DEAD, card, None, DEADLINE_PASSED)
+        else:
+            commit.note("expire", EXPIRED, card)
+    over = [card for card in cards if card.seq not in dead]
+    end(commit, EXPIRED, over, [None] * len(over), leaves=False)
+    bury(commit, [(card, None, DEADLINE_PASSED) for card in cards if card.seq in dead], leaves=False)
+    leave_lanes(commit, ((card.q, card.lane, card.seq) for card in cards))
+
+
+def end(
+    commit: Commit, state: int, cards: Sequence[Card], traces: Sequence[int | None], *, leaves: bool = True
+) -> None:
+    """Messages that have left their index end as ``state``. Without ``leaves`` the caller lets them leave their places,
+    when all that end together have ended."""
     if not cards:
         return
     commit.db.send(
@@ -40,7 +62,8 @@ def end(commit: Commit, state: int, cards: Sequence[Card], traces: Sequence[int 
         seqs.setdefault(card.q, []).append(card.seq)
     for q, ended in seqs.items():
         commit.ended(q, state, ended)
-    leave_lanes(commit, ((card.q, card.lane, card.seq) for card in cards))
+    if leaves:
+        leave_lanes(commit, ((card.q, card.lane, card.seq) for card in cards))
 
 
 def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
@@ -58,8 +81,8 @@ def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
         )
 
 
-def bury(commit: Commit, dead: Sequence[tuple[Card, int | None, str]]) -> None:
-    """(card, trace, reason): the messages are dead; somebody may replay them."""
+def bury(commit: Commit, dead: Sequence[tuple[Card, int | None, str]], *, leaves: bool = True) -> None:
+    """(card, trace, reason): the messages are dead; somebody may replay them. ``leaves`` as in `end`."""
     if not dead:
         return
     commit.db.send(
@@ -72,4 +95,5 @@ def bury(commit: Commit, dead: Sequence[tuple[Card, int | None, str]]) -> None:
         Blobs(reason.encode() for _, _, reason in dead),
     )
     commit.count_all((card for card, _, _ in dead), DEAD, 1)
-    leave_lanes(commit, ((card.q, card.lane, card.seq) for card, _, _ in dead))
+    if leaves:
+        leave_lanes(commit, ((card.q, card.lane, card.seq) for card, _, _ in dead))

@@ -32,7 +32,7 @@ class Lane:
     claimed: set[int] = field(default_factory=set)
     """Of these, and where there is a pace: who is leased."""
     spent: int = 0
-    """When all the tokens that were spent are saved up again."""
+    """When all the tokens that were spent are saved up again; by a clock that was ahead, as if all were spent now."""
 
     @property
     def waiting(self) -> int:
@@ -74,7 +74,9 @@ def known_lanes(
     paced = [name for name, lane in found.items() if lane.limits.pace is not None] if paces else []
     if paced:
         for q, lane, spent, seq in commit.db.rows("select_group_rates", *_columns(paced)):
-            found[q, lane].spent = spent or 0
+            pace = found[q, lane].limits.pace
+            assert pace is not None
+            found[q, lane].spent = min(spent or 0, pace.most(commit.now))
             if seq is not None:
                 found[q, lane].claimed.add(seq)
     return found

@@ -13,6 +13,7 @@ from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.lanes import Named, Seat, fill, known_lanes, seat, unseat
+from tampu.engines.sql.locks import lane_lock
 
 
 def spend(commit: Commit, q: int, claimed: Sequence[tuple[bytes | None, int]]) -> None:
@@ -76,9 +77,24 @@ def coming_back(commit: Commit, cards: Sequence[tuple[Card, bool]]) -> list[int 
     return [next(times) if paced else None for _, paced in cards]
 
 
+def retime_ahead(commit: Commit, limit: int) -> None:
+    """Groups that a clock which was ahead has put off get the times of now; those that others have locked, later."""
+    found = [(q, lane) for q, lane in commit.db.rows("select_rates_ahead", commit.now, limit)]
+    if not found:
+        return
+    locks = {(q, lane): lane_lock(commit.house.name(commit.db, q), lane) for q, lane in found}
+    had = commit.locks.try_take(locks.values())
+    lanes = known_lanes(commit, [name for name in found if locks[name] in had])
+    for q in {q for q, _ in lanes}:
+        names = [name for owner, name in lanes if owner == q]
+        retime(commit, q, names, lanes[q, names[0]].limits)
+    if lanes:
+        _keep(commit, {name: lane.spent for name, lane in lanes.items()})
+
+
 def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> None:
-    """The pace has changed: who waits for a token gets a new time. Where groups keep order, some wait for another
-    reason, and nobody can tell who: they stay as they are."""
+    """The pace has changed, or the clock: who waits for a token gets a new time. Where groups keep order, some wait for
+    another reason, and nobody can tell who: they stay as they are."""
     if limits.places == ORDERED or not names:
         return
     lanes = known_lanes(commit, {(q, name) for name in names})

@@ -89,7 +89,7 @@ class _Plain:
             place = 0
             if item.ordering != "fifo":
                 place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-            expires = now + item.ttl_us if item.ttl_us else None
+            expires = item.expires(now)
             run_at = when(item, now)
             state, code = (State.READY, READY) if run_at is None else (State.DELAYED, DELAYED)
             self._rows.append((seq, q, place, item.max_attempts, expires, run_at, item.packed))

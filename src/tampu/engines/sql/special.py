@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
-from tampu.engines.deciding import conflict, full
+from tampu.engines.deciding import KEPT_BY_KEY, conflict, full
 from tampu.engines.places import Limits
 from tampu.engines.port import Item, Publish
 from tampu.engines.sql.card import Card
@@ -155,7 +155,7 @@ class _Special:
         old = self._message(seq)
         assert old is not None
         self._noted(item, seq, old.id)
-        kept = {name: getattr(old.body, name) for name in ("priority", "deadline", "group", "hold")}
+        kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}
         message = msgspec.structs.replace(old, body=msgspec.structs.replace(item.body, **kept))
         made = self.new.get(seq)
         if made is not None:
@@ -179,7 +179,7 @@ class _Special:
             item.max_attempts,
             now,
             run_at,
-            now + item.ttl_us if item.ttl_us else None,
+            item.expires(now),
             reason=body.hold,
         )
         self.new[seq] = _New(seq, item, message, run_at, item.packed)

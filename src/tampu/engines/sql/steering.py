@@ -6,7 +6,8 @@ A message that others move at the same time is looked for again: the answer is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 from tampu.engines.codes import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
 from tampu.engines.deciding import lost
@@ -70,12 +71,13 @@ def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
     return replies
 
 
-Act = Callable[[Commit, list[int]], dict[int, int | TampuError]]
+Act = Callable[[Commit, dict[int, str]], dict[int, int | TampuError]]
+"""What is done to messages, given as seq: id; the outcome of each."""
 
 
 def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
     places = reading.find(commit.db, commit.house, tenant, ids) if ids else {}
-    done = act(commit, sorted({seq for seq, _ in places.values()}))
+    done = act(commit, dict(sorted((seq, id) for id, (seq, _) in places.items())))
     outcomes = []
     for id in ids:
         if id not in places:
@@ -90,7 +92,7 @@ def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | Tamp
     return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
 
 
-def _cancel(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
+def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     done: dict[int, int | TampuError] = {}
     for turn in range(_TRIES):
         left = [seq for seq in seqs if seq not in done]
@@ -129,7 +131,7 @@ def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted
     return outcomes
 
 
-def _free(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
+def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     going: list[Waiting] = []
     done: dict[int, int | TampuError] = {}
     for *columns, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
@@ -149,11 +151,17 @@ def _free(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
 
 
 def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
-    return [_each_once(commit, call.tenant, call.ids, _replay, "dead") for call in calls]
+    return [_replay_call(commit, call) for call in calls]
 
 
-def _replay(commit: Commit, seqs: list[int]) -> dict[int, int | TampuError]:
-    cards = [Card(*row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now)] if seqs else []
+def _replay_call(commit: Commit, call: Replay) -> list[Outcome]:
+    most = dict(zip(call.ids, call.max_attempts, strict=True))
+    return _each_once(commit, call.tenant, call.ids, functools.partial(_replay, most), "dead")
+
+
+def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    attempts = Ints(most[id] for id in seqs.values())
+    cards = [Card(*row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now, attempts)] if seqs else []
     cards.sort()
     done: dict[int, int | TampuError] = {}
     commit.count_all(cards, DEAD, -1)

@@ -1,4 +1,4 @@
-"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, expire what is past its time.
+"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, end what is past its time.
 
 Contract: at most ``limit`` of each per commit; a message is moved once, whoever sweeps. Claim does it first too, so
 nobody waits for a keeper. One commit sweeps at a time; the others go on without.
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, EXPIRED, LEASED, READY
+from tampu.engines.codes import CANCELLED, DEAD, DELAYED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit, unpack_claim
 from tampu.engines.sql.db import Ints, text
-from tampu.engines.sql.ending import Failed, bury, end, write_failures
+from tampu.engines.sql.ending import Failed, bury, end, expire, write_failures
 from tampu.engines.sql.lanes import admit
 from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.pacing import coming_back
@@ -291,9 +291,7 @@ def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     free = {card.seq for card in waiting} - _locked(commit, moving)
     found = withdraw(commit, [seq for seq in seqs if seq in free])
     cards = [found[seq] for seq in seqs if seq in found]
-    for card in cards:
-        commit.note("expire", EXPIRED, card)
-    end(commit, EXPIRED, cards, [None] * len(cards))
+    expire(commit, cards)
     return len(cards), len(cards)
 
 

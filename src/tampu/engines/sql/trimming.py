@@ -17,6 +17,7 @@ from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
 from tampu.engines.sql.lanes import leave_lanes
+from tampu.engines.sql.pacing import retime_ahead
 from tampu.engines.sql.reading import live_page
 from tampu.engines.sql.waiting import withdraw
 from tampu.model.errors import InvalidState, NotFound, TampuError
@@ -113,6 +114,7 @@ def _trim(commit: Commit, call: Trim) -> int:
     for name in ("trim_results", "trim_idempotency_keys", "trim_group_rates"):
         if left > 0:
             left -= len(db.rows(name, now, left))
+    retime_ahead(commit, call.limit)
     if left > 0:
         journal.number_all(db)  # what nobody reads is numbered here
         left -= journal.trimmed(db, now - call.journal_us, left, read)

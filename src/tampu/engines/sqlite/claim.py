@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.codes import EXPIRED, LEASED, READY, pack_seqs
+from tampu.engines.codes import LEASED, READY, pack_seqs
 from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
 from tampu.engines.port import AGAIN, Again, Claim, Later, Want
 from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.ending import end
+from tampu.engines.sqlite.ending import expire
 from tampu.engines.sqlite.pacing import spend
 from tampu.engines.sqlite.reading import last_errors
 from tampu.engines.sqlite.sweep import sweep_due
@@ -144,9 +144,7 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
             ready.take(commit.db, q, row[0])
         commit.count(q, READY, -len(late))
         drop_marks(commit, [row[0] for row in late])
-        end(commit, q, EXPIRED, [(row[0], row[1], None) for row in late])
-        for row in late:
-            commit.note("expire", q, EXPIRED, row[0], row[1])
+        expire(commit, q, [(row[0], row[1]) for row in late])
         commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
     return []
 

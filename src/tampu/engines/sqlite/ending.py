@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tampu.engines.codes import DEAD
+from tampu.engines.codes import DEAD, EXPIRED, as_json
+from tampu.engines.deciding import DEADLINE_PASSED, LONG_BODY, dies
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import leave_lanes
+from tampu.model.message import unpack_body
 
 
 def end(
@@ -24,11 +26,37 @@ def end(
         leave_lanes(commit, q, seqs)
 
 
-def bury(commit: Commit, seq: int, q: int, attempts: int, lease: int | None, reason: str) -> None:
+def expire(commit: Commit, q: int, rows: Sequence[tuple[int, int]], *, leaves: bool = True) -> None:
+    """Messages (seq, attempts) that waited past their expiry, and have left their index: expired, or dead."""
+    dead = _dead_at_deadline(commit, [seq for seq, _ in rows])
+    end(commit, q, EXPIRED, [(seq, attempts, None) for seq, attempts in rows if seq not in dead], leaves=False)
+    for seq, attempts in rows:
+        if seq in dead:
+            bury(commit, seq, q, attempts, None, DEADLINE_PASSED, leaves=False)
+            commit.note("expire", q, DEAD, seq, attempts, None, DEADLINE_PASSED)
+        else:
+            commit.note("expire", q, EXPIRED, seq, attempts)
+    if leaves:
+        leave_lanes(commit, q, [seq for seq, _ in rows])
+
+
+def _dead_at_deadline(commit: Commit, seqs: Sequence[int]) -> set[int]:
+    rows = commit.db.execute(
+        "SELECT m.seq, m.expires, m.body FROM json_each(?) j CROSS JOIN tampu_message m ON m.seq = j.value"
+        " WHERE substr(m.body, 1, 1) >= ?",
+        (as_json(seqs), LONG_BODY),
+    )
+    return {seq for seq, expires, body in rows if dies(unpack_body(body), expires)}
+
+
+def bury(
+    commit: Commit, seq: int, q: int, attempts: int, lease: int | None, reason: str, *, leaves: bool = True
+) -> None:
     """The message is dead; somebody may replay it."""
     commit.db.execute("INSERT INTO tampu_dead VALUES (?, ?, ?, ?, ?, ?)", (seq, q, commit.now, reason, attempts, lease))
     commit.count(q, DEAD, 1)
-    leave_lanes(commit, q, [seq])
+    if leaves:
+        leave_lanes(commit, q, [seq])
 
 
 def write_failure(

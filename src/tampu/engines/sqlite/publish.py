@@ -142,9 +142,8 @@ class _Plain:
             place = 0
             if item.ordering != "fifo":
                 place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-            expires = None
-            if item.ttl_us:
-                expires = now + item.ttl_us
+            expires = item.expires(now)
+            if expires is not None:
                 self._expiry.append((expires, seq))
             run_at = item.run_us if item.delay_us is None else now + item.delay_us
             if run_at is not None and run_at > now:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tampu.engines.codes import CODE, HELD, LIVE_KINDS, STATES
-from tampu.engines.deciding import conflict, full
+from tampu.engines.deciding import KEPT_BY_KEY, conflict, full
 from tampu.engines.port import Item, Publish
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
@@ -43,7 +43,7 @@ def one(commit: Commit, call: Publish, item: Item) -> Message:
     seq = commit.numbers(1)[0] + (1 if item.id else 0)
     now = commit.now
     place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-    expires = now + item.ttl_us if item.ttl_us else None
+    expires = item.expires(now)
     run_at = item.run_us if item.delay_us is None else now + item.delay_us
     if run_at is not None and run_at <= now:
         run_at = None
@@ -120,7 +120,7 @@ def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
     """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
     old = load(commit.db, commit.house, seq)
     assert old is not None
-    kept = {name: getattr(old.body, name) for name in ("priority", "deadline", "group", "hold")}
+    kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}
     body = msgspec.structs.replace(item.body, **kept)
     commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (pack_body(body), seq))
     found = msgspec.structs.replace(old, body=body)

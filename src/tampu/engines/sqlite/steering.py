@@ -116,15 +116,25 @@ def _free(commit: Commit, seq: int, q: int) -> int | TampuError:
 
 
 def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
-    return [_each(commit, call.tenant, call.ids, _replay) for call in calls]
+    return [
+        [
+            outcome
+            for id, max_attempts in zip(call.ids, call.max_attempts, strict=True)
+            for outcome in _each(commit, call.tenant, [id], functools.partial(_replay, max_attempts))
+        ]
+        for call in calls
+    ]
 
 
-def _replay(commit: Commit, seq: int, q: int) -> int | TampuError:
+def _replay(max_attempts: int, commit: Commit, seq: int, q: int) -> int | TampuError:
     if commit.db.execute("DELETE FROM tampu_dead WHERE seq = ?", (seq,)).rowcount == 0:
         return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not dead")
     commit.count(q, DEAD, -1)
     # Somebody wants it to run: an expiry that has passed meanwhile does not count any more.
     commit.db.execute("UPDATE tampu_message SET expires = NULL WHERE seq = ? AND expires <= ?", (seq, commit.now))
+    commit.db.execute(
+        "UPDATE tampu_message SET max_attempts = ?1 WHERE seq = ?2 AND max_attempts <> ?1", (max_attempts, seq)
+    )
     rank_, lane = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     restore_marks(commit, [seq])
     code = admit(commit, seq, q, rank_, None, 0, lane)

@@ -1,4 +1,4 @@
-"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, expire what is past its time.
+"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, end what is past its time.
 
 Contract: at most ``limit`` of each per commit; a message is moved once, whoever sweeps. Claim does it first too, so
 nobody waits for a keeper.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, EXPIRED, LEASED, READY, as_json, unpack_seqs
+from tampu.engines.codes import CANCELLED, DEAD, DELAYED, LEASED, READY, as_json, unpack_seqs
 from tampu.engines.port import Sweep, Swept
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.ending import bury, end, write_failure
-from tampu.engines.sqlite.lanes import leave_lanes, resume
+from tampu.engines.sqlite.ending import bury, end, expire, write_failure
+from tampu.engines.sqlite.lanes import resume
 from tampu.engines.sqlite.pacing import token_again
 from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
@@ -129,15 +129,13 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     db = commit.db
     rows = db.execute(PAST, (commit.now, limit)).fetchall()
-    gone: dict[int, list[int]] = {}
+    gone: dict[int, list[tuple[int, int]]] = {}
     for at, seq in rows:
         db.execute("DELETE FROM tampu_expiry WHERE at = ? AND seq = ?", (at, seq))
         place = withdraw(commit, seq)
         if place is not None:
             q, attempts = place
-            end(commit, q, EXPIRED, [(seq, attempts, None)], leaves=False)
-            commit.note("expire", q, EXPIRED, seq, attempts)
-            gone.setdefault(q, []).append(seq)
-    for q, seqs in gone.items():
-        leave_lanes(commit, q, seqs)
+            gone.setdefault(q, []).append((seq, attempts))
+    for q, late in gone.items():
+        expire(commit, q, late)
     return len(rows), len(rows)

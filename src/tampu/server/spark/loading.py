@@ -84,7 +84,8 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             run_at=moment_or_none(given.run_us),
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
-            max_attempts=given.max_attempts,
+            # As the job found it in the queue's settings, or as its row says.
+            max_attempts=body.max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
             id=given.id,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:

@@ -107,3 +107,10 @@ SELECT seq FROM tampu_delayed FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE
 -- In:  $1 seqs
 -- Out: seq
 SELECT seq FROM tampu_held FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE SKIP LOCKED
+
+-- name: select_long_bodies
+-- Bodies with more than 15 fields. Only these can say that a message dies at its deadline.
+-- Run by: sweep, claim
+-- In:  $1 seqs
+-- Out: seq, body
+SELECT seq, body FROM tampu_message FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND LEFT(body, 1) >= 0xDC

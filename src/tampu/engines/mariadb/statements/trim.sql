@@ -108,3 +108,13 @@ SELECT q, lane FROM tampu_pace FORCE INDEX (spent) WHERE spent <= $1 ORDER BY sp
 -- In:  $1 q, $2 groups
 -- Out: nothing
 DELETE FROM tampu_pace WHERE q = $1 AND lane IN ($2) LIMIT #2
+
+-- name: select_rates_ahead
+-- Groups that spent more than they can have spent by now, because a clock was ahead: from the times on
+--      that not even the slowest rate of a queue explains; of a faster one, as soon as it is beyond that.
+-- Run by: trim
+-- In:  $1 now, $2 limit
+-- Out: q, group
+SELECT p.q, p.lane FROM tampu_pace p FORCE INDEX (spent) STRAIGHT_JOIN tampu_queue t ON t.q = p.q
+WHERE p.spent > $1 + (SELECT MAX(pace * pace_burst) FROM tampu_queue) AND p.spent > $1 + t.pace * t.pace_burst
+ORDER BY p.spent LIMIT $2

@@ -56,16 +56,19 @@ SELECT m.seq, m.q, f.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
 FROM found f CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = f.seq OFFSET 0) AS m ORDER BY m.seq
 
 -- name: revive_dead
--- Dead messages leave their index. An expiry that has passed meanwhile does not count any more.
+-- Dead messages leave their index, with the max_attempts given. An expiry that has passed meanwhile does not count any more.
 -- Run by: replay
--- In:  $1 seqs, $2 now
+-- In:  $1 seqs, $2 now, $3 max_attempts of each from now on
 -- Out: message row, with 0 for the attempts
 WITH gone AS (DELETE FROM tampu.dead WHERE seq = ANY ($1::int8[]) RETURNING seq),
-late AS (
-  UPDATE tampu.message SET expires = NULL WHERE seq = ANY (ARRAY(SELECT seq FROM gone)) AND expires <= $2::int8)
-SELECT m.seq, m.q, 0, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, m.max_attempts,
+given AS (SELECT * FROM unnest($1::int8[], $3::int8[]) AS i(seq, max_attempts) WHERE seq IN (SELECT seq FROM gone)),
+changed AS (
+  UPDATE tampu.message m SET expires = CASE WHEN m.expires > $2::int8 THEN m.expires END, max_attempts = i.max_attempts
+  FROM given i
+  WHERE m.seq = i.seq AND m.seq = ANY ($1::int8[]) AND (m.expires <= $2::int8 OR m.max_attempts <> i.max_attempts))
+SELECT m.seq, m.q, 0, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.rank, i.max_attempts,
   CASE WHEN m.expires > $2::int8 THEN m.expires END, m.key IS NOT NULL
-FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m
+FROM given i CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = i.seq OFFSET 0) AS m
 
 -- name: select_rows_to_rerank
 -- Messages of a queue that have not ended, or are dead, by growing seq.

@@ -123,3 +123,10 @@ kept AS MATERIALIZED (
   SELECT c.* FROM card c CROSS JOIN LATERAL (
     SELECT 1 FROM tampu.held h WHERE h.seq = c.seq OFFSET 0 FOR UPDATE SKIP LOCKED) AS h)
 SELECT * FROM plain UNION ALL SELECT * FROM ranked UNION ALL SELECT * FROM late UNION ALL SELECT * FROM kept
+
+-- name: select_long_bodies
+-- Bodies with more than 15 fields. Only these can say that a message dies at its deadline.
+-- Run by: sweep, claim
+-- In:  $1 seqs
+-- Out: seq, body
+SELECT m.seq, m.body FROM tampu.message m WHERE m.seq = ANY ($1::int8[]) AND substring(m.body FROM 1 FOR 1) >= '\xdc'

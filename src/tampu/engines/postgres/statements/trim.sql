@@ -102,3 +102,14 @@ RETURNING key
 DELETE FROM tampu.pace WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM tampu.pace WHERE spent <= $1::int8 ORDER BY spent LIMIT $2::int8 FOR UPDATE SKIP LOCKED))
 RETURNING lane
+
+-- name: select_rates_ahead
+-- Groups that spent more than they can have spent by now, because a clock was ahead: from the times on
+--      that not even the slowest rate of a queue explains; of a faster one, as soon as it is beyond that.
+-- Run by: trim
+-- In:  $1 now, $2 limit
+-- Out: q, group
+SELECT p.q, p.lane FROM tampu.pace p JOIN tampu.queue t ON t.q = p.q
+WHERE p.spent > $1::int8 + (SELECT max(pace * pace_burst) FROM tampu.queue)
+  AND p.spent > $1::int8 + t.pace * t.pace_burst
+ORDER BY p.spent LIMIT $2::int8

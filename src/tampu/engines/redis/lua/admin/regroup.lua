@@ -6,28 +6,6 @@
 -- Returns {woken, due, next cursor}
 set_limits(tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6]))
 
-local function retime(lane, seats)
-  local spent, waits, others = spent_of(lane), {}, 0
-  if spent == 0 or places_now() == 0 then return end
-  for i = 1, #seats, 16 do
-    local seq = sub(seats, i, i + 15)
-    local x = place_of(seq)
-    if x[1] == DELAYED and x[4] <= spent then
-      waits[#waits + 1] = { seq, x }
-    elseif x[1] ~= LEASED then
-      others = others + 1
-    end
-  end
-  table.sort(waits, function(a, b)
-    if a[2][4] ~= b[2][4] then return a[2][4] < b[2][4] end
-    return a[1] < b[1]
-  end)
-  if pace > 0 then call('ZADD', K .. 'pace', whole(math.min(spent, now + burst * pace)), lane) end
-  for i, one in ipairs(waits) do
-    enter_delayed(one[1], math.max(token(lane, others + i, now), now), one[2][2], one[2][3])
-  end
-end
-
 local page = call('HSCAN', K .. 'lane', ARGV[3], 'COUNT', ARGV[4])
 if #page[2] > 0 then guard() end
 for i = 1, #page[2], 2 do

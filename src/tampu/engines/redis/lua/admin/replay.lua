@@ -1,9 +1,10 @@
--- replay: dead messages run again, with attempts 0 and the same number. An expiry that has passed does not count any more.
+-- replay: dead messages run again, with attempts 0, the same number and the max_attempts given. An expiry that has passed
+-- does not count any more.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: msgpack [number or own id, …]
+-- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [max_attempts of each]
 -- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
-local answers = { 0, false }
+local answers, allowed = { 0, false }, decode(ARGV[3])
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
   local row = seq and row_of(seq)
@@ -17,11 +18,14 @@ for i, name in ipairs(decode(ARGV[2])) do
       guard()
       call('ZREM', K .. 'dead', seq)
       local created, most, extra = details(row)
-      if extra and extra.e and extra.e <= now then
-        local flags = flags_of(row)
+      local flags, late = flags_of(row), extra and extra.e and extra.e <= now
+      if late then
         extra.e = nil
         if not extra.k then flags = flags - 1 end
-        row = with_head(rank_of(row), flags, created, most, next(extra) and extra or nil, body_of(row))
+      end
+      if late or most ~= allowed[i] then
+        local rest = extra and next(extra) and extra or nil
+        row = with_head(rank_of(row), flags, created, allowed[i], rest, body_of(row))
         call('HSET', key_of('m', seq), seq, row)
       end
       restore_marks(seq, row)

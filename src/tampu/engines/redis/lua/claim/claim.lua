@@ -14,7 +14,12 @@ local tokens
 if in_flight > 0 then limit = math.min(limit, in_flight - call('ZCARD', K .. 'leased')) end
 if rate > 0 then
   local kept = call('HMGET', K .. 'n', 'tokens', 'tokens_at')
-  tokens = kept[1] and math.min(burst, kept[1] + math.max(0, now - kept[2]) * rate / 1000000) or burst
+  local since = tonumber(kept[2] or now)
+  if since > now then -- of a clock that was ahead: the rate must not stand still until then
+    call('HSET', K .. 'n', 'tokens_at', now)
+    since = now
+  end
+  tokens = kept[1] and math.min(burst, kept[1] + (now - since) * rate / 1000000) or burst
   limit = math.min(limit, math.floor(tokens + 1e-9))
 end
 
@@ -58,9 +63,8 @@ local function take(room)
     if extra then drop_marks(seq, row) end
     own = own or flags % 8 >= 4
     if extra and extra.e and extra.e <= now then
-      end_as(EXPIRED, seq, x and x[2] or 0, '')
+      expire_as(seq, row, x and x[2] or 0)
       late[#late + 1], late_rows[#late_rows + 1] = seq, row
-      note('expire', EXPIRED, seq, x and x[2] or 0)
     else
       taken = taken + 1
       seqs[taken], rows[taken], attempts[taken] = seq, row, x and x[2] + 1 or 1

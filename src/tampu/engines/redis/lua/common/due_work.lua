@@ -14,8 +14,7 @@ local function expire(limit)
     local seq = seqs[i]
     local x = place_of(seq)
     withdraw(seq, row, x)
-    end_as(EXPIRED, seq, x[2], '')
-    note('expire', EXPIRED, seq, x[2])
+    expire_as(seq, row, x[2])
   end
   leave_lanes(seqs, gone)
   return #seqs

@@ -146,11 +146,38 @@ local function vacant(seats)
   return room, waiting
 end
 
-local function spent_of(lane) return tonumber(call('ZSCORE', K .. 'pace', lane) or 0) end
+local function spent_of(lane) -- by a clock that was ahead, as if all were spent now; only where there is a pace
+  return math.min(tonumber(call('ZSCORE', K .. 'pace', lane) or 0), now + burst * pace)
+end
 
 local function token(lane, place, run_at) -- when the so many-th that waits for a token may go; not before run_at
   if pace == 0 then return run_at end
   return math.max(math.max(spent_of(lane), now) - (burst - place) * pace, run_at or 0)
+end
+
+-- The pace has changed, or the clock: who waits for a token gets a new time. Where groups keep order some wait for another
+-- reason, and nobody can tell who: they stay as they are.
+local function retime(lane, seats)
+  local spent, waits, others = tonumber(call('ZSCORE', K .. 'pace', lane) or 0), {}, 0
+  if spent == 0 then return end
+  if places_now() and pace > 0 then call('ZADD', K .. 'pace', whole(spent_of(lane)), lane) end
+  if places == 0 then return end
+  for i = 1, #seats, 16 do
+    local seq = sub(seats, i, i + 15)
+    local x = place_of(seq)
+    if x[1] == DELAYED and x[4] <= spent then
+      waits[#waits + 1] = { seq, x }
+    elseif x[1] ~= LEASED then
+      others = others + 1
+    end
+  end
+  table.sort(waits, function(a, b)
+    if a[2][4] ~= b[2][4] then return a[2][4] < b[2][4] end
+    return a[1] < b[1]
+  end)
+  for i, one in ipairs(waits) do
+    enter_delayed(one[1], math.max(token(lane, others + i, now), now), one[2][2], one[2][3])
+  end
 end
 
 local function seat(seq, lane) -- the how many-th that was not claimed yet it is; nothing when all places are taken
@@ -281,6 +308,18 @@ local function end_as(state, seq, attempts, trace, reason) -- it ends, or is dea
   call('ZADD', K .. INDEX[state], now, seq)
   ends[seq] = { state, attempts, trace, now, reason or '', 0 }
   put_place(seq, ends[seq])
+end
+
+local function expire_as(seq, row, attempts) -- it waited past its expiry: it is expired, or dead if that was its deadline
+  local extra = extra_of(row)
+  local p = extra.p
+  if p and p[6] and p[2] <= extra.e then
+    end_as(DEAD, seq, attempts, '', 'deadline_passed')
+    note('expire', DEAD, seq, attempts, nil, 'deadline_passed')
+  else
+    end_as(EXPIRED, seq, attempts, '')
+    note('expire', EXPIRED, seq, attempts)
+  end
 end
 
 local function finish_as(state, seq, row, attempts, trace, reason)

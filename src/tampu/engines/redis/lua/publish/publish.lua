@@ -5,7 +5,8 @@
 --       remembered that own ids with an id prefix were stored, or 0, then slots of a group, or -1: as many as it
 --       had, then its rate and burst, then 1: only check whether it would be refused. An item is a map:
 --       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
---       u run_at, l ttl, k key, n group that keeps order or has slots, h hold reason, p [priority, deadline, group, hold] where one is given,
+--       u run_at, l ttl, e expires at the latest, k key, n group that keeps order or has slots, h hold reason,
+--       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] where one is given,
 --       o own id, oc token of its reservation, f the own id is a message's elsewhere,
 --       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation, c it is
 --       a message's of another queue
@@ -89,7 +90,7 @@ end
 local function replace(item, seq) -- the new payload, in place: id, order, attempts and what decides about them stay
   local row = row_of(seq)
   local created, most, extra = details(row)
-  extra.p = extra.p or { 0, false, false, false }
+  extra.p = extra.p or { 0, false, false, false, false, false }
   call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
   local x = place_of(seq)
   note('replace', x[1], seq, x[2], nil, nil, item.t)
@@ -101,6 +102,7 @@ local function store(item)
   if item.o then seq = seq:sub(1, 15) .. string.format('%x', tonumber(seq:sub(16), 16) + 1) end
   local rank = rank_for(item)
   local expires = item.l and now + item.l
+  if item.e and (not expires or item.e < expires) then expires = item.e end
   local run_at = item.d and now + item.d or item.u
   if run_at and run_at <= now then run_at = nil end
   local flags, extra = 0, nil

@@ -11,7 +11,7 @@ local limit, before, journal_before = tonumber(ARGV[2]), now - tonumber(ARGV[3])
 local read = tonumber(ARGV[5])
 local dry = limit == 0
 local left = dry and tonumber(ARGV[6]) or limit
-local whole = left
+local most = left
 
 local function old(index, at)
   return left > 0 and call('ZRANGEBYSCORE', K .. index, '-inf', at, 'LIMIT', 0, left) or {}
@@ -46,6 +46,14 @@ end
 local quiet = old('pace', now) -- groups that have saved up all their tokens
 left = left - #quiet
 if not dry and #quiet > 0 then many('ZREM', 'pace', quiet) end
+if left > 0 and places_now() and pace > 0 then -- groups that a clock which was ahead has put off get the times of now
+  local latest = '(' .. whole(now + burst * pace)
+  local ahead = call('ZRANGEBYSCORE', K .. 'pace', latest, '+inf', 'LIMIT', 0, left)
+  left = left - #ahead
+  if not dry and #ahead > 0 and type(redis.pcall('HSET', K .. 'n', 'at', now)) == 'number' then -- else they wait for memory
+    for _, lane in ipairs(ahead) do retime(lane, seats_of(lane)) end
+  end
+end
 if left > 0 then
   local last, count = nil, 0
   for _, entry in ipairs(call('XRANGE', K .. 'j', '-', '+', 'COUNT', left)) do
@@ -56,4 +64,4 @@ if left > 0 then
   if last and not dry then call('XTRIM', K .. 'j', 'MINID', string.format('%.0f-0', last + 1)) end
   left = left - count
 end
-return whole - left
+return most - left

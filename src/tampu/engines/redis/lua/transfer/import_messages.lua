@@ -5,8 +5,8 @@
 --       6: its rate   7: its burst   8 …: of each item its packed body, its failures as `f` has them or '', its result as `r` has it or ''.
 --       An item is a map: o own id, oc token of its reservation, f the id is a message's elsewhere, s state, t type,
 --       n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended, y reason, l group,
---       w waits for its turn, k key, hk its key stands for it, p [priority, deadline, group, hold] where one is given,
---       le last error, ru until when its result is kept
+--       w waits for its turn, k key, hk its key stands for it,
+--       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] where one is given, le last error, ru until when its result is kept
 --       A request is a map: i idempotency key, id digest, iw until when, ic token of its reservation, o id, n its number if
 --       it is an id of this queue's own, c the key is another queue's
 -- Returns {woken, due, whether the queue is new, how many were stored}, or {0, nil, 0, 'void', token, …}: reservations that were
