@@ -11,8 +11,8 @@ from tampu import tracing
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import JSON
 from tampu.server.auth.grants import Who
-from tampu.server.limits import Room
 from tampu.server.node import Node
+from tampu.server.rate_limit import Room
 from tampu.wire import media
 from tampu.wire.problems import HeadersTooLarge
 

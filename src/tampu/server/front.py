@@ -117,13 +117,8 @@ class Front:
     @staticmethod
     def _common(call: Call) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", call.id.encode())]
-        room = call.room
-        if room is not None:
-            headers += [
-                (b"ratelimit-limit", b"%d" % room.limit),
-                (b"ratelimit-remaining", b"%d" % room.remaining),
-                (b"ratelimit-reset", b"%d" % (room.reset + 0.999)),
-            ]
+        if call.room is not None:
+            headers += [(name.encode(), value.encode()) for name, value in call.room.headers().items()]
         return headers
 
     @staticmethod
