@@ -27,6 +27,7 @@ async def claim(call: Call) -> Reply:
     who = await call.admit()
     asked: bodies.Claim = await call.read(bodies.CLAIM)
     queues = [asked.queues] if isinstance(asked.queues, str) else asked.queues
+    call.subject.add(queues)
     for queue in queues[:1001]:
         who.need("consume", incoming.name(queue, "queue"))
     node = call.node
@@ -38,6 +39,7 @@ async def claim(call: Call) -> Reply:
     leases = await (node.drive(steps) if not wait else _poll(call, who, steps))
     await call.charge(who, len(leases) - 1)  # the first was paid for before
     node.metrics.claim(leases, node.now_us())
+    call.subject.add(ids=(lease.message.id for lease in leases))
     form = call.wanted
     return call.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
 
@@ -77,8 +79,11 @@ async def settle(call: Call) -> Reply:
     asked: bodies.Settle = await call.read(bodies.SETTLE)
     count = call.check_batch(asked.settlements, "settlements")
     queues = queues_of(who, [item.receipt for item in asked.settlements])
+    call.subject.add(sorted(queues))
     await call.spend(who, count)
-    return call.answer(bodies.Outcomes(await settled(call.node, who, asked.settlements, queues)))
+    outcomes = await settled(call.node, who, asked.settlements, queues)
+    call.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
+    return call.answer(bodies.Outcomes(outcomes))
 
 
 async def settled(
@@ -120,6 +125,7 @@ async def extend(call: Call) -> Reply:
     asked: bodies.Extend = await call.read(bodies.EXTEND)
     count = call.check_batch(asked.leases, "leases")
     queues = queues_of(who, [item.receipt for item in asked.leases])
+    call.subject.add(sorted(queues))
     await call.spend(who, count)
     return call.answer(bodies.Extended(await extended(call.node, who, asked.leases, queues)))
 

@@ -128,7 +128,9 @@ async def publish_one(call: Call, queue: str) -> Reply:
         body = await call.body()
         await node.know(lane.who.tenant, queue)
         step = lane.step(node, body)
-    status, told = lane.answer(node, await node.core.coalescer.submit_async(step))
+    messages = await node.core.coalescer.submit_async(step)
+    call.subject.add(ids=(message.id for message in messages))
+    status, told = lane.answer(node, messages)
     return Reply(status, told, lane.form)
 
 
@@ -150,6 +152,7 @@ async def publish_many(call: Call, queue: str) -> Reply:
     if key is not None and step is not None:
         step = raw.as_one(step)
     messages = [] if step is None else await call.node.core.coalescer.submit_async(step)
+    call.subject.add(ids=(message.id for message in messages))
     status, told = lane.answer(call.node, messages)
     return Reply(status, told, lane.form)
 

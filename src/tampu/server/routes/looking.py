@@ -37,6 +37,7 @@ Moment = Annotated[datetime | None, Query(description="With its time zone")]
 async def find(call: Call, who: Who, id: str, *permissions: str) -> Message:
     """A message in whose queue the caller has one of these permissions; else it is not there."""
     message: Message = await call.node.drive(call.node.verbs(who.tenant).get(id))
+    call.subject.add((message.queue,))
     if not any(who.may(permission, message.queue) for permission in permissions):
         raise NotFound(f"no message {message.id}", field="id")
     return message
