@@ -20,6 +20,7 @@ from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message, NewMessage, to_new
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.reasons import UNRECOVERABLE
 from tampu.model.times import SECOND, Duration, duration
 
 _NO_PRIORITY = 0
@@ -257,7 +258,7 @@ class Verbs:
     def reject(
         self,
         lease: Lease | str,
-        reason: str = "unrecoverable",
+        reason: str = UNRECOVERABLE,
         error: str | BaseException | None = None,
         traceback: str | None = None,
     ) -> Steps[Outcome]:

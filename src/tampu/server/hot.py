@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 from tampu.broker import incoming
+from tampu.model import reasons
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
@@ -111,7 +112,9 @@ def _settlement(item: bodies.Settlement) -> Settlement:
     if item.verb == "nack":
         return Nack(item.receipt, item.error, item.delay, item.traceback)
     if item.verb == "reject":
-        return Reject(item.receipt, "unrecoverable" if item.reason is None else item.reason, item.error, item.traceback)
+        return Reject(
+            item.receipt, reasons.UNRECOVERABLE if item.reason is None else item.reason, item.error, item.traceback
+        )
     return Release(item.receipt, item.delay)
 
 

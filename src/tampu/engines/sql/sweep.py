@@ -25,6 +25,7 @@ from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks,
 from tampu.model.errors import TampuError
 from tampu.model.message import unpack_body
 from tampu.model.rank import FAIR
+from tampu.model.reasons import LEASE_EXPIRED
 from tampu.model.times import SECOND
 
 _CLAIMS = 50
@@ -239,7 +240,7 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
     cards = [Card.of(row) for row in rows]
     commit.db.send("reap", Ints(card.seq for card in cards))
     commit.count_all(cards, LEASED, -1)
-    write_failures(commit, [Failed(card, "lease_expired", row[11]) for card, row in zip(cards, rows, strict=True)])
+    write_failures(commit, [Failed(card, LEASE_EXPIRED, row[11]) for card, row in zip(cards, rows, strict=True)])
     back, over, dead = [], [], []
     for card, row in zip(cards, rows, strict=True):
         worker = text(row[11])
@@ -247,8 +248,8 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
             over.append(card)
             commit.note("cancel", CANCELLED, card, worker)
         elif card.attempts >= card.max_attempts:
-            dead.append((card, None, "lease_expired"))
-            commit.note("reap", DEAD, card, worker, "lease_expired")
+            dead.append((card, None, LEASE_EXPIRED))
+            commit.note("reap", DEAD, card, worker, LEASE_EXPIRED)
         else:
             back.append((card, worker, row[14] is not None))
     times = coming_back(commit, [(card, paced) for card, _, paced in back])
