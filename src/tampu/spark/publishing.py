@@ -283,7 +283,10 @@ class Publisher:
             rows.item(packed, rest, current.max_attempts, message_id(start, number))
             for packed, rest, number in zip(bodies.to_pylist(), more.to_pylist(), numbers, strict=True)
         ]
-        return Publish(tenant, queue, items, current.max_depth, remember_us=self._remember_us, places=current.places)
+        return Publish(
+            tenant, queue, items, current.max_depth, remember_us=self._remember_us, places=current.places,
+            pace=current.pace,
+        )  # fmt: skip
 
     def _of(self, queue: str) -> Settings:
         if queue not in self._settings:

@@ -42,7 +42,7 @@ def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) ->
         for number, (low, high) in zip(numbers, itertools.pairwise(starts), strict=True)
     ]
     if not all(rows.is_plain(item, settings) for item in items):
-        return Publish(tenant, given.queue, items, settings.max_depth, remember_us=remember_us)
+        return _publish(tenant, given.queue, items, settings, remember_us)
     places = [0]
     for item in items:
         places.append(places[-1] + len(item.packed))
@@ -55,7 +55,13 @@ def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) ->
 def publish(tenant: str, given: SparkPublish, settings: Settings, remember_us: int) -> Call:
     incoming.check_open(given.queue, settings)
     items = [_item(given.queue, settings, one) for one in given.items]
-    return Publish(tenant, given.queue, items, settings.max_depth, remember_us=remember_us)
+    return _publish(tenant, given.queue, items, settings, remember_us)
+
+
+def _publish(tenant: str, queue: str, items: list[Item], settings: Settings, remember_us: int) -> Publish:
+    return Publish(
+        tenant, queue, items, settings.max_depth, remember_us=remember_us, places=settings.places, pace=settings.pace
+    )
 
 
 def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
