@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Core, Look, Pause, Step, Steps
 from tampu.broker.notes import Notes
 from tampu.broker.schedules import Scheduling
-from tampu.broker.steering import Steering
 from tampu.broker.streaming import Asked, PolledStream, Stream
 from tampu.model.errors import InvalidState, TampuError, Unavailable
 from tampu.model.times import Duration
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Scheduling, Steering, Notes):
+class AllVerbs(Scheduling, Checks, Notes):
     """Every verb, of one tenant."""
 
 
@@ -147,9 +147,9 @@ class Queue:
             if marks:
                 inside.discard(me)
 
-    def check(self) -> list[tuple[str, str, str]]:
+    def check(self) -> list[Finding]:
         """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""
-        return self._core.engine.check()
+        return self._drive(self._verbs.check())
 
     @property
     def durability(self) -> str:
