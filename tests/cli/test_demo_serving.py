@@ -7,7 +7,9 @@ import logging
 import os
 import pty
 import re
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -99,7 +101,7 @@ def test_on_a_terminal_the_work_is_on_the_page_until_ctrl_c(person: Person, tmp_
     assert "emails" in _page(person.links()[0][0]), "while the demo works"
     until(lambda: "Ctrl-C ends it" in person.seen, 120)
     again = person.links()[-1]
-    with tampu.open(again[1], token=(tmp_path / "tampu-demo.db.key").read_text().strip()) as q:
+    with tampu.open(again[1], token=(tmp_path / ".tampu-demo/tampu-demo.db.key").read_text().strip()) as q:
         before = q.stats("emails").done
         until(lambda: q.stats("emails").done > before, 60)
     assert "webhooks" in _page(again[0]), "and after it"
@@ -130,6 +132,45 @@ def test_without_a_terminal_it_ends_by_itself(command: Command, monkeypatch: pyt
     assert "server" not in command.ok("demo", "--fast"), "only when asked for, or there is time for it"
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def _committed() -> list[str]:
+    """What git would take in with ``git add .`` here."""
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    told = b""
+    for words in (["init", "-q"], ["add", "."], ["ls-files"]):
+        told = subprocess.run(["git", *words], env=env, check=True, capture_output=True).stdout
+    return told.decode().splitlines()
+
+
+def test_the_admin_key_is_private_and_git_does_not_take_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMPU_PORT", "0")
+    command.ok("demo", "--fast", "--no-lake", "--serve")
+    (key,) = Path().rglob("*.key")
+    token = key.read_bytes().strip()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (key, key.parent)] == [0o600, 0o700]
+    committed = _committed()
+    assert "tampu-demo.db" in committed, "a repository of somebody who has no rules for what tampu makes"
+    assert not [name for name in committed if token in Path(name).read_bytes()]
+
+
+def test_make_run_leaves_nothing_for_git_in_this_repository(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMPU_PORT", "0")
+    shutil.copy(ROOT / ".gitignore", ".gitignore")
+    command.ok("demo", "--fast", "--no-lake", "--serve")
+    Path("tampu.db.key").write_text("of a server that was tried here")
+    assert _committed() == [".gitignore"]
+
+
+def test_a_key_file_that_was_named_is_where_it_was_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMPU_PORT", "0")
+    monkeypatch.setenv("TAMPU_KEY_FILE", "here.key")
+    command.ok("demo", "--fast", "--no-lake", "--serve")
+    assert Path("here.key").exists()
+    assert not Path(".tampu-demo").exists()
+
+
 def test_a_port_that_is_taken_is_no_hindrance(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
@@ -142,6 +183,6 @@ def test_a_port_that_is_taken_is_no_hindrance(command: Command, monkeypatch: pyt
 def test_a_lost_admin_key_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMPU_PORT", "0")
     command.ok("demo", "--fast", "--no-lake", "--serve")
-    Path("tampu-demo.db.key").unlink()
+    Path(".tampu-demo/tampu-demo.db.key").unlink()
     refused = command("demo", "--fast", "--no-lake", "--serve", "--json")
     assert "--no-serve" in refused.error["hint"]

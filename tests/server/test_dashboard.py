@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import tampu
-from tampu.server.metrics import REASONS
+from tampu.model.reasons import DEAD_LETTER_REASONS
 from tests.conformance.house import until
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -132,4 +132,8 @@ def test_the_reference_tells_of_every_metric(told: dict[str, set[str]]) -> None:
     text = (ROOT / "docs/reference/metrics.md").read_text()
     for name in {re.sub(r"_(bucket|count|sum)$", "", name) for name in told} - {"tampu_refused_created"}:
         assert f"`{name}`" in text, name
-    assert all(f"`{reason}`" in text for reason in REASONS)
+
+
+def test_the_reference_tells_of_every_reason() -> None:
+    text = (ROOT / "docs/reference/states.md").read_text()
+    assert all(f"`{reason}`" in text for reason in DEAD_LETTER_REASONS)

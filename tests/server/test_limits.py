@@ -14,7 +14,7 @@ from tampu.server.auth.bearer import Bearer, Claims
 from tampu.server.auth.grants import FULL
 from tests.conformance.house import FakeClock, until
 from tests.server.conftest import Start
-from tests.server.web import Web
+from tests.server.web import Answer, Web
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,11 @@ def _slices_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _batch(n: int) -> dict[str, object]:
     return {"messages": [{"payload": i} for i in range(n)]}
+
+
+def _room(answer: Answer) -> tuple[str, ...]:
+    """What is said of the limit: (limit, remaining, reset)"""
+    return tuple(answer.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset"))
 
 
 def test_nodes_together_give_out_no_more_than_the_rate(start: Start, tmp_path: Path) -> None:
@@ -48,12 +53,107 @@ def test_a_batch_costs_its_size_and_is_refused_whole(start: Start) -> None:
     web = Web(node.url, node.token)
     first = web.post("/v1/queues/jobs/publish", _batch(8))
     assert first.status == 200
-    assert (first.headers["ratelimit-limit"], first.headers["ratelimit-remaining"]) == ("10", "0")
+    assert _room(first) == ("10", "2", "0")
     refused = web.post("/v1/queues/jobs/publish", _batch(5))
     assert refused.code == "rate_limited"
     assert int(refused.headers["retry-after"]) >= 1
     assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 8
     assert web.post("/v1/queues/jobs/publish", _batch(11)).code == "rate_limited"
+
+
+def test_accepted_requests_say_how_much_is_left_of_the_whole_burst(start: Start) -> None:
+    node = start(clock=FakeClock())
+    admin = Web(node.url, node.token)
+    web = admin.as_key(admin.key("publish,consume", rate=2, burst=5))
+    left = [web.post("/v1/queues/jobs/messages", {"n": n}).headers["ratelimit-remaining"] for n in range(5)]
+    assert left == ["4", "3", "2", "1", "0"], "also of what this node has not taken for itself"
+
+
+def test_the_tightest_of_several_limits_is_told(start: Start) -> None:
+    node = start(clock=FakeClock(), key_rate=10, key_burst=10, tenant_rate=4, tenant_burst=4)
+    web = Web(node.url, node.token)
+    assert _room(web.post("/v1/queues/jobs/publish", _batch(3))) == ("4", "1", "0")
+    assert _room(web.post("/v1/queues/jobs/publish", _batch(3))) == ("4", "1", "1")
+
+
+def test_a_refusal_says_which_limit_it_met(start: Start) -> None:
+    clock = FakeClock()
+    node = start(clock=clock)
+    admin = Web(node.url, node.token)
+    admin.post("/v1/queues/jobs/publish", _batch(5))
+    web = admin.as_key(admin.key("publish,consume,operate", rate=0.1, burst=2))
+    assert web.post("/v1/queues/jobs/publish", _batch(2)).status == 200
+    refused = [
+        web.post("/v1/queues/jobs/messages", {"n": 1}),
+        web.post("/v1/claim", {"queues": "jobs"}),
+        web.post("/v1/queues/jobs/purge", {"states": ["ready"], "dry_run": True}),  # by the framework
+    ]
+    assert [answer.code for answer in refused] == ["rate_limited"] * 3
+    assert {_room(answer) for answer in refused} == {("2", "0", "10")}
+    assert all(int(answer.headers["retry-after"]) >= 10 for answer in refused)
+    too_many = web.post("/v1/queues/jobs/publish", _batch(3))
+    assert (too_many.code, _room(too_many)) == ("rate_limited", ("2", "0", "10"))
+    assert "retry-after" not in too_many.headers, "waiting is of no use"
+    clock.advance(20)
+    assert _room(web.post("/v1/queues/jobs/publish", _batch(3))) == ("2", "2", "0")
+
+
+def test_bad_keys_are_refused_with_their_limit(start: Start) -> None:
+    node = start(login_attempts=1)
+    nobody = Web(node.url, "nonsense")
+    assert nobody.get("/v1/me").status == 401
+    refused = nobody.get("/v1/me")
+    assert refused.code == "rate_limited"
+    limit, left, reset = _room(refused)
+    assert (limit, left) == ("1", "0")
+    assert 0 < int(reset) <= 60
+
+
+def test_a_full_queue_is_429_with_a_time_to_come_back(start: Start) -> None:
+    node = start()
+    web = Web(node.url, node.token)
+    web.ask("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
+    assert web.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
+    for path, body in (("messages", {"n": 2}), ("publish", _batch(2))):
+        full = web.post(f"/v1/queues/jobs/{path}", body)
+        assert (full.status, full.code) == (429, "queue_full")
+        assert int(full.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
+def test_the_client_raises_queue_full_and_rate_limited_and_asks_no_second_time(
+    start: Start, asynchronous: bool
+) -> None:
+    node = start(clock=FakeClock())
+    admin = Web(node.url, node.token)
+    admin.ask("PATCH", "/v1/queues/jobs/config", {"max_depth": 1})
+    limited = admin.key("publish", rate=1, burst=1)
+
+    def publish(token: str, queue: str) -> None:
+        async def go() -> None:
+            async with tampu.open_async(node.url, token=token) as q:
+                await q.publish(queue, 1)
+
+        if asynchronous:
+            asyncio.run(go())
+        else:
+            with tampu.open(node.url, token=token) as q:
+                q.publish(queue, 1)
+
+    def refusals() -> int:
+        counts = node.node.metrics.requests.of
+        return sum(count for (route, status), count in counts.items() if "queue" in route and status == "429")
+
+    assert admin.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
+    with pytest.raises(tampu.QueueFull):
+        publish(node.token, "jobs")
+    until(lambda: refusals() == 1)  # a request is counted when its answer has gone
+    assert admin.as_key(limited).post("/v1/queues/other/messages", {"n": 1}).status == 201
+    with pytest.raises(tampu.RateLimited) as refused:
+        publish(limited, "other")
+    assert refused.value.retry_after is not None
+    assert refused.value.retry_after > 0
+    until(lambda: refusals() == 2)
 
 
 def test_the_keys_of_a_tenant_share_its_rate(start: Start) -> None:

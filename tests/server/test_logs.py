@@ -19,8 +19,8 @@ import tampu
 from tampu.server import logs
 from tests.conformance.house import until
 from tests.server.conftest import Start
-from tests.server.web import Web
-from tests.servers.http import settings_of
+from tests.server.web import Answer, Web
+from tests.servers.http import Server, settings_of
 
 SECRET = "nobody-else-s-business"
 
@@ -56,6 +56,121 @@ def test_a_traceback_shows_no_values(start: Start, monkeypatch: pytest.MonkeyPat
     assert "Traceback" in text
     assert SECRET not in text
     assert node.token[19:39] not in text.replace("\n", "")
+
+
+class Told:
+    """The log of this process, in one of its forms."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, form: str = "json") -> None:
+        self._text = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", self._text)
+        logs.set_up(settings_of({"log_format": form, "access_log": True}))
+
+    @property
+    def text(self) -> str:
+        return self._text.getvalue()
+
+    def line(self, answer: Answer) -> dict[str, Any]:
+        """Of the request that was answered so; it is written when the answer has gone."""
+        found: list[dict[str, Any]] = []
+
+        def came() -> bool:
+            lines = [json.loads(line) for line in self.text.splitlines()]
+            found[:] = [
+                line for line in lines
+                if line["event"] == "request" and line["request_id"] == answer.headers["x-request-id"]
+            ]  # fmt: skip
+            return bool(found)
+
+        until(came)
+        (line,) = found
+        return line
+
+    def about(self, answer: Answer) -> tuple[Any, Any]:
+        line = self.line(answer)
+        return line["queue"], line["message"]
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_the_access_log_names_queues_and_messages(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = start(access_log=True)
+    told = Told(monkeypatch)
+    web = Web(node.url, node.token)
+    one = web.post("/v1/queues/jobs/messages", SECRET.encode())
+    id = one.json["id"]
+    assert told.about(one) == ("jobs", id)
+    again = web.post("/v1/queues/jobs/messages", SECRET.encode())
+    assert told.about(again) == ("jobs", again.json["id"])
+    many = web.post("/v1/queues/jobs/publish", {"messages": [{"payload": SECRET} for _ in range(8)]})
+    ids = [m["id"] for m in many.json["messages"]]
+    assert told.about(many) == ("jobs", ",".join([*ids[:5], "..."]))
+    claimed = web.post("/v1/claim", {"queues": ["other", "jobs"]})
+    (lease,) = claimed.json["leases"]
+    assert told.about(claimed) == ("other,jobs", id)
+    extended = web.post("/v1/extend", {"leases": [{"receipt": lease["receipt"], "by": 30}]})
+    assert told.about(extended) == ("jobs", None)
+    settled = web.post("/v1/settle", {"settlements": [{"verb": "reject", "receipt": lease["receipt"]}]})
+    assert told.about(settled) == ("jobs", id)
+    for path in (f"/v1/messages/{id}", f"/v1/messages/{id}/result", f"/v1/messages/{id}/note"):
+        assert told.about(web.get(path)) == ("jobs", id)
+    assert told.about(web.get("/v1/queues/jobs/stats")) == ("jobs", None)
+    assert told.about(web.post("/v1/queues/jobs/replay", {"ids": [id]})) == ("jobs", id)
+    assert told.about(web.post("/v1/messages/cancel", {"ids": ids[:2]})) == (None, ",".join(ids[:2]))
+    put = web.ask("PUT", "/v1/schedules/nightly", {"queue": "jobs", "message": {"payload": 1}, "every": 3600})
+    assert told.about(put) == ("jobs", None)
+    fired = web.post("/v1/schedules/nightly/fire", {})
+    assert told.about(fired) == ("jobs", fired.json["id"])
+    assert told.about(web.get("/v1/keys")) == (None, None)
+    assert told.about(web.get("/v1/messages/0190a1b2-0000-7000-8000-000000000000"))[1].startswith("0190a1b2")
+    assert told.about(web.as_key(None).get("/v1/queues/jobs/stats")) == ("jobs", None), "also of those it turns away"
+    for secret in (SECRET, lease["receipt"], node.token[19:]):
+        assert secret not in told.text
+
+
+@pytest.mark.usefixtures("_as_it_was")
+@pytest.mark.parametrize("form", ["pretty", "json"])
+def test_names_in_the_access_log_are_short_and_of_one_line(
+    start: Start, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    node = start(access_log=True)
+    told = Told(monkeypatch, form)
+    web = Web(node.url, node.token)
+    strange = "a%0Aforged%1b%5B31m" + "x" * 3000
+    for path in (f"/v1/queues/{strange}/messages", f"/v1/queues/{strange}/pause", f"/v1/messages/{strange}/note"):
+        web.post(path, {"n": 1})
+    web.get(f"/v1/messages/{strange}")
+    web.post("/v1/claim", {"queues": ["b\nforged"]})
+    web.get("/v1/me")
+    until(lambda: "/v1/me" in told.text)
+    lines = told.text.splitlines()
+    assert not [line for line in lines if line.startswith(("forged", "\x1b[31m"))]
+    assert sum("forged" in line for line in lines) >= 4
+    assert max(map(len, lines)) < 1000
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_a_failure_names_the_queue_without_an_access_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(url=str(tmp_path / "jobs.db"))
+    try:
+        told = Told(monkeypatch)
+        web = Web(server.url, server.token)
+        engine = server.node.core.engine
+        for path in ("/v1/queues/jobs/messages", "/v1/queues/jobs/messages"):  # the second may take the express
+            assert web.post(path, {"n": 1}).status == 201
+        with monkeypatch.context() as broken:
+            broken.setattr(engine, "run", _full)
+            for path in ("/v1/queues/jobs/messages", "/v1/queues/jobs/purge"):
+                failed = web.post(path, {"states": ["ready"]})
+                assert failed.status == 507
+                line = told.line(failed)
+                assert (line["queue"], line["tenant"]) == ("jobs", "default")
+                assert line["key"] == server.token.split("_")[1]
+    finally:
+        server.stop()
+
+
+def _full(*_: Any) -> None:
+    raise tampu.StorageFull("no room")
 
 
 def test_a_stream_at_debug_shows_neither_its_key_nor_what_is_pushed(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+import tampu
+from tampu.model.reasons import DEAD_LETTER_REASONS
 from tampu.server import metrics
 from tests.conformance.house import until
 from tests.server.conftest import Start
@@ -92,11 +94,46 @@ def test_retries_and_dead_letters_are_counted_by_a_bounded_reason(web: Web) -> N
     _work(web, "last", "nack")
     seen = Scrape(web)
     assert seen.of("tampu_retries_total", queue="jobs", cause="nack") == 1
-    assert seen.values("tampu_dead_letters_total", "reason") <= metrics.REASONS | {"other"}
+    assert seen.values("tampu_dead_letters_total", "reason") <= DEAD_LETTER_REASONS | {"other"}
     assert seen.of("tampu_dead_letters_total", reason="schema_invalid") == 1
     assert seen.of("tampu_dead_letters_total", reason="unrecoverable") == 1
     assert seen.of("tampu_dead_letters_total", queue="own", reason="other") == 3
     assert seen.of("tampu_dead_letters_total", queue="last", reason="retries_exhausted") == 1
+
+
+def test_reasons_of_the_worker_are_counted_by_their_names(start: Start) -> None:
+    node = start()
+    web = Web(node.url, node.token)
+    app = tampu.App(node.url, token=node.token)
+
+    @app.task
+    def odd(n: int) -> object:
+        if n == 1:
+            raise tampu.Reject("customer-17")
+        if n == 2:
+            raise tampu.Reject
+        return object()
+
+    with app.queue as q:
+        ids = [q.publish("default", {"n": n}, type=odd.name).id for n in ("x", 0, 1, 2)]
+        ids += [q.publish("default", {}, type="unheard.of").id]
+        with tampu.working(app, unknown="reject"):
+            given = [q.result(id, wait=60).reason for id in ids]
+    assert given == ["decode_failed", "result_invalid", "customer-17", "unrecoverable", "unknown_task"]
+    seen = Scrape(web)
+    expected = {"decode_failed", "result_invalid", "other", "unrecoverable", "unknown_task"}
+    assert seen.values("tampu_dead_letters_total", "reason") == expected
+    assert all(seen.of("tampu_dead_letters_total", reason=reason) == 1 for reason in expected)
+
+
+def test_a_cancelled_message_is_neither_retried_nor_dead(web: Web) -> None:
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    (lease,) = web.post("/v1/claim", {"queues": "jobs"}).json["leases"]
+    web.post("/v1/messages/cancel", {"ids": [lease["message"]["id"]]})
+    told = web.post("/v1/settle", {"settlements": [{"verb": "nack", "receipt": lease["receipt"]}]})
+    assert told.json["outcomes"][0]["state"] == "cancelled"
+    seen = Scrape(web)
+    assert (seen.of("tampu_retries_total"), seen.of("tampu_dead_letters_total")) == (0, 0)
 
 
 def test_leases_that_ran_out_are_counted_too(web: Web) -> None:

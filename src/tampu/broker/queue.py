@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.atomic import Atomic, Unit
+from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Core, Look, Pause, PublishSet, Step, Steps, without_errors
 from tampu.broker.notes import Notes
 from tampu.broker.schedules import Scheduling
-from tampu.broker.steering import Steering
 from tampu.broker.streaming import Asked, PolledStream, Stream
 from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Scheduling, Steering, Atomic, Notes):
+class AllVerbs(Scheduling, Checks, Atomic, Notes):
     """Every verb, of one tenant."""
 
 
@@ -165,9 +165,9 @@ class Queue:
             if marks:
                 inside.discard(me)
 
-    def check(self) -> list[tuple[str, str, str]]:
+    def check(self) -> list[Finding]:
         """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""
-        return self._core.engine.check()
+        return self._drive(self._verbs.check())
 
     @property
     def durability(self) -> str:

@@ -21,6 +21,7 @@ from tampu.broker.under_way import Extending, Settling
 from tampu.model.errors import InvalidMessage, InvalidState, TampuError, Unavailable
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.reasons import UNRECOVERABLE
 from tampu.model.times import SECOND, Duration, duration
 
 MOST_CREDIT = 10_000
@@ -91,7 +92,7 @@ class Stream:
         """The work failed: again later, or dead when attempts are used up."""
         return self.settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked where it is settled
 
-    def reject(self, lease: Lease, reason: str = "unrecoverable", error: Any = None) -> Future[Outcome]:
+    def reject(self, lease: Lease, reason: str = UNRECOVERABLE, error: Any = None) -> Future[Outcome]:
         """The work can never succeed: dead now."""
         return self.settle(Reject(lease, reason, error))
 

@@ -18,6 +18,7 @@ from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.reasons import UNRECOVERABLE
 from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 
@@ -147,7 +148,7 @@ class Verbs(PublishVerbs):
     def reject(
         self,
         lease: Lease | str,
-        reason: str = "unrecoverable",
+        reason: str = UNRECOVERABLE,
         error: str | BaseException | None = None,
         traceback: str | None = None,
     ) -> Steps[Outcome]:

@@ -8,12 +8,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import tampu
 from tampu.cli.session import Session
 
 _NEEDED = ("aiohttp", "fastapi", "jinja2", "prometheus_client", "pydantic_settings", "structlog", "urllib3", "uvicorn")
 _TRICKLE_SECONDS = 1.0
+_PRIVATE = Path(".tampu-demo")
+"""Where the demo keeps its admin key: a folder that only its owner can look into, and that git passes over."""
 
 
 def possible() -> bool:
@@ -44,6 +47,8 @@ def server(session: Session) -> Iterator[Served]:
     from tampu.server.running import Running
 
     held = settings.load(url=session.store, host="127.0.0.1", auth=True, log_level="error")
+    if held.key_file is None:
+        held = held.model_copy(update={"key_file": _private(firstkey.path_of(held).name)})
     logs.set_up(held)
     try:
         running = Running(held)
@@ -60,12 +65,19 @@ def server(session: Session) -> Iterator[Served]:
         if running.key_id is None:
             raise tampu.InvalidConfig(
                 f"the admin key of {session.shown} is not in {firstkey.path_of(held)}",
-                hint="without a server: --no-serve",
+                hint="without a server: --no-serve; or remove the demo's store to begin anew",
             )
         yield Served(running.url, firstkey.path_of(held).read_text().strip(), lambda: running.about().sign_in)
     finally:
         running.stop()
         thread.join()
+
+
+def _private(name: str) -> Path:
+    """A path in a folder of the demo's own: ``git add .`` must not take the key."""
+    _PRIVATE.mkdir(mode=0o700, exist_ok=True)
+    (_PRIVATE / ".gitignore").write_text("*\n")
+    return _PRIVATE / name
 
 
 def stay(session: Session, served: Served, more: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ import tampu
 from tampu.cli import documents, exits, output, parsing, stopped
 from tampu.cli.app import QueueNames, command
 from tampu.cli.session import Session
+from tampu.model.reasons import UNRECOVERABLE
 
 Receipts = Annotated[list[str], typer.Argument(metavar="RECEIPT…", help="As claim printed it")]
 Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="What went wrong")]
@@ -115,7 +116,7 @@ def nack(
 def reject(
     session: Session,
     receipts: Receipts,
-    reason: Annotated[str, typer.Option("--reason", help="Why it can never succeed")] = "unrecoverable",
+    reason: Annotated[str, typer.Option("--reason", help="Why it can never succeed")] = UNRECOVERABLE,
     error: Error = None,
 ) -> None:
     """The work can never succeed: dead now."""

@@ -34,7 +34,6 @@ from tampu.wire.problems import from_answer
 _ANY = resolve(msgspec.structs.replace(BUILT_IN, max_payload=1 << 30))
 _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
-_READ_CHECKS = reader(bodies.Checks, lambda told: [(one.what, one.level, one.note) for one in told.checks])
 
 
 class AllRemoteVerbs(RemoteAtomic, RemoteSteering, RemoteNotes, RemoteScheduling, AllVerbs):
@@ -53,13 +52,8 @@ class RemoteEngine:
 
     capabilities: frozenset[str] = frozenset({"group_order"})
 
-    def __init__(self, core: RemoteCore, durability: str) -> None:
-        self._core = core
+    def __init__(self, durability: str) -> None:
         self.durability = durability
-
-    def check(self) -> list[tuple[str, str, str]]:
-        found: list[tuple[str, str, str]] = self._core.do(Ask("GET", "/v1/check", _READ_CHECKS))
-        return found
 
 
 class RemoteCore(Carrier):
@@ -89,7 +83,7 @@ class RemoteCore(Carrier):
         self._threads = Threads(parts.scheme, host, port, prefix, headers)
         self._loops: dict[asyncio.AbstractEventLoop, Tasks] = {}
         self._ended = threading.Event()
-        self.engine = RemoteEngine(self, "full")
+        self.engine = RemoteEngine("full")
 
     def do(self, step: Ask | Nap) -> Any:
         if isinstance(step, Nap):

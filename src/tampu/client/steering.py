@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from tampu.broker import incoming
+from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Steps
 from tampu.broker.settings import DEFAULTS
-from tampu.broker.steering import MessagePage, Replayed, Stats, Steering, check_replay, purged_states
+from tampu.broker.steering import MessagePage, Replayed, Stats, check_replay, purged_states
 from tampu.broker.steering import state as checked_state
 from tampu.broker.where import Where
 from tampu.client.asking import asked, quoted, reader
@@ -34,6 +35,11 @@ def _config(queue: Any) -> str:
     return f"/v1/queues/{quoted(queue)}/config"
 
 
+def _findings(told: bodies.Checks) -> list[Finding]:
+    return [(one.what, one.level, one.note) for one in told.checks]
+
+
+_READ_CHECKS = reader(bodies.Checks, _findings)
 _READ_PAGE = reader(bodies.MessagesView, lambda told: MessagePage([to_message(m) for m in told.messages], told.cursor))
 _READ_STATS = reader(bodies.StatsView, _stats)
 _READ_ALL_STATS = reader(bodies.StatsMany, lambda told: [_stats(one) for one in told.queues])
@@ -50,7 +56,7 @@ _READ_DELETED = reader(bodies.Deleted, lambda told: told.deleted)
 _VERB_OF = {"paused": "pause", "open": "resume", "draining": "drain", "closed": "close"}
 
 
-class RemoteSteering(Steering):
+class RemoteSteering(Checks):
     def messages(
         self,
         queue: str,
@@ -77,6 +83,10 @@ class RemoteSteering(Steering):
             return (yield from asked("GET", "/v1/stats", _READ_ALL_STATS))
         incoming.name(queue, "queue")
         return (yield from asked("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
+
+    def check(self) -> Steps[list[Finding]]:
+        """As the server finds it; what is of the whole store it tells to who may see that."""
+        return (yield from asked("GET", "/v1/check", _READ_CHECKS))
 
     def replay(
         self,

@@ -18,11 +18,10 @@ from tampu.broker import settings
 from tampu.lake.tables import BY_NAME
 from tampu.lake.verbs import ENDS
 from tampu.model.journal import Position
+from tampu.model.reasons import LEASE_EXPIRED, RETRIES_EXHAUSTED
 
 EVENTS = BY_NAME["bronze.events"]
 MESSAGES = BY_NAME["bronze.messages"]
-EXHAUSTED, EXPIRED = "retries_exhausted", "lease_expired"
-"""Why messages are dead that nobody rejected."""
 LEAST = 100_000
 """Transitions in a slice: opening the store costs as much as some thousands."""
 _FIRST, _MOST = 128, 8192
@@ -172,10 +171,10 @@ def _told_then(ends: pa.Table, error_now: pa.ChunkedArray) -> tuple[pa.ChunkedAr
         return pc.is_in(ends["verb"], pa.array(verbs))
 
     otherwise = pc.invert(pc.equal(ends["state"], "dead"))
-    exhausted, blameless = pc.fill_null(pc.equal(detail, EXHAUSTED), False), pc.is_null(error_now)
+    exhausted, blameless = pc.fill_null(pc.equal(detail, RETRIES_EXHAUSTED), False), pc.is_null(error_now)
     reason = pc.case_when(
         pc.make_struct(otherwise, was("nack"), was("reap"), was("reject"), was("adopt")),
-        null, EXHAUSTED, EXPIRED, pc.if_else(blameless, detail, null), null, detail,
+        null, RETRIES_EXHAUSTED, LEASE_EXPIRED, pc.if_else(blameless, detail, null), null, detail,
     )  # fmt: skip
     error = pc.case_when(
         pc.make_struct(was("reap", "adopt", "expire"), was("nack"), was("reject")),

@@ -8,6 +8,7 @@ import msgspec
 
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, State
+from tampu.model.reasons import UNRECOVERABLE
 from tampu.model.times import Duration
 
 
@@ -36,8 +37,8 @@ class Reject(Exception):
 
     def __init__(
         self,
-        lease: Lease | str = "unrecoverable",
-        reason: str = "unrecoverable",
+        lease: Lease | str = UNRECOVERABLE,
+        reason: str = UNRECOVERABLE,
         error: str | None = None,
         traceback: str | None = None,
     ) -> None:

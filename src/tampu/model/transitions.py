@@ -32,7 +32,7 @@ TABLE = (
     Move("reject", (LEASED,), (DEAD,)),
     Move("release", (LEASED,), WAITING),
     Move("reap", (LEASED,), (*WAITING, DEAD)),
-    Move("expire", WAITING, (EXPIRED,)),
+    Move("expire", WAITING, (EXPIRED, DEAD)),
     Move("ask_cancel", (LEASED,), (LEASED,)),
     Move("cancel", (*WAITING, LEASED), (CANCELLED,)),
     Move("replay", (DEAD,), WAITING),

@@ -10,9 +10,10 @@ from typing import Any
 from tampu import tracing
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import JSON
+from tampu.server.access_log import Subject
 from tampu.server.auth.grants import Who
-from tampu.server.limits import Room
 from tampu.server.node import Node
+from tampu.server.rate_limit import Room
 from tampu.wire import media
 from tampu.wire.problems import HeadersTooLarge
 
@@ -52,7 +53,9 @@ class Reply:
 
 
 class Call:
-    __slots__ = ("_receive", "headers", "id", "node", "room", "route", "scope", "span", "started", "status", "who")
+    __slots__ = (
+        "_receive", "headers", "id", "node", "room", "route", "scope", "span", "started", "status", "subject", "who",
+    )  # fmt: skip
 
     def __init__(self, node: Node, scope: Scope, receive: Receive) -> None:
         self.node = node
@@ -62,6 +65,7 @@ class Call:
         self.started = time.perf_counter()
         self.who: Who | None = None
         self.room: Room | None = None
+        self.subject = Subject()
         self.route = "other"
         self.status = 0
         self.span: Any = tracing.request(scope["method"], self._told_trace()) if node.traced else None

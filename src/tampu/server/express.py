@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from tampu.engines.port import Publish
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message
-from tampu.server import raw
+from tampu.server import access_log, raw
 from tampu.server.refusing import refused
 from tampu.wire.problems import Internal
 
@@ -164,8 +164,9 @@ class Express:
         took = time.perf_counter() - self._begun
         metrics.seconds.add(took, route)
         if status >= 500:
-            told = (("request_id", self.id), ("method", "POST"), ("route", route), ("status", status))
-            log.info("request", **dict(told), milliseconds=round(took * 1000, 2), tenant=self._lane.who.tenant)
+            subject = access_log.Subject()
+            subject.add((self._lane.queue,))
+            access_log.write(self.id, "POST", route, status, took, self._lane.who, subject)
         if self.disconnected or protocol.transport.is_closing():
             return
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"

@@ -14,7 +14,7 @@ import structlog
 
 from tampu import tracing
 from tampu.model.errors import TampuError
-from tampu.server import logs, streams
+from tampu.server import access_log, logs, streams
 from tampu.server.call import KEY, LARGE, NODE, Call, Disconnected, Handler, Receive, Reply, Scope, Send
 from tampu.server.node import Node
 from tampu.server.refusing import refused
@@ -91,6 +91,7 @@ class Front:
             handler = self._of_queue.get(last)
             if handler is not None:
                 call.route = f"/v1/queues/{{queue}}/{last}"
+                call.subject.add((queue,))
                 return handler, (queue,)
         return None, ()
 
@@ -103,9 +104,18 @@ class Front:
                 message["headers"] = [*message.get("headers", ()), *self._common(call)]
             await send(message)
 
-        await self.framework(scope, receive, noting)
-        route = scope.get("route")
-        call.route = getattr(route, "path", "other")
+        try:
+            await self.framework(scope, receive, noting)
+        finally:
+            call.route = getattr(scope.get("route"), "path", "other")
+            self._note_path(call, scope.get("path_params", {}))
+
+    @staticmethod
+    def _note_path(call: Call, named: dict[str, Any]) -> None:
+        if "queue" in named:
+            call.subject.add(queues=(named["queue"],))
+        if "/messages/{id}" in call.route:
+            call.subject.add(ids=(named["id"],))
 
     async def _send(self, call: Call, reply: Reply, send: Send) -> None:
         call.status = reply.status
@@ -117,13 +127,8 @@ class Front:
     @staticmethod
     def _common(call: Call) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", call.id.encode())]
-        room = call.room
-        if room is not None:
-            headers += [
-                (b"ratelimit-limit", b"%d" % room.limit),
-                (b"ratelimit-remaining", b"%d" % room.remaining),
-                (b"ratelimit-reset", b"%d" % (room.reset + 0.999)),
-            ]
+        if call.room is not None:
+            headers += [(name.encode(), value.encode()) for name, value in call.room.headers().items()]
         return headers
 
     @staticmethod
@@ -138,13 +143,4 @@ class Front:
         if call.span is not None:
             tracing.answered(call.span, call.scope["method"], call.route, call.status)
         if self.node.settings.access_log or call.status >= 500:
-            log.info(
-                "request",
-                request_id=call.id,
-                method=call.scope["method"],
-                route=call.route,
-                status=call.status,
-                milliseconds=round(took * 1000, 2),
-                tenant=call.who.tenant if call.who else None,
-                key=call.who.key_id if call.who else None,
-            )
+            access_log.write(call.id, call.scope["method"], call.route, call.status, took, call.who, call.subject)

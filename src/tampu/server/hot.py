@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 from tampu.broker import incoming
+from tampu.model import reasons
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
@@ -27,6 +28,7 @@ async def claim(call: Call) -> Reply:
     who = await call.admit()
     asked: bodies.Claim = await call.read(bodies.CLAIM)
     queues = [asked.queues] if isinstance(asked.queues, str) else asked.queues
+    call.subject.add(queues)
     for queue in queues[:1001]:
         who.need("consume", incoming.name(queue, "queue"))
     node = call.node
@@ -38,6 +40,7 @@ async def claim(call: Call) -> Reply:
     leases = await (node.drive(steps) if not wait else _poll(call, who, steps))
     await call.charge(who, len(leases) - 1)  # the first was paid for before
     node.metrics.claim(leases, node.now_us())
+    call.subject.add(ids=(lease.message.id for lease in leases))
     form = call.wanted
     return call.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
 
@@ -77,8 +80,11 @@ async def settle(call: Call) -> Reply:
     asked: bodies.Settle = await call.read(bodies.SETTLE)
     count = call.check_batch(asked.settlements, "settlements")
     queues = queues_of(who, [item.receipt for item in asked.settlements])
+    call.subject.add(sorted(queues))
     await call.spend(who, count)
-    return call.answer(bodies.Outcomes(await settled(call.node, who, asked.settlements, queues)))
+    outcomes = await settled(call.node, who, asked.settlements, queues)
+    call.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
+    return call.answer(bodies.Outcomes(outcomes))
 
 
 async def settled(
@@ -106,7 +112,9 @@ def settlement(item: bodies.Settlement) -> Settlement:
     if item.verb == "nack":
         return Nack(item.receipt, item.error, item.delay, item.traceback)
     if item.verb == "reject":
-        return Reject(item.receipt, "unrecoverable" if item.reason is None else item.reason, item.error, item.traceback)
+        return Reject(
+            item.receipt, reasons.UNRECOVERABLE if item.reason is None else item.reason, item.error, item.traceback
+        )
     return Release(item.receipt, item.delay)
 
 
@@ -120,6 +128,7 @@ async def extend(call: Call) -> Reply:
     asked: bodies.Extend = await call.read(bodies.EXTEND)
     count = call.check_batch(asked.leases, "leases")
     queues = queues_of(who, [item.receipt for item in asked.leases])
+    call.subject.add(sorted(queues))
     await call.spend(who, count)
     return call.answer(bodies.Extended(await extended(call.node, who, asked.leases, queues)))
 

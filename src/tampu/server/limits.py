@@ -16,11 +16,12 @@ import structlog
 
 from tampu.broker.core import Core
 from tampu.engines.port import Document, PutDocument
-from tampu.model.errors import RateLimited, TampuError, VersionConflict
+from tampu.model.errors import TampuError, VersionConflict
 from tampu.model.reading import from_json
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Who
 from tampu.server.auth.keys import TENANT
+from tampu.server.rate_limit import OverLimit, Room
 
 KIND = "bucket"
 _SLICE_SECONDS = 0.5
@@ -38,22 +39,17 @@ class Bucket(msgspec.Struct, frozen=True):
 _read = from_json(Bucket).decode
 
 
-class Room(msgspec.Struct):
-    """What is told in the RateLimit headers."""
-
-    limit: int
-    remaining: int
-    reset: float
-
-
 class _Slice:
-    __slots__ = ("burst", "lock", "name", "rate", "taken", "tokens")
+    __slots__ = ("burst", "lock", "name", "rate", "shared", "taken", "tokens")
 
     def __init__(self, name: str, rate: float, burst: int) -> None:
         self.name = name
         self.rate = rate
         self.burst = burst or max(1, math.ceil(rate))
         self.tokens = 0.0
+        """What this node may still spend by itself."""
+        self.shared = 0.0
+        """What was in the shared bucket when this node last looked; below 0 it is owed."""
         self.taken = 0.0
         self.lock = asyncio.Lock()
 
@@ -65,8 +61,9 @@ class _Slice:
 
     @property
     def room(self) -> Room:
-        left = max(0, int(self.tokens))
-        return Room(self.burst, left, 0.0 if left else 1 / self.rate)
+        """What all nodes may still give out, as far as this one knows: others may have spent some of it since."""
+        left = min(float(self.burst), self.tokens + self.shared)
+        return Room(self.burst, max(0, int(left)), 0.0 if left >= 1 else (1 - left) / self.rate)
 
 
 class Limits:
@@ -81,7 +78,7 @@ class Limits:
         return bool(who.rate or self._key[0] or self._tenant[0])
 
     async def take(self, who: Who, cost: int) -> Room:
-        """Let ``cost`` messages through, or raise `RateLimited`; nothing is taken then."""
+        """Let ``cost`` messages through, or raise `OverLimit`; nothing is taken then."""
         slices = self._slices_of(who)
         spent = []
         try:
@@ -89,7 +86,7 @@ class Limits:
                 if not one.spend(cost):
                     await self._fill(one, cost)
                 spent.append(one)
-        except RateLimited:
+        except OverLimit:
             for one in spent:
                 one.tokens += cost
             raise
@@ -128,15 +125,19 @@ class Limits:
         async with one.lock:
             if one.spend(cost):
                 return
-            if cost > one.burst:
-                raise RateLimited(
-                    f"{cost} at once; {one.burst} is the most", hint="send smaller batches, or ask for a larger burst"
-                )
             if time.monotonic() - one.taken > _KEEP_SECONDS:
                 one.tokens = 0.0
+            if cost > one.burst:
+                await self._look(one)
+                raise OverLimit(
+                    f"{cost} at once; {one.burst} is the most",
+                    one.room,
+                    hint="send smaller batches, or ask for a larger burst",
+                )
             got, wait = await self._lease(one, cost)
             if not got:
-                raise RateLimited(f"more than {one.rate:g} messages a second", retry_after=wait, hint="slow down")
+                room = msgspec.structs.replace(one.room, reset=wait)
+                raise OverLimit(f"more than {one.rate:g} messages a second", room, retry_after=wait, hint="slow down")
             one.tokens += got - cost
             one.taken = time.monotonic()
 
@@ -170,10 +171,11 @@ class Limits:
     async def _look(self, one: _Slice) -> tuple[float, int, int]:
         """(tokens in the shared bucket now, the store's time, the bucket's version)"""
         found, now = await asyncio.to_thread(self._read, one.name)
-        if found is None:
-            return float(one.burst), now, 0
-        old = _read(found.value)
-        return min(one.burst, old.tokens + max(0, now - old.at_us) / SECOND * one.rate), now, found.version
+        version, one.shared = 0, float(one.burst)
+        if found is not None:
+            old, version = _read(found.value), found.version
+            one.shared = min(one.burst, old.tokens + max(0, now - old.at_us) / SECOND * one.rate)
+        return one.shared, now, version
 
     async def _store(self, one: _Slice, tokens: float, now: int, version: int) -> bool:
         value = msgspec.json.encode(Bucket(tokens, now))
@@ -181,6 +183,7 @@ class Limits:
             await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, one.name, value, version))
         except VersionConflict:
             return False
+        one.shared = tokens
         return True
 
     def _read(self, name: str) -> tuple[Document | None, int]:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from tampu.model import reasons
 from tampu.model.message import Lease, State
 from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
@@ -30,10 +31,6 @@ MOST_QUEUES = 500
 """Queues with a label of their own; the rest are summed as ``other``."""
 MOST_OPEN = 50_000
 """Leases whose claim is remembered until they are settled; of more, the oldest are forgotten."""
-REASONS = frozenset(
-    {"retries_exhausted", "lease_expired", "unrecoverable", "decode_failed", "schema_invalid", "oversize"}
-)
-"""Why messages die, as the house says it; reasons of the users' own are summed as ``other``."""
 _QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LONG = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 86_400)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 10_000)
@@ -111,12 +108,11 @@ class Metrics:
             self.settled.add((*label, verb, state.value), count)
             if began is not None:
                 self.worked.add(now - began, count=count)
-            if verb == "nack" and state is not State.DEAD:
+            if state is State.DEAD:
+                why = reasons.RETRIES_EXHAUSTED if verb == "nack" else reasons.bounded(reason)
+                self.dead.add((*label, why), count)
+            elif verb == "nack" and state is not State.CANCELLED:
                 self.retries.add((*label, "nack"), count)
-            elif verb == "nack":
-                self.dead.add((*label, "retries_exhausted"), count)
-            elif verb == "reject":
-                self.dead.add((*label, reason if reason in REASONS else _own(reason)), count)
 
     # -- what the store tells, from the thread that leads a commit
 
@@ -128,9 +124,9 @@ class Metrics:
         for place, (back, dead) in queues.items():
             label = self._label(*place)
             if back:
-                self.retries.add((*label, "lease_expired"), back)
+                self.retries.add((*label, reasons.LEASE_EXPIRED), back)
             if dead:
-                self.dead.add((*label, "lease_expired"), dead)
+                self.dead.add((*label, reasons.LEASE_EXPIRED), dead)
 
     def _label(self, tenant: str, queue: str) -> Label:
         place = (tenant, queue)
@@ -157,8 +153,3 @@ class _Seen(Collector):
     def _may(self, labels: Mapping[str, str]) -> bool:
         tenant = labels.get("tenant")
         return tenant is None or (tenant == self._who.tenant and self._who.may("view", labels["queue"]))
-
-
-def _own(reason: str | None) -> str:
-    """A reject without a reason is ``unrecoverable``."""
-    return "unrecoverable" if reason is None else "other"

@@ -23,7 +23,7 @@ _TEXTS = {
     413: "Larger than the server or the queue takes",
     415: "Neither JSON nor MessagePack",
     422: "The idempotency key was used for another body",
-    429: "Too much in too short a time",
+    429: "Over a rate, or the queue is full: come back after Retry-After",
     431: "More headers than the server reads",
     500: "A defect of the server",
     503: "The store can not be used now",
@@ -31,6 +31,16 @@ _TEXTS = {
 }
 _ALWAYS = (400, 401, 403, 429, 431, 503)
 _BODY = (408, 413, 415)
+_HEADERS = {
+    name: {"description": text, "schema": {"type": "integer"}}
+    for name, text in (
+        ("Retry-After", "Seconds after which to try again; not there when that is of no use"),
+        ("RateLimit-Limit", "Messages at once, at most"),
+        ("RateLimit-Remaining", "Messages that are left"),
+        ("RateLimit-Reset", "Seconds until there is room again"),
+    )
+}
+"""Of a 429."""
 TYPES: dict[str, Any] = {"Problem": Problem}
 """Every struct that a route reads or writes, by name."""
 
@@ -60,6 +70,7 @@ def doc(
     responses: dict[int | str, Any] = {
         code: {"description": _TEXTS[code], "content": content} for code in sorted(problems)
     }
+    responses[429]["headers"] = _HEADERS
     for code in (status, *also):
         responses[code] = {"description": text} | ({} if answer is None else {"content": _both(answer)})
     told: dict[str, Any] = {"responses": responses, "status_code": status}

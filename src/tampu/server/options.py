@@ -24,7 +24,7 @@ OPTIONS: dict[str, Option] = {
     "keepers": Option(bool, True, "Look after delays, leases and retention; leave it on for at least one node"),
     "log_format": Option(str, "auto", "auto is pretty on a terminal"),
     "log_level": Option(str, "info", "The least level that is logged"),
-    "access_log": Option(bool, False, "One log line for each request"),
+    "access_log": Option(bool, False, "One log line for each request, with its queue and message ids"),
     "max_body": Option(int, 32 << 20, "Bytes of a request's body", {"ge": 1024}),
     "max_headers": Option(int, 32 << 10, "Bytes of a request's headers, or of its trailers", {"ge": 1024}),
     "max_batch": Option(int, 10_000, "Messages, settlements or ids in one request", {"ge": 1, "le": 10_000}),

@@ -151,7 +151,9 @@ async def publish_one(call: Call, queue: str) -> Reply:
         body = await call.body()
         await node.know(lane.who.tenant, queue)
         make = functools.partial(lane.step, node, body)
-    status, told = lane.answer(node, await lane.store(node, make))
+    messages = await lane.store(node, make)
+    call.subject.add(ids=(message.id for message in messages))
+    status, told = lane.answer(node, messages)
     return Reply(status, told, lane.form)
 
 
@@ -173,6 +175,7 @@ async def publish_many(call: Call, queue: str) -> Reply:
     if news:
         make = functools.partial(lane.storing, call.node, news, asked.once, one_request=key is not None)
         messages = await lane.store(call.node, make)
+    call.subject.add(ids=(message.id for message in messages))
     status, told = lane.answer(call.node, messages)
     return Reply(status, told, lane.form)
 

@@ -6,6 +6,7 @@ from tampu.model.errors import TampuError
 from tampu.server.auth.gate import refusal
 from tampu.server.call import Reply
 from tampu.server.node import Node
+from tampu.server.rate_limit import OverLimit
 from tampu.wire import media
 from tampu.wire.problems import BY_CODE, PROBLEM, problem
 
@@ -16,5 +17,7 @@ def refused(node: Node, request_id: str, error: TampuError) -> Reply:
     headers = refusal(error)
     if told.retry_after is not None:
         headers.setdefault("retry-after", str(max(1, round(told.retry_after + 0.49))))
+    if isinstance(error, OverLimit):
+        headers |= error.room.headers()
     node.metrics.refused.labels(told.code if told.code in BY_CODE else "other").inc()
     return Reply(told.status, media.write(told, "application/json"), PROBLEM, headers)

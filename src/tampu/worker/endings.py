@@ -12,6 +12,7 @@ from tampu.broker import incoming
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
+from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, UNRECOVERABLE
 from tampu.model.times import SECOND
 from tampu.worker.arguments import WrongArguments, pack_result
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
@@ -35,13 +36,13 @@ def returned(work: Current, value: Any) -> Settlement:
 def bad_result(lease: Lease, error: Exception) -> Settlement:
     """Doing it again would do it twice, and end the same."""
     text = str(error) if isinstance(error, _PLAIN) else _told(error)[0]
-    return Reject(lease, "result_invalid", f"the result can not be kept: {text}")
+    return Reject(lease, RESULT_INVALID, f"the result can not be kept: {text}")
 
 
 def not_begun(work: Current, error: BaseException) -> Settlement | None:
     """The function could not be called: its arguments do not fit, or it has no readable annotations."""
     if isinstance(error, WrongArguments):
-        return Reject(work.lease, "decode_failed", str(error))
+        return Reject(work.lease, DECODE_FAILED, str(error))
     return raised(work, error)
 
 
@@ -110,7 +111,7 @@ def _rejected(lease: Lease, error: Reject) -> Settlement:
     reason = error.lease if isinstance(error.lease, str) else error.reason
     text, trace = _told(error)
     text = error.error or reason if reason else text
-    short = reason if 0 < len(reason) <= _REASON_CHARACTERS else "unrecoverable"
+    short = reason if 0 < len(reason) <= _REASON_CHARACTERS else UNRECOVERABLE
     return Reject(lease, short, text, error.traceback or trace)
 
 

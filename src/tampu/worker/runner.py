@@ -23,6 +23,7 @@ from tampu.broker.queue import Queue
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
+from tampu.model.reasons import UNKNOWN_TASK
 from tampu.worker import calling, endings, looping
 from tampu.worker.alive import Alive, Inner, Warden
 from tampu.worker.app import App
@@ -259,7 +260,7 @@ class Runner:
         log.warning("%s %s: %s", kind, lease.id, error)
         settlement: Settlement = Nack(lease, error, self.UNKNOWN_SECONDS)
         if self.options.unknown == "reject":
-            settlement = Reject(lease, "unknown_task", error)
+            settlement = Reject(lease, UNKNOWN_TASK, error)
         self._tray.put(Current(lease, _nobody(self.app, kind), self._desk), settlement)
 
     def _settled(self, ended: Sequence[Ended]) -> None:

@@ -13,6 +13,7 @@ from tampu.engines.kept import Adopt, Kept, Request
 from tampu.engines.port import Engine
 from tampu.model.errors import InvalidState
 from tampu.model.message import Failure, State
+from tampu.model.reasons import LEASE_EXPIRED
 from tampu.model.times import moment
 
 PAGE = 500
@@ -116,10 +117,10 @@ def run_out(item: Kept, now: int) -> Kept:
     they are."""
     if item.state is not State.LEASED:
         return item
-    failure = Failure(item.attempts, moment(now), "lease_expired", None, None, None)
+    failure = Failure(item.attempts, moment(now), LEASE_EXPIRED, None, None, None)
     failures = (*item.failures, failure)
     if item.cancel_requested:
         return msgspec.structs.replace(item, state=State.CANCELLED, ended_us=now, failures=failures)
     if item.attempts >= item.max_attempts:
-        return msgspec.structs.replace(item, state=State.DEAD, ended_us=now, reason="lease_expired", failures=failures)
+        return msgspec.structs.replace(item, state=State.DEAD, ended_us=now, reason=LEASE_EXPIRED, failures=failures)
     return msgspec.structs.replace(item, state=State.READY, failures=failures)

@@ -28,6 +28,7 @@ from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks
 from tampu.model.errors import TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
+from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
 
 Place = tuple[int, int, int]
 """(q, seq, lease)"""
@@ -363,4 +364,4 @@ def _failing(one: Unleased) -> int:
 
 
 def _reason(item: Ending) -> str:
-    return (item.reason or "unrecoverable") if item.verb == "reject" else "retries_exhausted"
+    return (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED

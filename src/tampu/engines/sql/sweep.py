@@ -25,6 +25,7 @@ from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks,
 from tampu.model.errors import TampuError
 from tampu.model.message import unpack_body
 from tampu.model.rank import FAIR
+from tampu.model.reasons import LEASE_EXPIRED
 from tampu.model.times import SECOND
 
 _CLAIMS = 50
@@ -260,7 +261,7 @@ def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
         return
     commit.db.send("delete_leases", Ints(one.card.seq for one in leases))
     commit.count_all((one.card for one in leases), LEASED, -1)
-    write_failures(commit, [Failed(one.card, "lease_expired", one.worker) for one in leases])
+    write_failures(commit, [Failed(one.card, LEASE_EXPIRED, one.worker) for one in leases])
     back, over, dead = [], [], []
     for one in leases:
         card, worker = one.card, text(one.worker)
@@ -268,8 +269,8 @@ def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
             over.append(card)
             commit.note("cancel", CANCELLED, card, worker)
         elif card.attempts >= card.max_attempts:
-            dead.append((card, None, "lease_expired"))
-            commit.note("reap", DEAD, card, worker, "lease_expired")
+            dead.append((card, None, LEASE_EXPIRED))
+            commit.note("reap", DEAD, card, worker, LEASE_EXPIRED)
         else:
             back.append((card, worker, one.paced))
     times = coming_back(commit, [(card, paced) for card, _, paced in back])

@@ -21,7 +21,7 @@ def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[
     found.append(("schema", "ok" if schema == newest else "warn", f"version {schema}, newest {newest}"))
     found.append(_durability(durability))
     if path != files.MEMORY:
-        found.append(_space(path))
+        found += [folder(Path(path)), _space(path)]
     damage = [row[0] for row in db.execute("PRAGMA quick_check(5)")]
     found.append(
         ("file", "ok", "no damage found")
@@ -38,6 +38,16 @@ def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[
         else ("clock", "warn", f"{ahead:.0f} s behind the newest message: delays and leases last longer; set the clock")
     )
     return found
+
+
+def folder(path: Path) -> Finding:
+    """Of the folder of a file, which need not be there yet."""
+    place = path.absolute().parent
+    if not place.is_dir():
+        return ("folder", "bad", f"{place} does not exist; make it first")
+    if not os.access(place, os.W_OK):
+        return ("folder", "bad", f"no permission to write in {place}: SQLite keeps its log beside the file")
+    return ("folder", "ok", "can be written")
 
 
 def _library() -> Finding:

@@ -20,6 +20,7 @@ from tampu.engines.sqlite.pacing import token_again
 from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
+from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
 
 LEASES = (
     "SELECT l.seq, l.q, l.lease, l.attempts, l.worker, l.cancel, l.until FROM json_each(?) j"
@@ -257,7 +258,7 @@ class _Settling:
             code = self._failing(item, row)
             detail = first_line(item.error)
             if code == DEAD:
-                reason = (item.reason or "unrecoverable") if item.verb == "reject" else "retries_exhausted"
+                reason = (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED
                 bury(commit, seq, q, attempts, trace(item.verb, lease), reason)
                 commit.note(item.verb, q, DEAD, seq, attempts, worker, detail or reason)
                 continue

@@ -17,6 +17,7 @@ from tampu.engines.sqlite.lanes import resume
 from tampu.engines.sqlite.pacing import token_again
 from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
+from tampu.model.reasons import LEASE_EXPIRED
 
 DUE = (
     "SELECT d.seq, d.q, m.rank, d.attempts, d.lease, m.lane FROM tampu_delayed d"
@@ -107,13 +108,13 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
         if lane is not None:  # one after the other: who is leased does not wait for a token
             commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
         commit.count(q, LEASED, -1)
-        write_failure(commit, seq, attempts, "lease_expired", worker, None, None)
+        write_failure(commit, seq, attempts, LEASE_EXPIRED, worker, None, None)
         if cancel:
             end(commit, q, CANCELLED, [(seq, attempts, None)])
             commit.note("cancel", q, CANCELLED, seq, attempts, worker)
         elif attempts >= max_attempts:
-            bury(commit, seq, q, attempts, None, "lease_expired")
-            commit.note("reap", q, DEAD, seq, attempts, worker, "lease_expired")
+            bury(commit, seq, q, attempts, None, LEASE_EXPIRED)
+            commit.note("reap", q, DEAD, seq, attempts, worker, LEASE_EXPIRED)
         else:
             at = token_again(commit, seq, q, lane)
             if at is None:

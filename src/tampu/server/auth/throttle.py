@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tampu.model.errors import RateLimited
+from tampu.server.rate_limit import OverLimit, Room
 
 _WINDOW = 60.0
 _MOST = 10_000
@@ -30,4 +30,5 @@ class Throttle:
         self._failed[address] = (since, count + 1)
         if count >= self._attempts:
             left = since + _WINDOW - now
-            raise RateLimited("too many bad keys from this address", retry_after=left, hint="wait a minute")
+            room = Room(self._attempts, 0, left)
+            raise OverLimit("too many bad keys from this address", room, retry_after=left, hint="wait a minute")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,7 +10,6 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 import tampu
-from tampu.broker import readers
 from tampu.broker.where import Where
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, NotFound
@@ -38,6 +36,7 @@ Moment = Annotated[datetime | None, Query(description="With its time zone")]
 async def find(call: Call, who: Who, id: str, *permissions: str) -> Message:
     """A message in whose queue the caller has one of these permissions; else it is not there."""
     message: Message = await call.node.drive(call.node.verbs(who.tenant).get(id))
+    call.subject.add((message.queue,))
     if not any(who.may(permission, message.queue) for permission in permissions):
         raise NotFound(f"no message {message.id}", field="id")
     return message
@@ -148,10 +147,9 @@ async def me(call: Asks, who: Caller) -> Response:
 
 @router.get("/check", operation_id="check", **doc(bodies.Checks))
 async def check(call: Asks, who: Caller) -> Response:
-    """What `tampu doctor` would show of the store."""
+    """What `tampu doctor` shows of the store, and of the queues of the tenant."""
     who.need_everywhere("operate")
-    engine = call.node.core.engine
-    found: list[Any] = await asyncio.to_thread(engine.check)
-    if await call.node.of_all_tenants(who):
-        found += await asyncio.to_thread(readers.findings, engine)
+    verbs = call.node.verbs(who.tenant)
+    steps = verbs.check() if await call.node.of_all_tenants(who) else verbs.check_tenant()
+    found: list[Any] = await call.node.drive(steps)
     return answer(call, bodies.Checks([bodies.CheckItem(*row) for row in found]))

@@ -39,6 +39,7 @@ async def _find(call: Call, who: Who, name: str, permission: str) -> Schedule:
     """A schedule the caller may see, and do this with; one it may not see is not there."""
     who.need_somewhere(permission)
     schedule = await call.node.drive(call.node.verbs(who.tenant).get_schedule(name))
+    call.subject.add((schedule.queue,))
     if not (who.may("view", schedule.queue) or who.may(permission, schedule.queue)):
         raise NotFound(f"no schedule {schedule.name}", field="name")
     who.need(permission, schedule.queue)
@@ -68,6 +69,7 @@ async def put_schedule(name: Name, call: Asks, who: Caller) -> Response:
     """Make a schedule, or change it. Needs the permissions operate and publish, in its queue."""
     who.need_somewhere("operate")
     asked: ScheduleBody = await call.read(PUT_SCHEDULE)
+    call.subject.add((asked.queue,))
     message = asked.message.plain() if isinstance(asked.message, bodies.JsonMessage) else asked.message
     who.need("operate", asked.queue)
     who.need("publish", asked.queue)
@@ -120,5 +122,6 @@ async def fire_schedule(name: Name, call: Asks, who: Caller) -> Response:
     asked: FireSchedule = await call.read(FIRE_SCHEDULE)
     await call.spend(who, 1)
     await call.node.know(who.tenant, schedule.queue)
-    steps = call.node.verbs(who.tenant).fire_schedule(name, id=asked.id)
-    return answer(call, message_view(await call.node.drive(steps), call.wanted))
+    message = await call.node.drive(call.node.verbs(who.tenant).fire_schedule(name, id=asked.id))
+    call.subject.add(ids=(message.id,))
+    return answer(call, message_view(message, call.wanted))

@@ -100,6 +100,7 @@ async def changes(call: Asks, who: Caller) -> Response:
         else:
             owners.append(who.tenant)
             who.need("publish", incoming.name(change.queue, "queue"))
+            call.subject.add((change.queue,))
     count = loading.count(asked.changes)
     if count > call.node.settings.max_batch:
         raise InvalidMessage(f"{count} messages in one request", field="changes", hint="send several")

@@ -30,6 +30,7 @@ async def _each(call: Call, who: Who, permissions: tuple[str, ...], act: Callabl
     asked: bodies.Ids = await call.read(bodies.IDS)
     await call.spend(who, call.check_batch(asked.ids, "ids"))
     ids = [incoming.id_text(id) for id in asked.ids]
+    call.subject.add(ids=ids)
     hidden: set[str] = set()
     if not any(who.everywhere(permission) for permission in permissions):
         hidden = await asyncio.to_thread(hidden_of, call, who, permissions, ids)
@@ -90,6 +91,7 @@ async def replay(queue: QueueName, call: Asks, who: Caller) -> Response:
         )
     )
     await charge_moved(call, who, 0 if done.dry_run else len(done.messages))
+    call.subject.add(ids=(m.id for m in done.messages))
     form = call.wanted
     return answer(
         call,

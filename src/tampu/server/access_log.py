@@ -1,0 +1,68 @@
+"""The access log: one line for each request. It names the queues and messages, and never a key, receipt or payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+import structlog
+
+from tampu.server.auth.grants import Who
+
+_MOST = 5
+"""Names of a request that has many; the rest is an ellipsis."""
+_CHARACTERS = 128
+log = structlog.get_logger("tampu.server")
+
+
+class Subject:
+    """What a request is about, as far as that is known when it is logged."""
+
+    __slots__ = ("_ids", "_queues")
+
+    def __init__(self) -> None:
+        self._queues: tuple[str, ...] = ()
+        self._ids: tuple[str, ...] = ()
+
+    def add(self, queues: Iterable[str] = (), ids: Iterable[str] = ()) -> None:
+        self._queues = self._queues or tuple(islice(queues, _MOST + 1))
+        self._ids = self._ids or tuple(islice(ids, _MOST + 1))
+
+    @property
+    def queue(self) -> str | None:
+        return _joined(self._queues)
+
+    @property
+    def message(self) -> str | None:
+        return _joined(self._ids)
+
+
+def _joined(names: tuple[str, ...]) -> str | None:
+    """One name, or a few with commas between."""
+    if not names:
+        return None
+    shown = [_plain(name) for name in names[:_MOST]]
+    return ",".join(shown if len(names) <= _MOST else [*shown, "..."])
+
+
+def _plain(name: str) -> str:
+    """A name that was asked for may be anything; in a log it is short and of one line."""
+    short = name[:_CHARACTERS]
+    return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
+
+
+def write(
+    request_id: str, method: str, route: str, status: int, seconds: float, who: Who | None, subject: Subject
+) -> None:
+    log.info(
+        "request",
+        request_id=request_id,
+        method=method,
+        route=route,
+        status=status,
+        milliseconds=round(seconds * 1000, 2),
+        tenant=who.tenant if who else None,
+        key=who.key_id if who else None,
+        queue=subject.queue,
+        message=subject.message,
+    )

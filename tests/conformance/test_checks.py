@@ -1,0 +1,78 @@
+"""`check` and `tampu doctor` say the same of every store; over HTTP, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tampu
+from tampu.broker import readers
+from tampu.broker.queue import Queue
+from tampu.cli import doctor
+from tampu.cli.session import Session
+from tests.cli.running import Command
+from tests.conformance.house import House
+
+DAY = 86_400
+CHANGING = ("space", "memory", "clock", "reader")
+
+
+def _in_trouble(q: Queue, house: House) -> None:
+    """Something of everything that a check looks for."""
+    for n in range(12):
+        q.publish(f"dead-{n:02}", n)
+        (lease,) = q.claim(f"dead-{n:02}")
+        q.reject(lease)
+    q.publish("shut", 1)
+    q.pause("shut")
+    late = readers.Reader("lake:main", {}, house.clock.now() - 3 * DAY * 1_000_000)
+    house.core().coalescer.submit(readers.saving(late))
+
+
+def _steady(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Without what differs from moment to moment, or from one look to the next."""
+    return [
+        (what, level, "" if what in ("space", "memory", "clock", "reader") else note) for what, level, note in found
+    ]
+
+
+def _by_command(url: str, tenant: str, folder: Path) -> list[tuple[str, str, str]]:
+    told = Command(folder / "none.db").ok("doctor", "--url", url, "--tenant", tenant)
+    assert told["level"] == max((one["level"] for one in told["findings"]), key=("ok", "warn", "bad").index)
+    return [(one["what"], one["level"], one["detail"]) for one in told["findings"]]
+
+
+def test_check_tells_of_queues_and_readers_too(q: Queue, house: House) -> None:
+    healthy = {what for what, _, _ in q.check()}
+    assert not healthy & {"queues", "dead", "reader"}
+    _in_trouble(q, house)
+    found = {what: (level, note) for what, level, note in q.check()}
+    assert found["queues"] == ("warn", "not open: shut (paused); open with tampu resume")
+    assert found["dead"][0] == "warn"
+    assert found["dead"][1].startswith("dead letters in dead-00 (1), dead-01 (1)")
+    assert "dead-09 (1) and 2 more" in found["dead"][1]
+    assert found["reader"][0] == "warn"
+    assert "lake:main has not moved for 3.0 days" in found["reader"][1]
+    assert house.open(tenant="other").check()[-1][0] == "reader", "queues are of a tenant, readers are not"
+    assert not {what for what, _, _ in house.open(tenant="other").check()} & {"queues", "dead"}
+
+
+@pytest.mark.parametrize("tenant", ["default", "other"])
+def test_doctor_shows_what_check_finds(shared_house: House, tmp_path: Path, tenant: str) -> None:
+    q = shared_house.open(tenant=tenant)
+    assert _steady(_by_command(shared_house.url, tenant, tmp_path)) == _steady(q.check())
+    _in_trouble(q, shared_house)
+    found = q.check()
+    assert {"queues", "dead", "reader"} <= {what for what, _, _ in found}
+    assert _steady(_by_command(shared_house.url, tenant, tmp_path)) == _steady(found)
+
+
+def test_doctor_shows_what_check_finds_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which nobody else can open: the command is given the store that is open."""
+    with tampu.open("memory://", keepers=False) as q:
+        q.publish("shut", 1)
+        q.pause("shut")
+        found = q.check()
+        monkeypatch.setattr(Session, "open", lambda _self: q)
+        assert doctor.examine(Session("memory://", None, json=True)) == found

@@ -1,0 +1,60 @@
+"""Grouped rows of a DataFrame are held to the limits of their queue's groups, as any other message. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+import tampu
+from tests.spark.hands import TEXT, Hands, batch_writer, hands
+
+GROUPED = StructType([*TEXT, StructField("group", StringType())])
+TYPED = StructType([*TEXT, StructField("type", StringType())])
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+    made = hands(monkeypatch)
+    yield made
+    made.close()
+
+
+def _write(url: str, tasks: Hands, schema: StructType, count: int) -> None:
+    columns = [pa.array([str(n) for n in range(count)]), pa.array(["a"] * count)]
+    writer = batch_writer(url, schema)
+    writer.commit([tasks.write_batches(writer, [pa.record_batch(columns, names=schema.names)])])
+
+
+@pytest.mark.parametrize("queue", ["new", "used", "inherits"])
+@pytest.mark.parametrize(
+    ("limits", "at_once"),
+    [
+        ({"group_rate": 0.001, "group_burst": 2}, 2),
+        ({"group_concurrency": 3}, 3),
+        ({"group_rate": 0.001, "group_burst": 2, "group_concurrency": 3}, 2),
+        ({"group_order": True}, 1),
+    ],
+    ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
+)
+def test_grouped_rows_keep_the_limits_of_their_queue(
+    url: str, q: tampu.Queue, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
+) -> None:
+    q.queues.put("*" if queue == "inherits" else "jobs", **limits)
+    if queue == "used":
+        q.publish("jobs", "before", group="b")
+    _write(url, tasks, GROUPED, 6)
+    claimed = q.claim("jobs", limit=20)
+    assert sum(lease.message.group == "a" for lease in claimed) == at_once
+    more = q.publish("jobs", "after", group="a")
+    assert q.claim("jobs", limit=20) == [], "nor does anybody else go faster"
+    assert q.get(more.id).state in ("held", "delayed")
+
+
+def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, q: tampu.Queue, tasks: Hands) -> None:
+    q.queues.put("jobs", group_by="type", group_rate=0.001, group_burst=2)
+    _write(url, tasks, TYPED, 6)
+    assert len(q.claim("jobs", limit=20)) == 2
