@@ -13,6 +13,7 @@ import msgspec
 
 from tampu.model.message import JSON, Body, Failure, Lease, Message, State
 from tampu.model.times import instant, moment, moment_or_none
+from tampu.model.values import NOT_ENCODED, find_change
 
 
 class MessageView(msgspec.Struct, omit_defaults=True):
@@ -92,10 +93,19 @@ def payload_in_json(raw: bytes, kind: str) -> tuple[Any, bytes | None]:
 def _say_in_json(view: MessageView, m: Message) -> None:
     view.payload, view.payload_base64 = payload_in_json(m.body.payload, m.body.content_type)
     if m.result_raw is not None:
-        try:
-            view.result = msgspec.Raw(msgspec.json.encode(m.result))
-        except (TypeError, ValueError, RecursionError):
-            view.result, view.result_base64 = None, m.result_raw
+        view.result, view.result_base64 = result_in_json(m.result_raw)
+
+
+def result_in_json(raw: bytes) -> tuple[Any, bytes | None]:
+    """(result, result_base64), of which one says it: the second where JSON would change the value."""
+    try:
+        value = msgspec.msgpack.decode(raw)
+        written = msgspec.json.encode(value)
+        if find_change(value, msgspec.json.decode(written)) is None:
+            return msgspec.Raw(written), None
+    except NOT_ENCODED:
+        pass
+    return None, raw
 
 
 def lease_view(lease: Lease, media: str) -> LeaseView:

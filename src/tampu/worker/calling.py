@@ -22,7 +22,7 @@ def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
                 work.message = one.receive(work.message)
         except Exception as error:
             raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
-    return task.arguments.unpack(work.message.body.payload)
+    return task.arguments.unpack(work.message.body.payload, work.message.body.content_type)
 
 
 def around(work: Current) -> contextlib.ExitStack:

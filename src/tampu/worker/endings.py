@@ -12,8 +12,8 @@ from tampu.broker import incoming
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
-from tampu.model.times import SECOND
-from tampu.worker.arguments import WrongArguments, pack_result
+from tampu.model.times import SECOND, Duration
+from tampu.worker.arguments import WrongArguments
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
 from tampu.worker.raising import Cancelled, Retry, Snooze, TimedOut
 
@@ -27,7 +27,7 @@ def returned(work: Current, value: Any) -> Settlement:
     if value is None:
         return Ack(work.lease)
     try:
-        return Ack(work.lease, pack_result(value))
+        return Ack(work.lease, work.task.arguments.pack_result(value))
     except Exception as error:  # a value that is encoded by code of its own may raise anything
         return bad_result(work.lease, error)
 

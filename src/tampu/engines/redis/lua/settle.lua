@@ -21,7 +21,11 @@ local function fail(item, x, row)
   local seq, attempts, worker = item.s, x[2], x[5]
   local trace, verb, detail = item.v .. item.l, VERB[item.v], item.g
   failed(seq, attempts, verb, worker, item.e, item.w)
-  local _, most = details(row)
+  local created, most, extra = details(row)
+  if item.m and item.m ~= most then
+    most = item.m
+    call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, body_of(row)))
+  end
   if item.v == 'x' or (x[6] ~= 1 and attempts >= most) then
     local reason = item.v == 'x' and (item.y or 'unrecoverable') or 'retries_exhausted'
     finish_as(DEAD, seq, row, attempts, trace, reason)
