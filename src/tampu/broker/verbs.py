@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,8 @@ _UNWATCHED_LOOK = 1.0
 _LONGEST_RECEIPT = 512
 _ONCE_US = 600 * SECOND
 """How long the name of a batch is kept: longer than any client asks again."""
+_MOST_WARNED = 10_000
+log = logging.getLogger("tampu")
 
 
 class Verbs:
@@ -129,12 +132,24 @@ class Verbs:
             bare = settings.ordering == "fifo" and not settings.ttl_us
         else:
             items = [incoming.item(queue, settings, to_new(new)) for new in news]
+            if settings.ordering != "priority" and any(item.body.priority for item in items):
+                self._warn_of_priority(queue, settings.ordering)
         if once is not None and "once" not in self.core.engine.capabilities:
             items, bare, once = loads.named(items, f"{self.tenant}/{queue}/{once}"), False, None
         return port.Publish(
             self.tenant, queue, items, settings.max_depth, bare, places=settings.places, pace=settings.pace,
             once=once, once_us=_ONCE_US,
         )  # fmt: skip
+
+    def _warn_of_priority(self, queue: str, ordering: str) -> None:
+        """Once for each queue. It is not refused: the queue may get another ordering while the message waits."""
+        warned = self.core.warned_of_priority
+        if (self.tenant, queue) not in warned and len(warned) < _MOST_WARNED:
+            warned.add((self.tenant, queue))
+            log.warning(
+                'priority has no effect in queue %s: its ordering is %s; set ordering="priority" or publish without',
+                queue, ordering,
+            )  # fmt: skip
 
     def _settings(self, queue: str) -> Settings:
         return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
