@@ -232,6 +232,7 @@ def _body(new: NewMessage, max_payload: int) -> Body:
         None if new.group is None else text(new.group, "group", 256),
         None if new.source is None else text(new.source, "source", 256),
         None if new.hold is None else text(new.hold, "hold", 128),
+        new.max_attempts is not None,
     )
 
 
@@ -276,10 +277,12 @@ def _not_encoded(error: Exception, field: str) -> InvalidMessage:
 
 
 def _digest(queue: str, body: Body) -> bytes:
-    """The same for the same request: everything the user said, except when it is to run and in which trace."""
+    """The same for the same request: everything the user said, except when and how often to run it, and the trace."""
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
         kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
         body = msgspec.structs.replace(body, headers=kept or None)
+    if body.own_attempts:
+        body = msgspec.structs.replace(body, own_attempts=False)
     return hashlib.blake2b(queue.encode() + b"\0" + pack_body(body), digest_size=16).digest()
 
 

@@ -96,6 +96,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group: str | None = None
     source: str | None = None
     hold: str | None = None
+    own_attempts: bool = False
+    """Its publisher set ``max_attempts``. Else that is the queue's, and a task's own goes before it."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -51,6 +51,8 @@ class MessageView(msgspec.Struct, omit_defaults=True):
     """In JSON, a result that JSON can not say, as MessagePack."""
     cancel_requested: bool = False
     duplicate: bool = False
+    own_attempts: bool = False
+    """Its publisher set ``max_attempts``; else it is the queue's."""
 
 
 class LeaseView(msgspec.Struct, omit_defaults=True):
@@ -71,6 +73,7 @@ def message_view(m: Message, media: str) -> MessageView:
         body.parent_id, body.group, body.source, body.hold, moment_or_none(m.run_us), moment_or_none(m.expires_us),
         moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
         None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
+        body.own_attempts,
     )  # fmt: skip
     if media == JSON:
         _say_in_json(view, m)
@@ -122,7 +125,7 @@ def to_message(view: MessageView) -> Message:
     body = Body(
         view.type, payload, view.content_type, view.priority, view.headers, view.labels,
         _micros(view.deadline, "deadline"), view.key, view.idempotency_key, view.correlation_id, view.causation_id,
-        view.parent_id, view.group, view.source, view.hold,
+        view.parent_id, view.group, view.source, view.hold, view.own_attempts,
     )  # fmt: skip
     return Message(
         view.id, view.tenant, view.queue, view.state, body, view.attempts, view.max_attempts,

@@ -14,7 +14,8 @@ from tampu.worker.current import LOST, Current, enter
 
 
 def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the function is called with; raises `WrongArguments`."""
+    """What the function is called with; raises `WrongArguments` and `AttemptsUsed`."""
+    endings.check_attempts(work)
     task = work.task
     if task.app.receiving:
         try:

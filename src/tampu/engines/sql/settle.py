@@ -215,7 +215,10 @@ class _Settling:
                 row = found.get(place)
                 if row is not None:
                     self.commit.settled(row[10], 1)
-                    self._unleased.append(Unleased(item, Card.of(row), row[10], row[11], row[12], row[13] is not None))
+                    card = Card.of(row)
+                    if item.max_attempts is not None:
+                        card = card._replace(max_attempts=item.max_attempts)
+                    self._unleased.append(Unleased(item, card, row[10], row[11], row[12], row[13] is not None))
 
     def apply(self) -> None:
         self.commit.count_all((u.card for u in self._unleased), LEASED, -1)
@@ -287,6 +290,11 @@ class _Settling:
             commit,
             [Failed(one.card, one.item.verb, one.worker, one.item.error, one.item.traceback) for one in failed],
         )
+        changed = [one.card for one in failed if one.item.max_attempts is not None]
+        if changed:
+            commit.db.send(
+                "set_max_attempts", Ints(card.seq for card in changed), Ints(card.max_attempts for card in changed)
+            )
         by_state: dict[int, list[Unleased]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
         _, waiting = self._back([one for one in failed if _failing(one) == READY])
         tokens = {one.card.seq: at for one, at in waiting}

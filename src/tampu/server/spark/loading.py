@@ -25,7 +25,9 @@ from tampu.spark.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
 _STEM = 11
-_SAME = tuple(name for name in Body.__struct_fields__ if name not in ("payload", "content_type", "deadline"))
+_SAME = tuple(
+    name for name in Body.__struct_fields__ if name not in ("payload", "content_type", "deadline", "own_attempts")
+)
 
 
 def load(tenant: str, given: SparkLoad, settings: Settings, remember_us: int) -> Call:
@@ -68,7 +70,7 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             run_at=None if given.run_us is None else moment(given.run_us),
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
-            max_attempts=given.max_attempts,
+            max_attempts=given.max_attempts if body.own_attempts else None,
             id=given.id,
             **{name: getattr(body, name) for name in _SAME},
         )
