@@ -210,3 +210,14 @@ def test_states_may_be_written_in_capitals(command: Command) -> None:
     assert command.ok("purge", "q", "--state", "Ready", "--yes")["removed"] == 1
     told = command("--json", "list", "q", "--state", "tired").error["message"]
     assert told.startswith("Invalid value for '--state': 'tired' is not one of 'ready', ")
+
+
+def test_show_tells_values_that_json_does_not_have(command: Command) -> None:
+    with command.queue() as q:
+        found = [q.publish("q", value) for value in ({"b": b"abc", 7: "x"}, {None: 1})]
+        for lease in q.claim("q", limit=2):
+            q.ack(lease, result=lease.payload)
+    for m, shown in zip(found, ({"b": "YWJj", "7": "x"}, {"None": 1}), strict=True):
+        told = command.ok("show", m.id)
+        assert (told["content_type"], told["payload"], told["result"]) == ("application/msgpack", shown, shown)
+        assert f'"{next(iter(shown))}"' in command("show", m.id).out

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tampu import State
+from tampu import InvalidMessage, NewMessage, State
 from tampu.broker.queue import Queue
 from tests.conformance.house import House
 
@@ -142,3 +142,48 @@ def test_jitter_stays_within_its_bounds_and_spreads(q: Queue, house: House, jitt
         waits.add(0 if message.run_at is None else (message.run_at - house.clock.time).total_seconds())
     assert least <= min(waits) < max(waits) <= 100
     assert len(waits) > 25
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_a_nack_may_set_the_max_attempts_of_its_message(q: Queue, house: House, most: int) -> None:
+    q.queues.put("emails", max_attempts=3)
+    message = q.publish("emails", 1, delay=0, headers={"a": "b"})
+    for number in range(1, most + 1):
+        (lease,) = q.claim("emails")
+        assert lease.attempt == number
+        outcome = q.nack(lease, error="x", delay=0, max_attempts=most)
+        assert q.nack(lease, error="x", delay=0, max_attempts=most) == outcome
+        assert q.get(message.id).max_attempts == most
+    assert q.claim("emails") == []
+    seen = q.get(message.id)
+    assert (seen.state, seen.reason, seen.attempts) == (State.DEAD, "retries_exhausted", most)
+    assert (seen.payload, seen.headers) == (1, {"a": "b"})
+
+
+def test_max_attempts_of_a_nack_holds_for_leases_that_run_out_later(q: Queue, house: House) -> None:
+    q.queues.put("emails", max_attempts=2)
+    longer, shorter = q.publish_many("emails", [1, 2])
+    for lease, most in zip(q.claim("emails", limit=2), (4, 1), strict=True):
+        q.nack(lease, error="x", delay=0, max_attempts=most)
+    deliveries = 1
+    while q.claim("emails", lease=30):
+        deliveries += 1
+        house.clock.advance(31)
+        house.sweep()
+    assert deliveries == 4
+    assert [q.get(m.id).reason for m in (longer, shorter)] == ["lease_expired", "retries_exhausted"]
+
+
+def test_max_attempts_of_a_nack_must_be_a_number_that_a_message_may_have(q: Queue) -> None:
+    q.publish("emails", 1)
+    (lease,) = q.claim("emails")
+    for most in (0, 1001, "3", True, 1.5):
+        with pytest.raises(InvalidMessage) as refused:
+            q.nack(lease, max_attempts=most)  # type: ignore[arg-type]  # that is the point
+        assert refused.value.field == "max_attempts"
+    q.ack(lease)
+
+
+def test_a_message_tells_whether_its_publisher_set_max_attempts(q: Queue) -> None:
+    q.publish_many("emails", [1, NewMessage(2, type="t"), NewMessage(3, max_attempts=5), NewMessage(4, group="g")])
+    assert [lease.message.body.max_attempts is not None for lease in q.claim("emails", limit=4)] == [False, False, True, False]

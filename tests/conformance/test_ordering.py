@@ -28,6 +28,25 @@ def test_fifo_is_publish_order(q: Queue, house: House) -> None:
     assert _drain(q) == list(range(20))
 
 
+def test_priority_where_it_has_no_effect_is_told_once_for_each_queue(
+    q: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    q.queues.put("urgent", ordering="priority")
+    q.queues.put("timely", ordering="deadline")
+    with caplog.at_level("WARNING", logger="tampu"):
+        q.publish("urgent", 1, priority=5)
+        q.publish("jobs", 1, priority=0, labels={"a": "b"})
+        assert "priority" not in caplog.text
+        for _ in range(2):
+            q.publish("jobs", 1, priority=5)
+            q.publish_many("timely", [1, NewMessage(2, priority=-1)])
+    told = [record.getMessage() for record in caplog.records if "priority" in record.getMessage()]
+    assert [line.partition(";")[0] for line in told] == [
+        "priority has no effect in queue jobs: its ordering is fifo",
+        "priority has no effect in queue timely: its ordering is deadline",
+    ]
+
+
 def test_priority_is_higher_first_then_publish_order(q: Queue, seed: int) -> None:
     dice = random.Random(seed)
     q.queues.put("jobs", ordering="priority")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextvars
 import threading
 import time
@@ -117,15 +118,24 @@ def test_a_payload_that_is_not_what_it_says_is_still_told_in_json(web: Web, stal
     assert [m["payload_base64"] for m in told] == ["e25vdCBqc29u", "/w=="]
 
 
-def test_a_result_that_json_can_not_say_is_told_as_messagepack(web: Web) -> None:
+@pytest.mark.parametrize("result", [{(1, 2): 1}, {"b": b"abc"}, {1: 2}, b"abc"], ids=repr)
+def test_a_result_that_json_can_not_say_is_told_as_messagepack(web: Web, result: Any) -> None:
     web.post("/v1/queues/jobs/messages", b"1")
     lease = web.post("/v1/claim", {"queues": "jobs"}).json["leases"][0]
-    body = {"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": {(1, 2): 1}}]}
+    body = {"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": result}]}
     assert web.post("/v1/settle", msgspec.msgpack.encode(body), content_type=MSGPACK).status == 200
     told = web.get(f"/v1/messages/{lease['message']['id']}/result").json
     assert told["ended"]
     assert "result" not in told
-    assert told["result_base64"]
+    assert msgspec.msgpack.decode(base64.b64decode(told["result_base64"])) == result
+
+
+def test_a_message_that_only_messagepack_can_say_is_bytes_in_json(web: Web) -> None:
+    body = msgspec.msgpack.encode({"messages": [{"payload": {"b": b"abc", 1: None}}]})
+    assert web.post("/v1/queues/jobs/publish", body, content_type=MSGPACK).status == 200
+    (told,) = web.get("/v1/queues/jobs/messages").json["messages"]
+    assert (told["content_type"], "payload" in told) == (MSGPACK, False)
+    assert msgspec.msgpack.decode(base64.b64decode(told["payload_base64"])) == {"b": b"abc", 1: None}
 
 
 def test_a_long_poll_is_answered_when_work_comes(web: Web, stall: Stall) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import tampu
+from tampu.server.page import rendering
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -114,3 +116,14 @@ def test_a_key_of_one_tenant_has_no_choice(stall: Stall) -> None:
 def test_a_choice_of_another_site_or_of_nonsense_is_refused(stall: Stall) -> None:
     assert ask(stall, "POST", "/tenant", "tenant=acme", sec_fetch_site="cross-site").status == 403
     assert ask(stall, "POST", "/tenant", "tenant=%2F").status == 400
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [({"b": b"abc", 7: [1]}, '{\n  "b": "YWJj",\n  "7": [\n    1\n  ]\n}'), ({None: 1}, '"{None: 1}"')],
+    ids=repr,
+)
+def test_a_payload_of_messagepack_is_shown_as_its_value(value: Any, shown: str) -> None:
+    with tampu.open("memory://") as q:
+        message = q.publish("jobs", value)
+    assert rendering.payload(message) == shown

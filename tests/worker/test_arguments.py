@@ -28,7 +28,7 @@ class Person:
 
 def _there_and_back(function: Any, *args: Any, **kwargs: Any) -> Any:
     held = Arguments(function, globals())
-    found, named = held.unpack(held.pack(args, kwargs))
+    found, named = held.unpack(*held.pack(args, kwargs))
     return function(*found, **named)
 
 

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import threading
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -177,6 +179,94 @@ def test_failed_task_is_tried_again_by_its_own_backoff(app: tampu.App) -> None:
     with tampu.working(app):
         assert flaky.publish().result(60) == 3
     assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_task_brings_its_own_policy_to_messages_that_others_published(app: tampu.App, most: int) -> None:
+    app.queue.queues.put("default", max_attempts=3, backoff=3600)
+    seen: list[int] = []
+
+    @app.task(max_attempts=most, backoff=tampu.fixed(0.01))
+    def flaky() -> None:
+        seen.append(tampu.current().attempt)
+        raise OSError("again")
+
+    foreign = app.queue.publish("default", {}, type="flaky")
+    with tampu.working(app):
+        found = app.queue.result(foreign.id, wait=60)
+    assert (found.state, found.reason, found.attempts, found.max_attempts) == ("dead", "retries_exhausted", most, most)
+    assert seen == list(range(1, most + 1))
+
+
+def test_publisher_that_sets_max_attempts_has_the_last_word(app: tampu.App) -> None:
+    seen: list[int] = []
+
+    @app.task(max_attempts=3, backoff=tampu.fixed(0.01))
+    def flaky() -> None:
+        seen.append(tampu.current().attempt)
+        raise OSError("again")
+
+    foreign = app.queue.publish("default", {}, type="flaky", max_attempts=2)
+    with tampu.working(app):
+        assert app.queue.result(foreign.id, wait=60).attempts == 2
+        own = flaky.options(max_attempts=1).publish()
+        assert app.queue.result(own.id, wait=60).attempts == 1
+    assert seen == [1, 2, 1]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_task_is_not_called_more_often_than_it_says_though_leases_ran_out(app: tampu.App, kind: str) -> None:
+    seen: list[int] = []
+
+    def work() -> None:
+        seen.append(tampu.current().attempt)
+
+    async def work_async() -> None:
+        work()
+
+    app.task(name="work", max_attempts=1)(work if kind == "sync" else work_async)
+    foreign = app.queue.publish("default", {}, type="work")
+    # A worker that dies: nobody settles the only attempt that the task allows, and the queue allows more.
+    (lost,) = app.queue.claim("default", lease=0.05)
+    with tampu.working(app):
+        found = app.queue.result(foreign.id, wait=60)
+    assert (found.state, found.reason) == ("dead", "retries_exhausted")
+    assert "takes 1 attempts" in (found.last_error or "")
+    assert (lost.attempt, seen) == (1, [])
+
+
+def test_arguments_that_json_would_change_arrive_unchanged(app: tampu.App) -> None:
+    seen: list[Any] = []
+
+    @app.task
+    def work(data: Any, exact: Decimal) -> None:
+        seen.append((data, exact))
+
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for data in ({"b": b"abc"}, {1: 2}, [at]):
+        work.publish(data, Decimal("1.50"))
+    app.queue.publish("default", {"data": {"b": b"abc", 1: at}, "exact": "1.50"}, type="work")
+    with tampu.working(app):
+        until(lambda: len(seen) == 4, 60)
+    assert sorted(seen, key=repr) == sorted(
+        [(data, Decimal("1.50")) for data in ({"b": b"abc"}, {1: 2}, [at], {"b": b"abc", 1: at})], key=repr
+    )
+
+
+def test_result_that_would_arrive_as_another_value_is_dead_unless_the_annotation_reads_it(app: tampu.App) -> None:
+    @app.task
+    def typed() -> Decimal:
+        return Decimal("1.50")
+
+    @app.task
+    async def untyped() -> Any:
+        return {"price": Decimal("1.50")}
+
+    with tampu.working(app):
+        assert typed.publish().result(60) == Decimal("1.50")
+        found = app.queue.result(untyped.publish().id, wait=60)
+    assert (found.state, found.reason) == ("dead", "result_invalid")
+    assert "$['price'] is a Decimal" in (found.last_error or "")
 
 
 def test_retry_counts_and_waits_as_it_says(app: tampu.App) -> None:

@@ -202,6 +202,8 @@ class Core(Carrier):
         self.keepers: Keepers | None = None
         self.watched = False
         """Somebody looks after waiters now and then, so they need not look themselves."""
+        self.warned_of_priority: set[tuple[str, str]] = set()
+        """Queues, as (tenant, name), that got a priority which has no effect there."""
         engine.listen(self)
 
     # -- Listener

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import traceback as tracebacks
 import uuid
@@ -17,8 +16,9 @@ from tampu.broker.settings import Settings
 from tampu.engines.port import Item
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
 from tampu.model.journal import Position
-from tampu.model.message import BYTES, JSON, Body, Encoded, NewMessage, pack_body, pack_plain, to_new
+from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, pack_body, pack_plain, to_new
 from tampu.model.times import duration, instant, moment_or_none
+from tampu.model.values import NOT_ENCODED, NotKept, encode, encode_result, encode_simple
 
 MOST_MESSAGES = 10_000
 MOST_CLAIM = 10_000
@@ -32,8 +32,6 @@ _TRACEBACK_CHARACTERS = 32_768
 
 _USUAL = frozenset({BYTES, JSON})
 _RAW = (bytes, bytearray, memoryview)
-_encode_json = msgspec.json.Encoder().encode
-_encode_result = msgspec.msgpack.Encoder().encode
 
 
 def name(value: Any, field: str) -> str:
@@ -245,11 +243,17 @@ def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
     more: tuple[Any, ...] = ()
     if settings.ordering != "fifo" or settings.ttl_us:
         more = (settings.ordering, settings.ageing_us, None, None, settings.ttl_us)
-    if all(type(value) is bytes and len(value) <= most for value in values):
-        return [
-            Item(Body("message", value, BYTES), pack_plain("message", value, BYTES), attempts, *more)
-            for value in values
-        ]
+    first = type(values[0])
+    if first is bytes:
+        if all(type(value) is bytes and len(value) <= most for value in values):
+            return [
+                Item(Body("message", value, BYTES), pack_plain("message", value, BYTES), attempts, *more)
+                for value in values
+            ]
+    elif first is not Encoded:
+        texts = encode_simple(values)
+        if texts is not None and max(map(len, texts)) <= most:
+            return [Item(Body("message", raw), pack_plain("message", raw, JSON), attempts, *more) for raw in texts]
     items = []
     for value in values:
         payload, content_type = _payload(value, None, most)
@@ -296,7 +300,7 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
         raise InvalidMessage(f"{content_type!r:.100} is not a content type", field="content_type")
     if isinstance(value, _RAW):
         raw, content_type = bytes(value), content_type or BYTES
-    elif content_type is not None and content_type != JSON:
+    elif content_type is not None and content_type not in (JSON, MSGPACK):
         if not isinstance(value, str) or not content_type.startswith("text/"):
             raise InvalidMessage(
                 f"a payload of type {content_type} must be bytes", field="payload", hint="encode it yourself"
@@ -304,16 +308,10 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
         _encodable(value, "payload")
         raw = value.encode()
     else:
-        content_type = JSON
         try:
-            raw = _encode_json(value)
-            # The encoder writes NaN and infinities as null; only a payload with a null can hide one.
-            if b"null" in raw and not finite(msgspec.to_builtins(value)):
-                raise ValueError("it holds NaN or an infinity")
-        except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
-            raise InvalidMessage(
-                f"the payload can not be written as JSON: {error}", field="payload", hint="pass JSON values, or bytes"
-            ) from None
+            raw, content_type = encode(value, content_type)
+        except NOT_ENCODED as error:
+            raise _not_encoded(error, "payload") from None
     if len(raw) > most:
         raise PayloadTooLarge(
             f"the payload has {len(raw)} bytes; the queue takes {most}",
@@ -323,13 +321,11 @@ def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
     return raw, content_type
 
 
-def finite(value: Any) -> bool:
-    """Is there no NaN and no infinity in it? JSON has neither."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(finite(entry) for pair in value.items() for entry in pair)
-    return not isinstance(value, list | tuple | set | frozenset) or all(finite(entry) for entry in value)
+def _not_encoded(error: Exception, field: str) -> InvalidMessage:
+    hint = error.hint if isinstance(error, NotKept) else "pass values that JSON or MessagePack has, or bytes"
+    if field == "payload" and isinstance(error, NotKept):
+        hint += f", or content_type={JSON!r} to send it as JSON writes it"
+    return InvalidMessage(f"the {field} can not be encoded: {error}", field=field, hint=hint)
 
 
 def _digest(queue: str, body: Body) -> bytes:
@@ -347,11 +343,9 @@ def result(value: Any, most: int) -> bytes | None:
     if value is None:
         return None
     try:
-        raw = _encode_result(value)
-    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
-        raise InvalidMessage(
-            f"the result can not be stored: {error}", field="result", hint="return JSON-like values or bytes"
-        ) from None
+        raw = bytes(value) if type(value) is msgspec.Raw else encode_result(value)
+    except NOT_ENCODED as error:
+        raise _not_encoded(error, "result") from None
     if len(raw) > most:
         raise PayloadTooLarge(f"the result has {len(raw)} bytes; the queue takes {most}", field="result")
     return raw

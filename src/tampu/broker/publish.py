@@ -8,6 +8,7 @@ places that build `port.Publish` and `port.Load`. They take the settings of the 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +30,8 @@ _NO_PRIORITY = 0
 _NO_OPTIONS = (None,) * 18
 _ONCE_US = 600 * SECOND
 """How long the name of a batch is kept: longer than any client asks again."""
+_MOST_WARNED = 10_000
+log = logging.getLogger("tampu")
 
 
 class PublishVerbs:
@@ -126,10 +129,23 @@ class PublishVerbs:
     ) -> Any:
         """The step that stores these; under a name, if they have one, only once. Its reply is list[Message]."""
         keeps_names = once is None or "once" in self.core.engine.capabilities
+        settings = self._settings(queue)
+        if settings.ordering != "priority" and any(type(new) is NewMessage and new.priority for new in news):
+            self._warn_of_priority(queue, settings.ordering)
         return prepare(
             self.tenant, queue, news, self._settings, once=once, keeps_names=keeps_names, one_request=one_request,
             remember_us=remember_us,
         )  # fmt: skip
+
+    def _warn_of_priority(self, queue: str, ordering: str) -> None:
+        """Once for each queue. It is not refused: the queue may get another ordering while the message waits."""
+        warned = self.core.warned_of_priority
+        if (self.tenant, queue) not in warned and len(warned) < _MOST_WARNED:
+            warned.add((self.tenant, queue))
+            log.warning(
+                'priority has no effect in queue %s: its ordering is %s; set ordering="priority" or publish without',
+                queue, ordering,
+            )  # fmt: skip
 
     def has_steps(self, queue: str) -> bool:
         """True if a publish to this queue goes through any publish step."""

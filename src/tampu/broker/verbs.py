@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Iterable, Sequence
@@ -141,9 +142,13 @@ class Verbs(PublishVerbs):
         error: str | BaseException | None = None,
         delay: Duration | None = None,
         traceback: str | None = None,
+        max_attempts: int | None = None,
     ) -> Steps[Outcome]:
-        """The work failed: again after the queue's backoff (or ``delay``), or dead when attempts are used up."""
-        return (yield from self._settle_one(Nack(lease, error, delay, traceback)))  # type: ignore[arg-type]  # checked there
+        """The work failed: again after the queue's backoff (or ``delay``), or dead when attempts are used up.
+
+        ``max_attempts`` is the message's from now on, this attempt included.
+        """
+        return (yield from self._settle_one(Nack(lease, error, delay, traceback, max_attempts)))  # type: ignore[arg-type]  # checked there
 
     def reject(
         self,
@@ -209,9 +214,14 @@ class Verbs(PublishVerbs):
         if isinstance(settlement, Reject):
             reason = incoming.text(settlement.reason, "reason", 128)
             return port.Ending("reject", queue, receipt, reason=reason, error=error, traceback=trace)
+        most = settlement.max_attempts
+        if most is not None:
+            incoming.whole(most, "max_attempts", 1, 1000)
         if settlement.delay is not None:
             delay_us = duration(settlement.delay, "delay")
-            return port.Ending("nack", queue, receipt, error=error, traceback=trace, delay_us=delay_us)
+            return port.Ending(
+                "nack", queue, receipt, error=error, traceback=trace, delay_us=delay_us, max_attempts=most
+            )
         settings = self._settings(queue)
         return port.Ending(
             "nack",
@@ -221,6 +231,7 @@ class Verbs(PublishVerbs):
             traceback=trace,
             delays=settings.delays,
             spread=settings.backoff.spread(random.random()),
+            max_attempts=most,
         )
 
     def _receipt(self, lease: Lease | str) -> tuple[str, str]:

@@ -77,7 +77,7 @@ def said(ending: port.Ending) -> dict[str, Any]:
     told: dict[str, Any] = {"verb": ending.verb, "receipt": ending.receipt}
     if ending.result is not None:
         told["result"] = msgspec.Raw(ending.result)
-    for name in ("error", "traceback", "reason"):
+    for name in ("error", "traceback", "reason", "max_attempts"):
         if getattr(ending, name) is not None:
             told[name] = getattr(ending, name)
     if ending.delay_us is not None:

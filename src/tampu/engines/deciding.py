@@ -49,8 +49,6 @@ def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
 
 # -- expiry
 
-DEADLINE_PASSED = "deadline_passed"
-"""Why a message is dead that waited past its deadline."""
 LONG_BODY = b"\xdc"
 """How bodies of more than 15 fields begin: only these can say `dead_at_deadline`, so only these need be looked at."""
 

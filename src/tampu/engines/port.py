@@ -167,6 +167,8 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
     spread: float = 1.0
     id: str | None = None
     """The message's id, where the caller knows it: saves the engine looking it up for the outcome."""
+    max_attempts: int | None = None
+    """Of a nack: the message's max_attempts from now on, this nack included. None: as it is."""
 
 
 class Settle(msgspec.Struct, frozen=True):

@@ -26,6 +26,8 @@ class Nack(msgspec.Struct, frozen=True):
     error: str | None = None
     delay: Duration | None = None
     traceback: str | None = None
+    max_attempts: int | None = None
+    """The message's from now on, this attempt included; None leaves it as it is."""
 
 
 class Reject(Exception):

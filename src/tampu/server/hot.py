@@ -110,7 +110,7 @@ def settlement(item: bodies.Settlement) -> Settlement:
     if item.verb == "ack":
         return Ack(item.receipt, item.result)
     if item.verb == "nack":
-        return Nack(item.receipt, item.error, item.delay, item.traceback)
+        return Nack(item.receipt, item.error, item.delay, item.traceback, item.max_attempts)
     if item.verb == "reject":
         return Reject(
             item.receipt, reasons.UNRECOVERABLE if item.reason is None else item.reason, item.error, item.traceback

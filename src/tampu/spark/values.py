@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tampu.broker import incoming
 from tampu.model.errors import InvalidMessage
 from tampu.model.reading import from_json
+from tampu.model.values import finite
 
 # As Spark's own to_json: decimals are numbers; bytes are base64, times ISO.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -77,7 +77,7 @@ def as_json(value: Any) -> bytes:
     """A value of a column, written as JSON."""
     try:
         raw = _encode(value)
-        if b"null" in raw and not incoming.finite(value):
+        if b"null" in raw and not finite(value):
             raise ValueError("it holds NaN or an infinity")
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise InvalidMessage(f"the payload can not be written as JSON: {error}", field="payload") from None

@@ -174,7 +174,8 @@ class Rehearsal:
             return True
         for one in self.app.receiving:
             message = one.receive(message)
-        return what.arguments.unpack(message.raw) == what.arguments.unpack(what.arguments.pack(args, kwargs))
+        sent = what.arguments.unpack(*what.arguments.pack(args, kwargs))
+        return what.arguments.unpack(message.raw, message.content_type) == sent
 
     def assert_published(self, what: Task[Any, Any] | str, /, *args: Any, **kwargs: Any) -> list[Message]:
         """Fail unless it was published; all that were, as `published` finds them."""

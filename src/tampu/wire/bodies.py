@@ -116,6 +116,8 @@ class Settlement(Asked, kw_only=True):
     traceback: str | None = None
     delay: Duration | None = None
     reason: str | None = None
+    max_attempts: int | None = None
+    """Of a nack: the message's from now on, this attempt included."""
 
 
 class Settle(Asked):

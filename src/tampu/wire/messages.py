@@ -13,6 +13,7 @@ import msgspec
 
 from tampu.model.message import JSON, Body, Failure, Lease, Message, State
 from tampu.model.times import instant, moment, moment_or_none
+from tampu.model.values import NOT_ENCODED, find_change
 
 
 class MessageView(msgspec.Struct, omit_defaults=True):
@@ -50,6 +51,8 @@ class MessageView(msgspec.Struct, omit_defaults=True):
     """In JSON, a result that JSON can not say, as MessagePack."""
     cancel_requested: bool = False
     duplicate: bool = False
+    own_attempts: bool = False
+    """Its publisher set ``max_attempts``; else it is the queue's."""
 
 
 class LeaseView(msgspec.Struct, omit_defaults=True):
@@ -70,6 +73,7 @@ def message_view(m: Message, media: str) -> MessageView:
         body.parent_id, body.group, body.source, body.hold, moment_or_none(m.run_us), moment_or_none(m.expires_us),
         moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
         None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
+        body.max_attempts is not None,
     )  # fmt: skip
     if media == JSON:
         _say_in_json(view, m)
@@ -92,10 +96,19 @@ def payload_in_json(raw: bytes, kind: str) -> tuple[Any, bytes | None]:
 def _say_in_json(view: MessageView, m: Message) -> None:
     view.payload, view.payload_base64 = payload_in_json(m.body.payload, m.body.content_type)
     if m.result_raw is not None:
-        try:
-            view.result = msgspec.Raw(msgspec.json.encode(m.result))
-        except (TypeError, ValueError, RecursionError):
-            view.result, view.result_base64 = None, m.result_raw
+        view.result, view.result_base64 = result_in_json(m.result_raw)
+
+
+def result_in_json(raw: bytes) -> tuple[Any, bytes | None]:
+    """(result, result_base64), of which one says it: the second where JSON would change the value."""
+    try:
+        value = msgspec.msgpack.decode(raw)
+        written = msgspec.json.encode(value)
+        if find_change(value, msgspec.json.decode(written)) is None:
+            return msgspec.Raw(written), None
+    except NOT_ENCODED:
+        pass
+    return None, raw
 
 
 def lease_view(lease: Lease, media: str) -> LeaseView:
@@ -112,7 +125,7 @@ def to_message(view: MessageView) -> Message:
     body = Body(
         view.type, payload, view.content_type, view.priority, view.headers, view.labels,
         _micros(view.deadline, "deadline"), view.key, view.idempotency_key, view.correlation_id, view.causation_id,
-        view.parent_id, view.group, view.source, view.hold,
+        view.parent_id, view.group, view.source, view.hold, view.max_attempts if view.own_attempts else None,
     )  # fmt: skip
     return Message(
         view.id, view.tenant, view.queue, view.state, body, view.attempts, view.max_attempts,

@@ -1,7 +1,8 @@
-"""The arguments of a task as a payload: a JSON object of the parameters by their names, checked by the annotations.
+"""The arguments of a task as a payload: an object of the parameters by their names, checked by the annotations.
 
-JSON, so that people read it in `tampu peek`, the page and the lake, and any language can publish a task. What `publish`
-stores has been read back as the worker will read it: a wrong argument is the caller's error, at once.
+It is JSON, so that people read it in `tampu peek`, the page and the lake, and any language can publish a task; and
+MessagePack where JSON would change an argument. What `publish` stores has been read back as the worker will read it:
+a wrong argument is the caller's error, at once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker.incoming import finite
+from tampu.model import values
 from tampu.model.errors import InvalidConfig, InvalidMessage
+from tampu.model.message import JSON, MSGPACK
 from tampu.model.reading import from_json, from_msgpack
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -35,7 +37,8 @@ def decode_other(kind: Any, value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=encode_other).encode
-_encode_result = msgspec.msgpack.Encoder(enc_hook=encode_other).encode
+_encode_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_other).encode
+_decode_any = msgspec.msgpack.Decoder().decode
 
 
 class WrongArguments(InvalidMessage):
@@ -70,7 +73,8 @@ class Arguments:
                 "Arguments", fields, kw_only=not self.plain, omit_defaults=True, forbid_unknown_fields=True,
                 module=__name__,
             )  # fmt: skip
-            self._decoder = from_json(self._struct, dec_hook=decode_other)
+            self._decode = from_json(self._struct, dec_hook=decode_other).decode
+            self._decode_msgpack = from_msgpack(self._struct, dec_hook=decode_other).decode
             self._returns = from_msgpack(hints.get("return", Any), dec_hook=decode_other)
         except TypeError as error:
             raise InvalidConfig(
@@ -78,20 +82,32 @@ class Arguments:
             ) from error
         self._count = len(self._positional)
 
-    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The payload of a call; raises `WrongArguments`."""
+    def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str]:
+        """(payload, content type) of a call; raises `WrongArguments`."""
         try:
             if self.plain and not kwargs and len(args) <= self._count:
-                raw = _encode(self._struct(*args))
+                given = self._struct(*args)
             else:
-                raw = _encode(self._struct(**self._named(args, kwargs)))
-            self._decoder.decode(raw)
-            # The encoder writes NaN and infinities as null, which an Any would let through.
-            if b"null" in raw and not all(finite(value) for value in (*args, *kwargs.values())):
-                raise ValueError("JSON has no NaN and no infinity")
-        except (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError) as error:
-            raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload") from error
-        return raw
+                given = self._struct(**self._named(args, kwargs))
+            raw = self._as_json(given)
+            if raw is not None:
+                # The encoder writes NaN and infinities as null, which an Any would let through.
+                if b"null" in raw and not all(values.finite(value) for value in (*args, *kwargs.values())):
+                    raise ValueError("JSON has no NaN and no infinity")
+                return raw, JSON
+            return values.pack(given, _encode_msgpack, self._decode_msgpack), MSGPACK
+        except (*values.NOT_ENCODED, NotImplementedError) as error:
+            hint = f"{error.hint}, or annotate the parameter" if isinstance(error, values.NotKept) else None
+            raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload", hint=hint) from error
+
+    def _as_json(self, given: Any) -> bytes | None:
+        """None if JSON would change an argument."""
+        try:
+            raw = _encode(given)
+        except TypeError:  # perhaps a key that JSON does not have
+            _encode_msgpack(given)
+            return None
+        return raw if values.find_change(given, self._decode(raw)) is None else None
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         named = dict(zip(self._positional, args, strict=False))
@@ -113,32 +129,40 @@ class Arguments:
             named[self._more] = more
         return named
 
-    def unpack(self, raw: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def unpack(self, raw: bytes, content_type: str = JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the function is to be called with; raises `WrongArguments`."""
+        decode = self._decode_msgpack if content_type == MSGPACK else self._decode
         try:
-            values: tuple[Any, ...] = msgspec.structs.astuple(self._decoder.decode(raw))
+            found: tuple[Any, ...] = msgspec.structs.astuple(decode(raw))
         except (msgspec.MsgspecError, NotImplementedError, ValueError, RecursionError) as error:
             raise WrongArguments(str(error), field="payload") from error
         except Exception as error:  # a type that reads itself may raise anything
             raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
         if self.plain:
-            return values, {}
-        args, at = values[: self._count], self._count
+            return found, {}
+        args, at = found[: self._count], self._count
         if self._rest is not None:
-            args, at = (*args, *values[at]), at + 1
-        kwargs = dict(zip(self._keyword, values[at:], strict=False))
+            args, at = (*args, *found[at]), at + 1
+        kwargs = dict(zip(self._keyword, found[at:], strict=False))
         if self._more is not None:
-            kwargs.update(values[-1])
+            kwargs.update(found[-1])
         return args, kwargs
 
     def read_result(self, raw: bytes | None) -> Any:
         """The result as the function's annotation says."""
         return None if raw is None else self._returns.decode(raw)
 
+    def pack_result(self, value: Any) -> msgspec.Raw | None:
+        """A result, encoded once; raises `TypeError` and the like for what can not be kept.
 
-def pack_result(value: Any) -> msgspec.Raw | None:
-    """A result, encoded once; raises `TypeError` and the like for what can not be kept."""
-    return None if value is None else msgspec.Raw(_encode_result(value))
+        Kept is what arrives as it was, by itself or by the annotation of the function.
+        """
+        if value is None:
+            return None
+        raw = _encode_msgpack(value)
+        if values.find_change(value, _decode_any(raw)) is not None:
+            values.pack(value, _encode_msgpack, self._returns.decode)
+        return msgspec.Raw(raw)
 
 
 def _field(parameter: inspect.Parameter, kind: Any) -> Any:

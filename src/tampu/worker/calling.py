@@ -14,7 +14,8 @@ from tampu.worker.current import LOST, Current, enter
 
 
 def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the function is called with; raises `WrongArguments`."""
+    """What the function is called with; raises `WrongArguments` and `AttemptsUsed`."""
+    endings.check_attempts(work)
     task = work.task
     if task.app.receiving:
         try:
@@ -22,7 +23,7 @@ def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
                 work.message = one.receive(work.message)
         except Exception as error:
             raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
-    return task.arguments.unpack(work.message.body.payload)
+    return task.arguments.unpack(work.message.body.payload, work.message.body.content_type)
 
 
 def around(work: Current) -> contextlib.ExitStack:

@@ -12,9 +12,9 @@ from tampu.broker import incoming
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
-from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, UNRECOVERABLE
-from tampu.model.times import SECOND
-from tampu.worker.arguments import WrongArguments, pack_result
+from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, RETRIES_EXHAUSTED, UNRECOVERABLE
+from tampu.model.times import SECOND, Duration
+from tampu.worker.arguments import WrongArguments
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
 from tampu.worker.raising import Cancelled, Retry, Snooze, TimedOut
 
@@ -23,12 +23,16 @@ _PLAIN = (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.Ms
 """What says by its text alone why a result can not be encoded."""
 
 
+class AttemptsUsed(Exception):
+    """The message was delivered as often as the task takes it."""
+
+
 def returned(work: Current, value: Any) -> Settlement:
     """The function has done its work."""
     if value is None:
         return Ack(work.lease)
     try:
-        return Ack(work.lease, pack_result(value))
+        return Ack(work.lease, work.task.arguments.pack_result(value))
     except Exception as error:  # a value that is encoded by code of its own may raise anything
         return bad_result(work.lease, error)
 
@@ -43,6 +47,8 @@ def not_begun(work: Current, error: BaseException) -> Settlement | None:
     """The function could not be called: its arguments do not fit, or it has no readable annotations."""
     if isinstance(error, WrongArguments):
         return Reject(work.lease, DECODE_FAILED, str(error))
+    if isinstance(error, AttemptsUsed):
+        return Reject(work.lease, RETRIES_EXHAUSTED, str(error))
     return raised(work, error)
 
 
@@ -52,7 +58,7 @@ def raised(work: Current, error: BaseException) -> Settlement | None:
         return _raised(work, error)
     except Exception as odd:  # what was raised holds something that it should not; the attempt has failed all the same
         text = f"{type(error).__name__}, which can not be told: {_told(odd)[0]}"
-        return Nack(work.lease, text, _delay(work))
+        return _nack(work, text)
 
 
 def _raised(work: Current, error: BaseException) -> Settlement | None:
@@ -67,11 +73,11 @@ def _raised(work: Current, error: BaseException) -> Settlement | None:
         return _rejected(lease, error)
     if isinstance(error, Retry):
         text, trace = (error.error, None) if error.error else _told(error)
-        return Nack(lease, text, _delay(work) if error.after is None else error.after, trace)
+        return _nack(work, text, trace, error.after)
     if isinstance(error, TimedOut) or work._stop == TIMED_OUT:
-        return Nack(lease, timeout_text(work), _delay(work), _told(error)[1])
+        return _nack(work, timeout_text(work), _told(error)[1])
     text, trace = _told(error)
-    return Nack(lease, text, _delay(work), trace)
+    return _nack(work, text, trace)
 
 
 def _told(error: BaseException) -> tuple[str | None, str | None]:
@@ -89,7 +95,7 @@ def stopped(work: Current) -> Settlement | None:
         return None
     if work._stop in (CANCELLED, STOPPING):
         return Release(work.lease)  # ends as cancelled where that was asked for
-    return Nack(work.lease, timeout_text(work), _delay(work))
+    return _nack(work, timeout_text(work))
 
 
 def timeout_text(work: Current) -> str:
@@ -103,7 +109,7 @@ def asked_to_stop(work: Current) -> type[BaseException]:
 
 def crashed(work: Current, error: str, trace: str | None = None) -> Settlement:
     """The child that ran it is gone, or could not begin."""
-    return Nack(work.lease, error, _delay(work), trace)
+    return _nack(work, error, trace)
 
 
 def _rejected(lease: Lease, error: Reject) -> Settlement:
@@ -113,6 +119,27 @@ def _rejected(lease: Lease, error: Reject) -> Settlement:
     text = error.error or reason if reason else text
     short = reason if 0 < len(reason) <= _REASON_CHARACTERS else UNRECOVERABLE
     return Reject(lease, short, text, error.traceback or trace)
+
+
+def _nack(work: Current, error: str | None, trace: str | None = None, after: Duration | None = None) -> Nack:
+    return Nack(work.lease, error, _delay(work) if after is None else after, trace, _own_max_attempts(work))
+
+
+def check_attempts(work: Current) -> None:
+    """Raise `AttemptsUsed` if the task had all its attempts: the store may not know of its limit.
+
+    A message that was not published by the task carries the queue's max_attempts. The first nack gives it the task's,
+    but a lease that ran out does not.
+    """
+    most = _own_max_attempts(work)
+    if most is not None and work.attempt > most:
+        raise AttemptsUsed(f"{work.task.name} takes {most} attempts, and the message had them")
+
+
+def _own_max_attempts(work: Current) -> int | None:
+    """The task's own, for a message whose publisher did not set one; None leaves it as it is."""
+    message, most = work.lease.message, work.task.settings.max_attempts
+    return None if message.body.max_attempts is not None or message.max_attempts == most else most
 
 
 def _delay(work: Current) -> float | None:

@@ -71,7 +71,7 @@ class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     @property
     def stored(self) -> NewMessage | Encoded:
         """As it is published: most are bare, which is a third of the work."""
-        return Encoded(self.new.payload, JSON, self.task.name) if self.bare else self.new
+        return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.bare else self.new
 
 
 class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
@@ -171,7 +171,8 @@ class Task(Generic[P, R]):
         fields = self._fields
         if self.settings.max_attempts is not None and "max_attempts" not in fields:
             fields = {**fields, "max_attempts": self.settings.max_attempts}
-        new = NewMessage(self.arguments.pack(args, kwargs), type=self.name, content_type=JSON, **fields)
+        payload, content_type = self.arguments.pack(args, kwargs)
+        new = NewMessage(payload, type=self.name, content_type=content_type, **fields)
         for one in self.app.publishing:
             new = one.publish(new, self)
         return TaskMessage(self, self.settings.queue, new, not fields and not self.app.publishing)

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from tampu.broker.aio import AsyncTransaction
 from tampu.broker.queue import Transaction
 from tampu.model.message import Message
-from tampu.worker.arguments import pack_result
 from tampu.worker.current import current
 from tampu.worker.tasks import Published, TaskMessage
 
@@ -49,7 +48,7 @@ class TaskTransaction:
 
         Raises `LeaseLost` when somebody else has it now; then the block must not commit.
         """
-        self._tx.ack(current().lease, pack_result(result))
+        self._tx.ack(current().lease, current().task.arguments.pack_result(result))
 
 
 class AsyncTaskTransaction:
@@ -74,4 +73,4 @@ class AsyncTaskTransaction:
 
     async def ack(self, result: Any = None) -> None:
         """As `TaskTransaction.ack`."""
-        await self._tx.ack(current().lease, pack_result(result))
+        await self._tx.ack(current().lease, current().task.arguments.pack_result(result))

@@ -41,8 +41,8 @@ def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
     def rest() -> Rows:
         gone = Ints(seq for (seq,) in out.get())
         wire.ask("clear_past_expiry", gone, now)
-        for most in sorted({given[seq] or 0 for seq in gone.values}):
-            wire.ask("allow_attempts", Ints(seq for seq in gone.values if given[seq] == most), most)
+        if gone.values:
+            wire.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
         return wire.ask("select_rows", gone).get()
 
     return rest

@@ -163,6 +163,8 @@ def ask(turn: Turn, room: Room, group: Group) -> Ask:
             packed["d"] = item.delay_us + 0
         elif item.verb == "nack":
             packed["t"], packed["f"] = tables.setdefault(item.delays, len(tables) + 1), item.spread + 0.0
+        if item.max_attempts is not None:
+            packed["m"] = item.max_attempts
         if item.verb == "ack" and item.result is not None and item.result_ttl_us:
             results.append(item.result)
             packed["b"], packed["bt"] = len(results), item.result_ttl_us + 0

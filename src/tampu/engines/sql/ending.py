@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tampu.engines.codes import DEAD, EXPIRED
-from tampu.engines.deciding import DEADLINE_PASSED, dies
+from tampu.engines.deciding import dies
+from tampu.model.reasons import DEADLINE_PASSED
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, blob

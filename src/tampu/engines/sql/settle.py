@@ -219,6 +219,8 @@ class _Settling:
                 if place in found:
                     _, _, lease = place
                     card, worker, cancel, paced = found[place]
+                    if item.max_attempts is not None:
+                        card = card._replace(max_attempts=item.max_attempts)
                     self.commit.settled(lease, 1)
                     self._unleased.append(Unleased(item, card, lease, worker, cancel, paced))
 
@@ -292,6 +294,11 @@ class _Settling:
             commit,
             [Failed(one.card, one.item.verb, one.worker, one.item.error, one.item.traceback) for one in failed],
         )
+        changed = [one.card for one in failed if one.item.max_attempts is not None]
+        if changed:
+            commit.db.send(
+                "set_max_attempts", Ints(card.seq for card in changed), Ints(card.max_attempts for card in changed)
+            )
         by_state: dict[int, list[Unleased]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
         _, waiting = self._back([one for one in failed if _failing(one) == READY])
         tokens = {one.card.seq: at for one, at in waiting}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tampu.engines.codes import DEAD, EXPIRED, as_json
-from tampu.engines.deciding import DEADLINE_PASSED, LONG_BODY, dies
+from tampu.engines.deciding import LONG_BODY, dies
+from tampu.model.reasons import DEADLINE_PASSED
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import leave_lanes
 from tampu.model.message import unpack_body

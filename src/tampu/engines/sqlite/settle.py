@@ -163,7 +163,7 @@ class _Settling:
             return DEAD
         if row[5]:
             return CANCELLED
-        if row[3] >= self._facts(row[0])[0]:
+        if row[3] >= (item.max_attempts or self._facts(row[0])[0]):
             return DEAD
         return DELAYED if delay(item, row[3]) else READY
 
@@ -255,6 +255,8 @@ class _Settling:
         for item, row in self._failed:
             seq, q, lease, attempts, worker, _, _ = row
             write_failure(commit, seq, attempts, item.verb, worker, item.error, item.traceback)
+            if item.max_attempts is not None:
+                commit.db.execute("UPDATE tampu_message SET max_attempts = ? WHERE seq = ?", (item.max_attempts, seq))
             code = self._failing(item, row)
             detail = first_line(item.error)
             if code == DEAD:

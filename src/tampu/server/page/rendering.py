@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 import msgspec
 
-from tampu.model.message import JSON, Message
+from tampu.model.message import JSON, MSGPACK, Message
 
 _HERE = Path(__file__).parent
 _MOST_SHOWN = 20_000
@@ -88,12 +88,23 @@ def clock(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def value(found: Any) -> str:
+    """A value of MessagePack as text that can be read: JSON, or as Python writes it."""
+    try:
+        raw = msgspec.json.encode(found)
+    except (TypeError, ValueError, RecursionError):
+        raw = msgspec.json.encode(repr(found))
+    return msgspec.json.format(raw, indent=2).decode()
+
+
 def payload(message: Message) -> str:
     """A payload as text that can be read."""
     raw, kind = message.body.payload, message.body.content_type
     try:
         if kind == JSON:
             text = msgspec.json.format(raw, indent=2).decode()
+        elif kind == MSGPACK:
+            text = value(msgspec.msgpack.decode(raw))
         elif kind.startswith("text/"):
             text = raw.decode()
         else:

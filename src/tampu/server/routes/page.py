@@ -7,7 +7,6 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 import tampu
@@ -127,18 +126,11 @@ async def message_page(call: Asks, id: Annotated[str, Path()]) -> Response:
         tenants = await _tenants(call, who)
     except TampuError as error:
         return _refused("../", who, error)
-    result = None if message.result_raw is None else msgspec.json.format(_said(message.result), indent=2).decode()
+    result = None if message.result_raw is None else rendering.value(message.result)
     return _html(
         "message.html", "../", who=who, message=message, payload=rendering.payload(message), result=result,
         moves=moves, whole=whole, tenants=tenants,
     )  # fmt: skip
-
-
-def _said(result: Any) -> bytes:
-    try:
-        return msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError):
-        return msgspec.json.encode(repr(result))
 
 
 # -- signing in and out, without a script

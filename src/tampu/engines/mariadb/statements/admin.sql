@@ -103,10 +103,3 @@ STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = live.seq ORDER BY
 -- In:  columns: $1 seq, $2 rank
 -- Out: nothing
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET place = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)
-
--- name: allow_attempts
--- Messages have this max_attempts from now on.
--- Run by: revive_dead
--- In:  $1 seqs, $2 max_attempts
--- Out: nothing
-UPDATE tampu_message FORCE INDEX (PRIMARY) SET max_attempts = $2 WHERE seq IN ($1) AND max_attempts <> $2

@@ -118,3 +118,10 @@ FOR UPDATE
 -- In:  $1 until, $2 seqs of leases that the caller has locked
 -- Out: nothing
 UPDATE tampu_leased FORCE INDEX (PRIMARY) SET until = $1 WHERE seq IN ($2)
+
+-- name: set_max_attempts
+-- Messages have this max_attempts from now on.
+-- Run by: settle, revive_dead
+-- In:  columns: $1 seq, $2 max_attempts
+-- Out: nothing
+UPDATE tampu_message FORCE INDEX (PRIMARY) SET max_attempts = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)

@@ -189,3 +189,10 @@ WITH held AS MATERIALIZED (
 UPDATE tampu.leased l SET until = $1::int8 + (SELECT h.us FROM held h WHERE h.seq = l.seq)
 WHERE l.seq = ANY (ARRAY(SELECT seq FROM held))
 RETURNING l.seq, l.lease, l.until, l.cancel, (SELECT h.until FROM held h WHERE h.seq = l.seq)
+
+-- name: set_max_attempts
+-- Messages have this max_attempts from now on.
+-- Run by: settle
+-- In:  arrays: $1 seq, $2 max_attempts
+-- Out: nothing
+UPDATE tampu.message SET max_attempts = ($2::int8[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])

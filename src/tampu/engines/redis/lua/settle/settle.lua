@@ -3,7 +3,8 @@
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [[wait, …], …]: tables of waits   3: msgpack [item, …]   4 …: results. An item is a map:
 --       v verb (a ack, n nack, x reject, r release), s number, l lease, d delay, t which table (from 1), f factor of it,
---       b which result (from 1), bt how long it is kept, y reason, e error, w traceback, g first line of the error
+--       b which result (from 1), bt how long it is kept, y reason, e error, w traceback, g first line of the error,
+--       m max_attempts of the message from now on
 -- Returns {woken, due, answer, …}: {state, own id or ''}, or {-1}: this is not the current lease of its message.
 -- The very receipt and verb that brought a message where it is answer the same again.
 -- `r`: number -> 16 digits of the time it is kept until, then the result; `kept`: by that time.
@@ -21,7 +22,11 @@ local function fail(item, x, row)
   local seq, attempts, worker = item.s, x[2], x[5]
   local trace, verb, detail = item.v .. item.l, VERB[item.v], item.g
   failed(seq, attempts, verb, worker, item.e, item.w)
-  local _, most = details(row)
+  local created, most, extra = details(row)
+  if item.m and item.m ~= most then
+    most = item.m
+    call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, body_of(row)))
+  end
   if item.v == 'x' or (x[6] ~= 1 and attempts >= most) then
     local reason = item.v == 'x' and (item.y or 'unrecoverable') or 'retries_exhausted'
     finish_as(DEAD, seq, row, attempts, trace, reason)

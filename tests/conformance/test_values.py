@@ -1,0 +1,148 @@
+"""Values: what arrives equals what was sent, or it is refused; tuples, enums and dataclasses arrive in plain form."""
+
+import dataclasses
+import enum
+import uuid
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from tampu import InvalidMessage, NewMessage
+from tampu.broker.queue import Queue
+
+JSON, MSGPACK = "application/json", "application/msgpack"
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+    note: Any = None
+
+
+class Line(msgspec.Struct, rename="camel"):
+    unit_price: Any
+
+
+AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=timezone(timedelta(hours=2)))
+IN_JSON: list[Any] = [
+    None, True, 0, -1.5, "größe", [], {}, {"a": [1, {"b": None}]}, 2**70, {"Infinity": "NaN"}, Size.SMALL,
+]  # fmt: skip
+IN_MSGPACK: list[Any] = [
+    {"b": b"abc"}, [b""], {"a": [{"b": bytearray(b"x")}]}, {1: 2}, {1: "a", "1": "b"}, {2.5: 1}, {None: 1}, {True: 0},
+    {b"k": 1}, {(1, "a"): 2}, {"at": AT}, AT, {AT: 1}, {"id": 2**64 - 1, "raw": b"\xff"},
+]  # fmt: skip
+CONVERTED: list[tuple[Any, Any]] = [
+    ((1, (2, 3)), [1, [2, 3]]),
+    ({"c": Colour.RED}, {"c": "red"}),
+    (Order(7), {"number": 7, "note": None}),
+    ([Line("1.50")], [{"unitPrice": "1.50"}]),
+    ({"o": Order(7, b"x")}, {"o": {"number": 7, "note": b"x"}}),
+    (Line({1: 2}), {"unitPrice": {1: 2}}),
+]
+REFUSED: list[tuple[Any, str]] = [
+    (Decimal("1.50"), "str"),
+    (datetime(2026, 3, 1), "time zone"),  # noqa: DTZ001 - that is the point
+    (date(2026, 3, 1), "isoformat"),
+    (time(12), "isoformat"),
+    (timedelta(seconds=5), "total_seconds"),
+    (uuid.UUID(int=1), "str"),
+    ({1, 2}, "list"),
+    (frozenset({1}), "list"),
+]
+
+
+def _arrived(q: Queue) -> Any:
+    (lease,) = q.claim("emails")
+    return lease.payload
+
+
+def test_what_json_has_is_published_as_json(q: Queue) -> None:
+    for value in IN_JSON:
+        assert q.publish("emails", value).content_type == JSON
+        assert _arrived(q) == value
+
+
+def test_what_only_messagepack_has_arrives_unchanged(q: Queue) -> None:
+    for value in IN_MSGPACK:
+        assert q.publish("emails", value).content_type == MSGPACK
+        (lease,) = q.claim("emails")
+        assert (lease.payload, lease.message.content_type) == (value, MSGPACK)
+        q.ack(lease, result=value)
+        assert q.get(lease.id).result == value
+
+
+def test_tuples_enums_and_dataclasses_arrive_in_their_plain_form(q: Queue) -> None:
+    for value, plain in CONVERTED:
+        q.publish("emails", value)
+        (lease,) = q.claim("emails")
+        assert lease.payload == plain
+        q.ack(lease, result=value)
+        assert q.get(lease.id).result == plain
+
+
+def test_each_message_of_a_batch_has_the_format_that_keeps_it(q: Queue) -> None:
+    given = [{"a": 1}, {"b": b"x"}, b"raw", NewMessage({1: 2}, priority=0), NewMessage({"c": AT}, type="t"), "text"]
+    stored = q.publish_many("emails", given)
+    assert [m.content_type for m in stored] == [JSON, MSGPACK, "application/octet-stream", MSGPACK, MSGPACK, JSON]
+    found = [lease.payload for lease in q.claim("emails", limit=10)]
+    assert found == [{"a": 1}, {"b": b"x"}, b"raw", {1: 2}, {"c": AT}, "text"]
+
+
+def test_what_neither_format_has_is_refused_with_a_remedy(q: Queue) -> None:
+    for value, remedy in REFUSED:
+        for payload in (value, {"a": [1, {"b": value}]}, Order(1, value), (value,)):
+            for publish in (q.publish, lambda queue, p: q.publish_many(queue, [{"a": 1}, p])):
+                with pytest.raises(InvalidMessage) as refused:
+                    publish("emails", payload)
+                assert refused.value.field == "payload"
+                assert remedy in (refused.value.hint or "")
+    assert q.claim("emails") == []
+
+
+def test_a_key_that_neither_format_has_is_refused(q: Queue) -> None:
+    with pytest.raises(InvalidMessage, match="key"):
+        q.publish("emails", {"a": {uuid.UUID(int=1): 2}})
+
+
+def test_a_result_that_messagepack_does_not_have_is_refused_and_the_lease_stays(q: Queue) -> None:
+    q.publish("emails", 1)
+    (lease,) = q.claim("emails")
+    for value, remedy in REFUSED:
+        for result in (value, {"a": value}):
+            with pytest.raises(InvalidMessage) as refused:
+                q.ack(lease, result=result)
+            assert refused.value.field == "result"
+            assert remedy in (refused.value.hint or "")
+    q.ack(lease, result="fine")
+    assert q.get(lease.id).result == "fine"
+
+
+def test_who_asks_for_json_gets_what_json_makes_of_it(q: Queue) -> None:
+    stored = q.publish("emails", {"price": Decimal("1.50"), "on": date(2026, 3, 1), "b": b"abc"}, content_type=JSON)
+    assert stored.content_type == JSON
+    assert _arrived(q) == {"price": "1.50", "on": "2026-03-01", "b": "YWJj"}
+
+
+def test_who_asks_for_messagepack_gets_it(q: Queue) -> None:
+    assert q.publish("emails", {"a": 1}, content_type=MSGPACK).content_type == MSGPACK
+    assert _arrived(q) == {"a": 1}
+    with pytest.raises(InvalidMessage, match="Decimal"):
+        q.publish("emails", Decimal(1), content_type=MSGPACK)
+
+
+def test_a_schedule_keeps_its_payload(q: Queue) -> None:
+    q.schedules.put("nightly", queue="emails", payload={"b": b"abc", 1: AT}, every=60)
+    assert q.schedules.get("nightly").payload == {"b": b"abc", 1: AT}
+    with pytest.raises(InvalidMessage, match="Decimal"):
+        q.schedules.put("hourly", queue="emails", payload=Decimal(1), every=60)
