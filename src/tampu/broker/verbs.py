@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,6 +15,7 @@ from tampu.broker.settings import Settings
 from tampu.broker.standing import MakeClaim
 from tampu.broker.under_way import extended
 from tampu.engines import loads, port
+from tampu.model.chance import CHANCE
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message, NewMessage, to_new
@@ -329,7 +329,7 @@ class Verbs:
             error=error,
             traceback=trace,
             delays=settings.delays,
-            spread=settings.backoff.spread(random.random()),
+            spread=settings.backoff.spread(CHANCE.random()),
         )
 
     def _receipt(self, lease: Lease | str) -> tuple[str, str]:
