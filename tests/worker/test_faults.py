@@ -88,11 +88,11 @@ def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Sc
     assert scene.q.stats("default").done == 20
 
 
-def test_task_that_holds_the_interpreter_for_three_leases_runs_once(scene: Scene) -> None:
-    (id,) = (m.id for m in scene.q.publish_many("default", [shop.hold_interpreter.message(13.0).new]))
-    holder = scene.crew.start("--lease", "4")
+def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(scene: Scene) -> None:
+    (id,) = (m.id for m in scene.q.publish_many("default", [shop.hold_interpreter.message(8.0).new]))
+    holder = scene.crew.start("--lease", "5")
     wait(lambda: scene.crew.count("begun") >= 1)
-    other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
+    other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
     assert scene.q.result(id, wait=90).result == holder.process.pid
     assert (holder.stop(), other.stop()) == (0, 0)
     assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
