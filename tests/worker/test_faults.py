@@ -93,6 +93,7 @@ def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(sce
     holder = scene.crew.start("--lease", "5")
     wait(lambda: scene.crew.count("begun") >= 1)
     other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
+    wait(lambda: other.says("works on"))  # and hears when it is to stop
     assert scene.q.result(id, wait=90).result == holder.process.pid
     assert (holder.stop(), other.stop()) == (0, 0)
     assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
@@ -143,6 +144,7 @@ def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(scene:
     jumper = scene.crew.start("--lease", "4")
     wait(lambda: scene.crew.count("begun") >= 1)
     other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
+    wait(lambda: other.says("works on"))  # and hears when it is to stop
     message = scene.q.result(id, wait=90)
     assert (message.result, message.attempts) == (jumper.process.pid, 1)
     later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
