@@ -20,7 +20,7 @@ run: $(VENV)/.run ## Show what tampu does: the demo and its server
 
 test: $(VENV)/.dev ## Run the tests (ARGS="-k name" to choose)
 	@tools/servers
-	@$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal --durations=20 $(ARGS)
 
 test-versions: $(VENV)/.dev ## Run the engines' tests on other versions of their servers (ARGS="13 redis6" to choose)
 	@tools/servers

@@ -12,8 +12,11 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.seeds import FUZZING, seed_of
+from tests.signals import let_children_be_interrupted
 
 pytest_plugins = ["tests.crashes"]
+
+let_children_be_interrupted()
 
 # Servers live on in threads while pytest puts one sys.stdout in the place of another. Who prints in that moment brings
 # the process down; a logger does not.

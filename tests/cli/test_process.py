@@ -1,5 +1,6 @@
 """The command as a real process: exit codes, pipes, Ctrl-C, completion, help."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,17 @@ def run(*args: str, input: str | None = None, **env: str) -> subprocess.Complete
     return subprocess.run(
         [*TAMPU, *args], input=input, capture_output=True, text=True, env=os.environ | env, timeout=120, check=False
     )
+
+
+@contextlib.contextmanager
+def started(*args: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command while it runs; it does not outlive the test, however that ends."""
+    process = subprocess.Popen([*TAMPU, *args], text=True, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_life_of_a_message_by_shell(command: Command) -> None:
@@ -77,20 +90,14 @@ def test_a_closed_pipe_is_left_quietly(command: Command) -> None:
     with command.queue() as q:
         q.publish_many("q", ["x" * 200] * 3000)
     for words in (["list", "q", "--limit", "3000", "--json"], ["list", "q", "--limit", "3000"]):
-        process = subprocess.Popen(
-            [*TAMPU, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": ""},  # unbuffered, Python does not notice a text that was cut short
-        )
-        assert process.stdout
-        assert process.stderr
-        process.stdout.read(10)
-        process.stdout.close()
-        said = process.stderr.read()
-        process.stderr.close()
-        assert process.wait(60) == 141
+        env = os.environ | {"PYTHONUNBUFFERED": ""}  # unbuffered, Python does not notice a text that was cut short
+        with started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+            assert process.stdout
+            assert process.stderr
+            process.stdout.read(10)
+            process.stdout.close()
+            said = process.stderr.read()
+            assert process.wait(60) == 141
         assert said == "" or said.startswith("more: ")
 
 
@@ -116,26 +123,19 @@ def test_help_into_a_closed_pipe_is_left_quietly(words: str) -> None:
 )
 def test_who_waits_notices_a_closed_pipe(command: Command, words: list[str]) -> None:
     command.ok("publish", "q", "1")
-    process = subprocess.Popen([*TAMPU, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout
-    assert process.stderr
-    assert process.stdout.readline()
-    process.stdout.close()
-    try:
+    with started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline()
+        process.stdout.close()
         assert process.wait(60) == 141  # though nothing happens in the queue
         assert process.stderr.read() == ""
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
 
 
 def test_follow_prints_what_happens_until_ctrl_c(command: Command) -> None:
-    with command.queue() as q:
+    words = ["journal", "--follow", "--json"]
+    with command.queue() as q, started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         q.publish("q", 1)
-        process = subprocess.Popen(
-            [*TAMPU, "journal", "--follow", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
         assert process.stdout
         first = json.loads(process.stdout.readline())
         (lease,) = q.claim("q")
@@ -158,23 +158,23 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 def test_ctrl_c_while_waiting_is_no_traceback(command: Command) -> None:
     command.ok("config", "q", "lease=1m")
-    process = subprocess.Popen([*TAMPU, "claim", "q", "--wait", "60"], stderr=subprocess.PIPE, text=True)
-    wait_for(Path("jobs.db-wal").exists, process)  # it is there while somebody has the file open
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    with started("claim", "q", "--wait", "10m", stderr=subprocess.PIPE) as process:
+        wait_for(Path("jobs.db-wal").exists, process)  # it is there while somebody has the file open
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said == ""
 
 
 def test_a_stream_is_published_as_it_arrives(command: Command) -> None:
-    process = subprocess.Popen([*TAMPU, "publish", "q", "-", "--lines"], stdin=subprocess.PIPE, text=True)
-    assert process.stdin
-    process.stdin.write("1\n")
-    process.stdin.flush()
-    wait_for(lambda: command.path.exists() and command("peek", "q").code == 0, process)
-    process.stdin.write("2\n")
-    process.stdin.close()
-    assert process.wait(60) == 0
+    with started("publish", "q", "-", "--lines", stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write("1\n")
+        process.stdin.flush()
+        wait_for(lambda: command.path.exists() and command("peek", "q").code == 0, process)
+        process.stdin.write("2\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
     assert command.ok("stats", "q")["queues"][0]["ready"] == 2
 
 

@@ -132,7 +132,7 @@ class House:
         self._cores.clear()
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
+def until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait for something that another thread or process brings about."""
     pause, give_up = threading.Event(), time.monotonic() + seconds
     while not condition():

@@ -67,6 +67,8 @@ def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nodes]:
 def test_a_node_killed_under_load_loses_nothing_and_clients_carry_on(nodes: Nodes) -> None:
     port = free_port()
     mortal, steady = nodes.start(port), nodes.start()
+    with tampu.open(steady, token=nodes.token) as q:
+        q.queues.put("jobs", max_attempts=1000)  # leases are short, and a busy machine may lose several
     opened: list[str] = []
     published: list[int] = []
     done: set[int] = set()

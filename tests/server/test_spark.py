@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from tampu.spark.stores import http, wire
 from tampu.spark.stores.http import HttpStore
 from tampu.spark.stores.opening import open_store
 from tampu.spark.stores.port import MessageQuery
+from tests.conformance.house import FakeClock
 from tests.server.conftest import Start
 from tests.server.test_metrics import Scrape
 from tests.server.test_permissions import rows_of
@@ -292,7 +294,9 @@ def test_a_journal_whose_connection_breaks_goes_on_where_it_broke(
 
 
 def test_a_rate_is_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    stall = start(key_rate=20, key_burst=20)
+    clock = FakeClock()
+    stall = start(clock=clock, key_rate=20, key_burst=20)
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=clock.advance))
     with store(stall) as opened:
         for first in (0, 20):
             assert opened.run([load("jobs", *range(20), first=first)]) == [20]

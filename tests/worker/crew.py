@@ -15,7 +15,7 @@ import tampu
 from tests.conformance.house import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90.0
+PATIENCE = 240.0
 APP = "tests.worker.shop:app"
 
 

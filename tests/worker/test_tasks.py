@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from tampu.keepers.sweeper import Sweeper
 from tampu.testing import Rehearsal
 from tampu.worker.logs import Json, Plain
 from tests.conformance.house import until
+from tests.worker.crew import PATIENCE
 
 
 class Receipt(msgspec.Struct):
@@ -550,20 +552,24 @@ def test_task_that_takes_longer_than_its_timeout_fails(app: tampu.App, kind: str
     assert found.last_error == "TimedOut: wait ran for longer than 0.05 s"
 
 
-def test_long_task_with_a_short_lease_runs_once(memory: tampu.App) -> None:
-    runs: list[int] = []
-    go = threading.Event()
+def test_long_task_with_a_short_lease_runs_once(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
+    extend, extended, runs, go = memory.queue._verbs.extend_many, list[int](), list[int](), threading.Event()
+
+    def count(items: Sequence[Any]) -> Any:
+        extended.append(1)
+        return extend(items)
+
+    monkeypatch.setattr(memory.queue._verbs, "extend_many", count)
 
     @memory.task
     def long() -> int:
         runs.append(1)
-        go.wait(60)
+        assert go.wait(PATIENCE)
         return len(runs)
 
-    with tampu.working(memory, lease=4):
+    with tampu.working(memory, lease=6):
         published = long.publish()
-        until(lambda: bool(runs), 60)
-        extended = threading.Timer(12.5, go.set)  # more than three leases, in which nobody else may be given it
-        extended.start()
-        assert published.result(60) == 1
+        until(lambda: len(extended) == 5, PATIENCE)  # three times in a lease, so that is longer than one
+        go.set()
+        assert published.result(PATIENCE) == 1
     assert runs == [1]

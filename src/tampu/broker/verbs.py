@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import random
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +13,7 @@ from tampu.broker.publish import PublishVerbs
 from tampu.broker.standing import MakeClaim
 from tampu.broker.under_way import extended
 from tampu.engines import port
+from tampu.model.chance import CHANCE
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Lease, Message
@@ -230,7 +229,7 @@ class Verbs(PublishVerbs):
             error=error,
             traceback=trace,
             delays=settings.delays,
-            spread=settings.backoff.spread(random.random()),
+            spread=settings.backoff.spread(CHANCE.random()),
             max_attempts=most,
         )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
+from tampu.model.chance import CHANCE
 from tampu.model.errors import Unavailable
 
 CONNECT_SECONDS = 5.0
@@ -32,7 +32,7 @@ def pauses(patience: float) -> Iterator[float]:
     """Seconds before each new try, until the patience is at its end; no two clients in step."""
     most = 0.05
     while patience > 0:
-        pause = most * (0.5 + random.random() / 2)
+        pause = most * (0.5 + CHANCE.random() / 2)
         patience -= pause
         yield pause
         most = min(most * 2, 2.0)

@@ -8,13 +8,13 @@ on, wherever it was stopped.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 
 import msgspec
 
 from tampu.broker.settings import Settings
 from tampu.engines.port import Ending, PutDocument
+from tampu.model.chance import CHANCE
 from tampu.model.errors import VersionConflict
 from tampu.model.reading import from_msgpack
 from tampu.spark.delivery_log import Fenced
@@ -111,7 +111,7 @@ def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settin
         return Ending("reject", queue, receipt, reason=verdict.reason, error=verdict.error, id=id)
     if verdict.delay_us is not None:
         return Ending("nack", queue, receipt, error=verdict.error, delay_us=verdict.delay_us, id=id)
-    spread = settings.backoff.spread(random.random())
+    spread = settings.backoff.spread(CHANCE.random())
     return Ending("nack", queue, receipt, error=verdict.error, delays=settings.delays, spread=spread, id=id)
 
 

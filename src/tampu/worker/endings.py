@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import traceback
 from typing import Any
 
 import msgspec
 
 from tampu.broker import incoming
+from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
@@ -147,4 +147,4 @@ def _delay(work: Current) -> float | None:
     backoff = work.task.settings.backoff
     if backoff is None:
         return None
-    return backoff.micros(work.attempt) * backoff.spread(random.random()) / SECOND
+    return backoff.micros(work.attempt) * backoff.spread(CHANCE.random()) / SECOND

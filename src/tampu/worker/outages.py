@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tampu.model.chance import CHANCE
 from tampu.model.errors import RateLimited, StorageError, TampuError
 
 R = TypeVar("R")
@@ -46,7 +46,7 @@ class Outages:
                 if give_up.is_set():
                     return None
                 self._failed(error)
-                wait = max(pause * (0.5 + random.random() / 2), retry_after(error))
+                wait = max(pause * (0.5 + CHANCE.random() / 2), retry_after(error))
                 give_up.wait(wait)  # one more try then, at the very end
                 pause = min(_LONGEST_SECONDS, pause * 2)
             else:

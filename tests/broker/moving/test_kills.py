@@ -95,7 +95,8 @@ def _small(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), ROUND)
-def test_sigkill_in_the_middle_loses_and_doubles_nothing(old: str, new: str, tmp_path: Path) -> None:
+def test_sigkill_in_the_middle_loses_and_doubles_nothing(old: str, new: str, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
     source, target = URLS[old](tmp_path), URLS[new](tmp_path)
     with tampu.open(source, keepers=False) as q:
         ids = [m.id for part in range(3) for m in q.publish_many("jobs", range(part * 1000, part * 1000 + 1000))]
@@ -105,7 +106,7 @@ def test_sigkill_in_the_middle_loses_and_doubles_nothing(old: str, new: str, tmp
             process = subprocess.Popen(
                 [*TAMPU, "copy", source, target, "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
-            _when(there, turn * 1500 + random.randrange(1000), process)
+            _when(there, turn * 1500 + chance.randrange(1000), process)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
         last = subprocess.run([*TAMPU, "copy", source, target, "--json"], capture_output=True, text=True, check=False)

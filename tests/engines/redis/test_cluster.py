@@ -151,7 +151,7 @@ def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio
         assert isinstance(other, tampu.Unavailable)
         assert house.next_due() is not None
         away.start()
-        until(lambda: _publishes(q, gone[0]), 30)
+        until(lambda: _publishes(q, gone[0]))
 
 
 def _publishes(q: tampu.Queue, name: str) -> bool:

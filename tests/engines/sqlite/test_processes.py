@@ -130,7 +130,7 @@ def test_a_killed_worker_s_message_comes_back_to_another_process(tmp_path: Path)
             assert worker.stdout is not None
             stale = worker.stdout.readline().strip()
             worker.kill()
-        (lease,) = q.claim("jobs", wait=30)
+        (lease,) = q.claim("jobs", wait=240)
         assert (lease.id, lease.attempt) == (message.id, 2)
         with pytest.raises(tampu.LeaseLost):
             q.ack(stale)

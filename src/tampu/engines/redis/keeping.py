@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from tampu.engines.redis import naming, units
 from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.turn import Turn
+from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND, Clock
 
@@ -102,7 +102,7 @@ def sweep(turn: Turn, call: Sweep) -> Asking[Swept]:
 def trim(turn: Turn, call: Trim) -> Asking[int]:
     """First everybody is asked how much there is, then the limit is shared out; never the same queue first."""
     rooms = yield from turn.house.all()
-    start = random.randrange(len(rooms)) if rooms else 0
+    start = CHANCE.randrange(len(rooms)) if rooms else 0
     left = call.limit
     for some in _pieces(rooms[start:] + rooms[:start]):
         if left <= 0:
