@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tampu.broker import settings
-from tampu.broker.ends import ENDS
 from tampu.engines.port import DeleteDocument, Engine, PutDocument
 from tampu.model.errors import InvalidState
 from tampu.model.message import State
+from tampu.model.states import TERMINAL
 
 KIND = "removed_queue"
 TENANT = "*"
@@ -69,7 +69,7 @@ def check(queue: str, counts: Mapping[State, int], *, force: bool) -> None:
             field="queue",
             hint="wait for their end, or cancel them; drain the queue first if it is still in use",
         )
-    waiting = sum(count for state, count in counts.items() if state not in ENDS)
+    waiting = sum(count for state, count in counts.items() if state not in TERMINAL)
     if waiting and not force:
         raise InvalidState(
             f"{waiting} messages of {queue} still wait", field="queue", hint="purge them first, or remove it with force"

@@ -12,7 +12,6 @@ import msgspec
 
 from tampu.broker import incoming, ranking, removal
 from tampu.broker.core import Core, Look, Steps
-from tampu.broker.ends import ENDS
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.broker.where import Where
 from tampu.engines import port
@@ -21,6 +20,7 @@ from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionCo
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
 from tampu.model.reading import from_msgpack
+from tampu.model.states import TERMINAL
 
 _STEP = 500
 _TRIES = 20
@@ -295,7 +295,7 @@ class Steering:
         """
         stats = yield from self.stats(queue)
         removal.check(queue, stats.counts, force=force)
-        states = [s for s in State if s in ENDS or (force and s is not State.LEASED)]
+        states = [s for s in State if s in TERMINAL or (force and s is not State.LEASED)]
         total = yield from self.purge(queue, state=states)
         rows: list[port.QueueStats] = yield Look(lambda engine: engine.stats(self.tenant, queue))
         if any(count for row in rows for count in row.counts.values()):

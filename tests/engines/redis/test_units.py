@@ -82,8 +82,8 @@ class Store:
                 return
 
 
-NOTHING = ("leased", [], [], None)
-ALL = ("done", [1, 2], [3], 7)
+NOTHING: tuple[Any, ...] = ("leased", [], [], None)
+ALL: tuple[Any, ...] = ("done", [1, 2], [3], 7)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def advance(engine: RedisEngine, asking: Any, steps: int) -> bool:
     try:
         asks = next(asking)
         for _ in range(steps):
-            asks = asking.send(engine._wire.send(asks))
+            asks = asking.send(engine.wire.send(asks))
     except StopIteration:
         return True
     return False
@@ -116,7 +116,7 @@ def steps_of_a_unit(**fields: Any) -> int:
             asks = next(asking)
             while True:
                 steps += 1
-                asks = asking.send(engine._wire.send(asks))
+                asks = asking.send(engine.wire.send(asks))
         except StopIteration:
             return steps
     finally:
@@ -139,7 +139,7 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
             advance(engine, units.together(Turn(engine.house), unit), steps)
             store.maintain()
             found.append(store.seen())
-            (again,) = store.engine().run([unit])
+            again: Any = store.engine().run([unit])[0]
             assert [len(reply) for reply in again[:3]] == [1, 2, 1]
             assert store.seen() == ALL
             store.maintain()
@@ -163,7 +163,7 @@ def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
     assert store.seen() != ALL
     for dies_after in range(1, 12):
         store.clock.advance(6)
-        flat = engine._wire.send([engine._write.script("intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
+        flat = engine.wire.send([engine._write.script("intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
         over = advance(
             engine, units.complete_all(Turn(engine.house), engine.house.tags.queue("default", "jobs"), flat), dies_after
         )
@@ -183,7 +183,7 @@ def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
         for tag in tags
         for key in ("units", "units.until", "intents", "intents.at")
     ]
-    assert not any(engine._wire.send(asks))
+    assert not any(engine.wire.send(asks))
 
 
 def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> None:
@@ -193,7 +193,7 @@ def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> No
 
     def send(asks: Any) -> Any:
         away = store.seen()[0] == "done"
-        return asking.send([Unavailable("away")] * len(asks) if away else engine._wire.send(asks))
+        return asking.send([Unavailable("away")] * len(asks) if away else engine.wire.send(asks))
 
     def send_all() -> None:
         asks = next(asking)
@@ -213,7 +213,7 @@ def test_a_due_intent_is_told_to_maintenance(store: Store) -> None:
     asking = units.together(Turn(engine.house), unit)
     asks = next(asking)
     while store.seen() == NOTHING:
-        asks = asking.send(engine._wire.send(asks))
+        asks = asking.send(engine.wire.send(asks))
     due = engine.next_due()
     assert due is not None
     assert due <= store.clock.now() + 2_000_000
@@ -229,7 +229,7 @@ def test_a_unit_that_begins_with_a_document_is_found_too(store: Store) -> None:
     asking = units.together(Turn(engine.house), unit)
     asks = next(asking)
     while store.q.get_document("cursor", "x") is None:
-        asks = asking.send(engine._wire.send(asks))
+        asks = asking.send(engine.wire.send(asks))
     assert "mails" not in store.q.queues.list()
     due = engine.glance(()).due_us
     assert due is not None

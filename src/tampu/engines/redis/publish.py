@@ -14,7 +14,7 @@ from tampu.engines.deciding import full
 from tampu.engines.places import Pace
 from tampu.engines.port import Item, Load, Publish
 from tampu.engines.redis import ids, naming, rows
-from tampu.engines.redis.asking import Asking
+from tampu.engines.redis.asking import Ask, Asking
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import TampuError

@@ -175,7 +175,14 @@ class _Script:
             if call is not None:
                 assert part.room is not None
                 bodies = [item.packed for item in call.items]
-                asked = publish.ask(self._turn, part.room, call, self._packed[part.tag], bodies, publish.limits_of(call.places, call.pace))
+                asked = publish.ask(
+                    self._turn,
+                    part.room,
+                    call,
+                    self._packed[part.tag],
+                    bodies,
+                    publish.limits_of(call.places, call.pace),
+                )
                 doing.append(("publish", part, _arguments(asked)))
             doing.extend((verb, part, (names[verb],)) for verb, found in part.named.items() if found)
             if settled:
@@ -216,7 +223,9 @@ class _Script:
         if script == "publish":
             call = part.publish
             assert call is not None
-            stored = iter(publish.stored(part.room, call.items, answer[4:], self._elsewhere.get(part.tag, {}), answer[3]))
+            stored = iter(
+                publish.stored(part.room, call.items, answer[4:], self._elsewhere.get(part.tag, {}), answer[3])
+            )
             for place, one in part.publishes:
                 replies[place] = [next(stored) for _ in one.items]
             return bool(answer[2])
@@ -319,7 +328,8 @@ def _look(turn: Turn, first: Part, others: Iterable[Part], name: str) -> Asking[
         if call is not None and call.max_depth:
             assert part.room is not None
             packed, bodies = [publish.pack_item(item) for item in call.items], [item.packed for item in call.items]
-            ask = publish.ask(turn, part.room, call, packed, bodies)
+            limits = publish.limits_of(call.places, call.pace)
+            ask = publish.ask(turn, part.room, call, packed, bodies, limits)
             asked.append((call, ask._replace(command=(*ask.command, 1))))
         part.deep = True
     if asked:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from tampu.engines.codes import DEAD, EXPIRED
 from tampu.engines.deciding import dies
-from tampu.model.reasons import DEADLINE_PASSED
 from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, blob
 from tampu.engines.sql.lanes import leave_lanes
 from tampu.model.message import unpack_body
+from tampu.model.reasons import DEADLINE_PASSED
 
 
 class Failed(NamedTuple):

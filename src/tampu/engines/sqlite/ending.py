@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tampu.engines.codes import DEAD, EXPIRED, as_json
 from tampu.engines.deciding import LONG_BODY, dies
-from tampu.model.reasons import DEADLINE_PASSED
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.lanes import leave_lanes
 from tampu.model.message import unpack_body
+from tampu.model.reasons import DEADLINE_PASSED
 
 
 def end(
