@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import tampu
 from tampu.engines.port import Sweep, Trim
+from tampu.model.states import WAITING
 from tests.model import looking
 from tests.model.drawing import (
     HERE,
@@ -35,7 +36,7 @@ from tests.model.drawing import (
 )
 from tests.model.entries import SECOND, Entry, New
 from tests.model.places import Place
-from tests.model.reference import WAITING, Model, Refused
+from tests.model.reference import Model, Refused
 
 
 class FakeClock:
