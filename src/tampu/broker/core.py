@@ -269,8 +269,23 @@ class Core(Carrier):
     # -- carrying out steps
 
     def do(self, step: Step) -> Any:
+        if type(step) is Publish:  # first: it is asked most often
+            return self.coalescer.submit(step)
         if isinstance(step, Look):
             return step.ask(self.engine)
+        if isinstance(step, PublishSet):
+            return step.messages(step.replies(self.coalescer.submit(step.call)))
+        if isinstance(step, Pause | Expect):
+            self._wait(step)
+            return None
+        if not isinstance(step, Settle | Together):
+            return self.coalescer.submit(step)
+        reply = self.lanes.of(step).submit(step)
+        if self.ends.anybody:
+            self.ends.stir()
+        return reply
+
+    def _wait(self, step: Pause | Expect) -> None:
         if isinstance(step, Pause):
             waiter = Waiter(step.queues, None)
             self.waiting.join(waiter)
@@ -279,24 +294,14 @@ class Core(Carrier):
                     waiter.wait(step.seconds)
             finally:
                 self.waiting.leave(waiter)
-            return None
-        if isinstance(step, Expect):
-            ended = threading.Event()
-            self.ends.expect(step.tenant, step.id, ended.set)
-            try:
-                if not self._has_ended(step):
-                    ended.wait(step.seconds)
-            finally:
-                self.ends.forget(step.tenant, step.id, ended.set)
-            return None
-        if isinstance(step, PublishSet):
-            return step.messages(step.replies(self.coalescer.submit(step.call)))
-        if not isinstance(step, Settle | Together):
-            return self.coalescer.submit(step)
-        reply = self.lanes.of(step).submit(step)
-        if self.ends.anybody:
-            self.ends.stir()
-        return reply
+            return
+        ended = threading.Event()
+        self.ends.expect(step.tenant, step.id, ended.set)
+        try:
+            if not self._has_ended(step):
+                ended.wait(step.seconds)
+        finally:
+            self.ends.forget(step.tenant, step.id, ended.set)
 
     def _has_ended(self, step: Expect) -> bool:
         """What ended between the last look and the expectation must not be waited for."""
@@ -304,6 +309,8 @@ class Core(Carrier):
         return found is None or has_ended(found.state)
 
     async def do_async(self, step: Step) -> Any:
+        if type(step) is Publish:
+            return await self.coalescer.submit_async(step)
         if isinstance(step, Look):
             return await asyncio.to_thread(step.ask, self.engine)
         if isinstance(step, Pause):

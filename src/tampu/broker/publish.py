@@ -163,7 +163,6 @@ def publish_call(
     queue: str,
     settings: Settings,
     items: Sequence[Item],
-    *,
     simple: bool = False,
     remember_us: int = 0,
     once: str | None = None,
@@ -213,7 +212,8 @@ def prepare(
     ``remember_us`` is as in `port.Load`. ``window_us`` is how long idempotency keys are kept, if not as the queue says.
     """
     settings = settings_of(queue)
-    incoming.check_open(queue, settings)
+    if settings.status != "open":
+        incoming.check_open(queue, settings)
     items, simple = incoming.items(queue, settings, news)
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
@@ -225,7 +225,7 @@ def prepare(
     if steps:
         messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
         return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
-    return publish_call(tenant, queue, settings, items, simple=simple, remember_us=remember_us, once=once)
+    return publish_call(tenant, queue, settings, items, simple, remember_us, once)
 
 
 def prepare_items(

@@ -77,7 +77,7 @@ class Draft:
         self.origin = origin
         """The message as it was handed in, or of which this is a copy."""
         self.position = position
-        """Its place in the batch as it was handed in; None for copies in batches of one."""
+        """Its place in the batch as it was handed in, or that of which it is a copy; None in a batch of one."""
 
     @property
     def payload(self) -> Any:

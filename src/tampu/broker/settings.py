@@ -44,8 +44,13 @@ class Settings(msgspec.Struct, frozen=True):
     rate: float
     burst: int
     max_payload: int
-    simple: bool
+    simple: bool = False
     """True if a message without options is ready at once at rank 0 and never expires; see `incoming.is_simple`."""
+
+    def __post_init__(self) -> None:
+        plain_rank = self.ordering == "fifo" or (self.ordering == "priority" and not self.ageing_us)
+        simple = plain_rank and self.group_by == "group" and not self.ttl_us
+        msgspec.structs.force_setattr(self, "simple", simple)  # follows from the others: asked with every publish
 
     def want(self, queue: str, lease_us: int | None) -> Want:
         return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.pace is not None)
@@ -60,13 +65,11 @@ def resolve(config: QueueConfig) -> Settings:
     backoff = config.backoff or Backoff()
     paced = pace(config.group_rate or 0, config.group_burst or 0)
     places = ORDERED if config.group_order else config.group_concurrency or None
-    ordering, group_by = config.ordering or "fifo", config.group_by or "group"
-    plain_rank = ordering == "fifo" or (ordering == "priority" and not config.ageing)
     return Settings(
         status=config.status or "open",
-        ordering=ordering,
+        ordering=config.ordering or "fifo",
         ageing_us=micros(config.ageing),
-        group_by=group_by,
+        group_by=config.group_by or "group",
         places=ANY if places is None and paced is not None else places,
         pace=paced,
         max_attempts=config.max_attempts or 1,
@@ -83,7 +86,6 @@ def resolve(config: QueueConfig) -> Settings:
         rate=config.rate or 0.0,
         burst=config.burst or 0,
         max_payload=config.max_payload or 1,
-        simple=plain_rank and group_by == "group" and not config.ttl,
     )
 
 

@@ -74,7 +74,8 @@ class PublishJson(Asked):
 
 
 class Published(msgspec.Struct, omit_defaults=True):
-    """What was stored. ``message`` is there when it was found instead: same key, idempotency key or id."""
+    """What was stored. ``message`` is there when it was found instead (same key, idempotency key or id), or when the
+    server may have changed it."""
 
     id: str
     state: State

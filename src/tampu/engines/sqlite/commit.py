@@ -64,7 +64,7 @@ class Commit(Ledger[House, Record]):
 
     def queue(self, tenant: str, name: str) -> int:
         """The number of a queue, made if it is new."""
-        q = self.house.number(self.db, tenant, name)
+        q = self.house.numbers.get((tenant, name)) or self.house.number(self.db, tenant, name)
         if q is None:
             q = self.db.execute("INSERT INTO tampu_queue (tenant, name) VALUES (?, ?)", (tenant, name)).lastrowid
             assert q is not None
