@@ -23,6 +23,7 @@ from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.pacing import coming_back
 from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
+from tampu.model.journal import lease_end
 from tampu.model.message import unpack_body
 from tampu.model.rank import FAIR
 from tampu.model.reasons import LEASE_EXPIRED
@@ -243,23 +244,23 @@ def _return(commit: Commit, rows: Sequence[Any]) -> None:
     write_failures(commit, [Failed(card, LEASE_EXPIRED, row[11]) for card, row in zip(cards, rows, strict=True)])
     back, over, dead = [], [], []
     for card, row in zip(cards, rows, strict=True):
-        worker = text(row[11])
+        worker, ended = text(row[11]), lease_end(row[13])
         if row[12]:
             over.append(card)
-            commit.note("cancel", CANCELLED, card, worker)
+            commit.note("cancel", CANCELLED, card, worker, ended)
         elif card.attempts >= card.max_attempts:
             dead.append((card, None, LEASE_EXPIRED))
-            commit.note("reap", DEAD, card, worker, LEASE_EXPIRED)
+            commit.note("reap", DEAD, card, worker, ended)
         else:
-            back.append((card, worker, row[14] is not None))
-    times = coming_back(commit, [(card, paced) for card, _, paced in back])
-    at_once = [card for (card, _, _), at in zip(back, times, strict=True) if at is None]
-    later = [(card, at) for (card, _, _), at in zip(back, times, strict=True) if at is not None]
-    for (card, worker, _), at in zip(back, times, strict=True):
-        commit.note("reap", READY if at is None else DELAYED, card, worker)
+            back.append((card, worker, row[14] is not None, ended))
+    times = coming_back(commit, [(card, paced) for card, _, paced, _ in back])
+    at_once = [card for (card, *_), at in zip(back, times, strict=True) if at is None]
+    later = [(card, at) for (card, *_), at in zip(back, times, strict=True) if at is not None]
+    for (card, worker, _, ended), at in zip(back, times, strict=True):
+        commit.note("reap", READY if at is None else DELAYED, card, worker, ended)
     enter_ready(commit, at_once, [None] * len(at_once))
     enter_delayed(commit, [card for card, _ in later], [at for _, at in later], [None] * len(later))
-    restore_marks(commit, (card for card, _, _ in back))
+    restore_marks(commit, (card for card, *_ in back))
     end(commit, CANCELLED, over, [None] * len(over))
     bury(commit, dead)
 
