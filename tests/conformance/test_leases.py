@@ -6,6 +6,7 @@ import pytest
 
 from tampu import Ack, LeaseLost, Nack, Reject, Release, State
 from tampu.broker.queue import Queue
+from tampu.model.journal import lease_end
 from tampu.model.message import Lease
 from tests.conformance.house import House, counts, payloads, verbs
 
@@ -31,6 +32,25 @@ def test_crashed_consumers_message_comes_back_when_its_lease_runs_out(q: Queue, 
     (lease,) = q.claim("emails", worker="next")
     assert (lease.id, lease.attempt) == (message.id, 2)
     assert q.get(message.id).failures[0].outcome == "lease_expired"
+
+
+@pytest.mark.parametrize("way", ["ready", "dead", "cancelled", "delayed"])
+def test_the_journal_tells_when_a_lease_ended_that_nobody_noticed_for_long(q: Queue, house: House, way: str) -> None:
+    if way == "delayed":
+        q.queues.put("emails", group_rate=0.001, group_burst=1)
+    message = q.publish("emails", 1, max_attempts=1 if way == "dead" else 3, group="a" if way == "delayed" else None)
+    (lease,) = q.claim("emails", lease=30, worker="gone")
+    house.clock.advance(10)
+    extended = q.extend(lease, 60)
+    if way == "cancelled":
+        q.cancel(message.id)
+    house.clock.advance(600)
+    assert house.sweep() == 1
+    last = q.journal(limit=100).transitions[-1]
+    assert (last.verb, last.state) == ("cancel" if way == "cancelled" else "reap", way)
+    assert last.at_us == house.clock.now()
+    assert extended is not None
+    assert (last.detail, last.worker) == (lease_end(extended.until_us), "gone")
 
 
 def test_lease_that_ran_out_goes_to_the_back(q: Queue, house: House) -> None:

@@ -6,12 +6,14 @@ Nothing is shared with the pipeline. Events and messages are dicts with the colu
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Row = dict[str, Any]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 KNOWN = (
     "publish", "adopt", "replace", "claim", "ack", "nack", "reject", "release", "reap", "promote", "free", "expire",
@@ -23,6 +25,14 @@ UNSEEN: Row = dict.fromkeys(("deliveries", "wait", "run", "total"))
 
 def _seconds(later: datetime | None, sooner: datetime | None) -> float | None:
     return None if later is None or sooner is None else (later - sooner).total_seconds()
+
+
+def _run(claim: Row, end: Row) -> timedelta:
+    """How long a delivery took: to its end or, when its lease ran out, to the end of that."""
+    found = re.fullmatch(r"lease_until=(\d+)", end["detail"] or "") if end["verb"] in ("reap", "cancel") else None
+    lease_until = end["at"] if found is None else EPOCH + timedelta(microseconds=int(found[1]))
+    run: timedelta = min(end["at"], lease_until) - claim["at"]
+    return max(run, timedelta())
 
 
 class Life:
@@ -83,12 +93,13 @@ class Life:
     def _delivered(self, e: Row) -> None:
         assert self.claim is not None
         claim, failed = self.claim, e["verb"] in ("nack", "reject")
-        self.runs += e["at"] - claim["at"]
+        run = _run(claim, e)
+        self.runs += run
         self.deliveries.append(
             {
                 "id": e["id"], "queue": e["queue"], "type": self.type, "attempt": claim["attempt"],
                 "ready_at": claim["ready_at"], "claimed_at": claim["at"], "ended_at": e["at"],
-                "wait": _seconds(claim["at"], claim["ready_at"]), "run": _seconds(e["at"], claim["at"]),
+                "wait": _seconds(claim["at"], claim["ready_at"]), "run": run.total_seconds(),
                 "worker": claim["worker"], "outcome": e["verb"],
                 "error": e["detail"] if failed else None, "fingerprint": e["fingerprint"] if failed else None,
                 "day": e["at"].date(), "tenant": e["tenant"],
@@ -268,7 +279,7 @@ def failures(events: list[Row], attempts: list[Row]) -> list[Row]:
 
 
 def _ran(attempts: Iterable[Row]) -> float:
-    return sum((a["ended_at"] - a["claimed_at"] for a in attempts), timedelta()).total_seconds()
+    return sum((timedelta(seconds=a["run"]) for a in attempts), timedelta()).total_seconds()
 
 
 def tenant_days(events: list[Row], attempts: list[Row], ended: list[Row]) -> list[Row]:

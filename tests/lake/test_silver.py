@@ -9,6 +9,7 @@ import pytest
 
 from tampu.lake import walking
 from tampu.lake.tables import BY_NAME
+from tampu.model.journal import lease_end
 from tests.lake import reference
 from tests.lake.keeping import Keeping, assert_same
 from tests.lake.telling import MIDNIGHT, Telling
@@ -48,13 +49,21 @@ def stories() -> tuple[Telling, int]:
     t.story("both", ("publish", 54), ("expire", 56), tenant="acme")
     t.story("typed", ("claim", 60), ("ack", 61))
     t.tell("asked", "cancel", 62, detail="stopped", fingerprint="f2")
-    t.tell("lost", "reap", 63, state="dead", detail="lease_expired", fingerprint="f3", worker="w1")
+    t.tell("lost", "reap", 63, state="dead", detail=_lease_end(11), fingerprint="f3", worker="w1")
+    t.story("unseen", ("publish", 64), ("claim", 65), ("ask_cancel", 66))
+    t.tell("unseen", "cancel", 365, detail=_lease_end(95))
+    t.story("hasty", ("publish", 66), ("claim", 67))
+    t.tell("hasty", "reap", 68, state="dead", detail=_lease_end(69))
     t.story("trimmed", ("ack", 70))
     t.story("moved", ("claim", 71), ("ack", 73))
     t.tell("known", "adopt", 74, state="dead", detail="the old house")
     t.story("backlog", ("adopt", 74), ("claim", 76), ("ack", 77))
     t.tell("archive", "adopt", 78, state="done", detail="the old house")
     return t, first
+
+
+def _lease_end(seconds: float) -> str:
+    return lease_end(round((MIDNIGHT.timestamp() + seconds) * 1_000_000))
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +109,14 @@ def test_one_run_equals_the_reference(told: Telling) -> None:
 def test_message_that_has_not_ended_is_carried_and_nothing_else(kept: Keeping) -> None:
     assert [(e["id"], e["verb"], e["type"]) for e in kept.carried] == [("alone", "publish", "job.run")]
     assert not attempts(kept, "alone")
+
+
+def test_a_lease_that_nobody_reaped_for_minutes_ran_until_its_end(kept: Keeping) -> None:
+    for id, outcome, run, ended in (("lost", "reap", 30, 63), ("unseen", "cancel", 30, 365), ("hasty", "reap", 1, 68)):
+        (attempt,) = attempts(kept, id)
+        assert (attempt["outcome"], attempt["run"]) == (outcome, run)
+        assert attempt["ended_at"] == MIDNIGHT + timedelta(seconds=ended), "when it was noticed"
+        assert message(kept, id)["run"] == run
 
 
 def test_message_replayed_in_a_later_run_has_one_row_as_it_ended_last(kept: Keeping) -> None:

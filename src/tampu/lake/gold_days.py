@@ -22,7 +22,7 @@ def tenant_days(own: Mapping[str, object], events: Events, attempts: Attempts, e
         "result_bytes": [ended.result_bytes],
         "queues": [len(events.queues)],
     }
-    seconds = [int((attempts.ended - attempts.claimed).sum()) / 1e6]
+    seconds = [int(attempts.run_micros.sum()) / 1e6]
     found = rows(BY_NAME["gold.tenant_days"].schema, 1, {**own, **columns, "run_seconds": seconds})
     return found.slice(0, 1 if len(events.queues) else 0)
 
@@ -41,7 +41,7 @@ def workers(own: Mapping[str, object], attempts: Attempts) -> pa.Table:
             "failed": counted(by, size, attempts.outcome(*FAILS)),
             "lost": counted(by, size, attempts.outcome("reap")),
             "released": counted(by, size, attempts.outcome("release")),
-            "run_seconds": summed(by, size, attempts.ended - attempts.claimed) / 1e6,
+            "run_seconds": summed(by, size, attempts.run_micros) / 1e6,
             **named_percentiles("run", by, size, attempts.run),
             "first_at": extreme(by, size, attempts.claimed, greatest=False),
             "last_at": extreme(by, size, attempts.ended, greatest=True),

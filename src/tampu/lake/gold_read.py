@@ -99,6 +99,8 @@ class Attempts:
         self._outcome: Codes = joined("outcome", np.int64)
         self.wait: Floats = joined("wait", np.float64)
         self.run: Floats = joined("run", np.float64)
+        self.run_micros: Codes = np.rint(self.run * 1e6).astype(np.int64)
+        """As whole numbers, whose sum is the same in any order."""
         self.claimed: Codes = joined("claimed_at", np.int64)
         self.ended: Codes = joined("ended_at", np.int64)
         self.minute: Codes = minute_of(self.ended, day)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.lake.verbs import ENDS, LIVE, MOVES, SETTLES, STANDS
+from tampu.model.journal import LEASE_END
 
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -115,6 +116,19 @@ class Story:
     def since_one(self) -> Numbers:
         """Microseconds since the move before."""
         return self.at - self.at[self.one] if len(self.at) else self.at
+
+    def ran(self) -> Numbers:
+        """Microseconds that a delivery took which a move ended. A lease that ran out took no longer than it lasted,
+        whenever that was noticed."""
+        if not len(self.at):
+            return self.at
+        end, late = self.at.copy(), np.flatnonzero(self.was("reap", "cancel"))
+        if len(late):
+            told = pc.extract_regex(_one(self.take("detail", self.at_row[late])), LEASE_END)
+            until = pc.struct_field(told, "until").cast(pa.int64())
+            end[late] = np.minimum(end[late], _numbers(pc.fill_null(until, np.iinfo(np.int64).max)))
+        took: Numbers = np.maximum(end - self.at[self.one], 0)
+        return took
 
     def so_far(self, amounts: npt.NDArray[np.int64] | Flags) -> Numbers:
         """The sum over the life up to each move."""

@@ -99,7 +99,7 @@ def _attempts(story: Story) -> pa.Table:
         "claimed_at": story.take("at", claim),
         "ended_at": story.take("at", here),
         "wait": _seconds(waits, ready >= 0),
-        "run": _seconds(story.since_one()[moves]),
+        "run": _seconds(story.ran()[moves]),
         "worker": story.take("worker", claim),
         "outcome": story.take("verb", here),
         "error": story.take("detail", failed),
@@ -126,7 +126,7 @@ def _messages(story: Story) -> pa.Table:
     total = pc.subtract(story.take("at", here).cast(pa.int64()), created.cast(pa.int64()))
     unseen = (story.was("adopt") & (story.one < 0))[moves]
     waited = story.so_far(np.where(story.waited, story.since_one(), 0))
-    ran = story.so_far(np.where(story.ended, story.since_one(), 0))
+    ran = story.so_far(np.where(story.ended, story.ran(), 0))
     columns = {name: story.take(name, here) for name in ("id", "queue", "state", "day", "tenant")}
     columns |= {name: story.take(name, body) for name in _BODY.names}
     columns |= {

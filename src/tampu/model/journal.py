@@ -13,6 +13,15 @@ Position = dict[str, int]
 """Offset by partition. A page starts after it; the page's own ``position`` continues."""
 
 
+def lease_end(until_us: int) -> str:
+    """The detail of a transition that ends a lease which ran out: when that was. It may be noticed much later."""
+    return f"lease_until={until_us}"
+
+
+LEASE_END = r"^lease_until=(?P<until>\d{1,18})$"
+"""What such a detail looks like."""
+
+
 class Transition(msgspec.Struct, frozen=True):
     offset: int
     at_us: int
@@ -26,7 +35,7 @@ class Transition(msgspec.Struct, frozen=True):
     type: str | None = None
     worker: str | None = None
     detail: str | None = None
-    """The reason, or the first line of the error."""
+    """The reason, or the first line of the error; of a lease that ran out, `lease_end`."""
     fingerprint: str | None = None
     """Groups errors that differ only in numbers and ids."""
     partition: str = "0"

@@ -23,6 +23,7 @@ from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
 from tampu.engines.sql.pacing import coming_back
 from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
+from tampu.model.journal import lease_end
 from tampu.model.message import unpack_body
 from tampu.model.rank import FAIR
 from tampu.model.reasons import LEASE_EXPIRED
@@ -264,23 +265,23 @@ def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
     write_failures(commit, [Failed(one.card, LEASE_EXPIRED, one.worker) for one in leases])
     back, over, dead = [], [], []
     for one in leases:
-        card, worker = one.card, text(one.worker)
+        card, worker, ended = one.card, text(one.worker), lease_end(one.until)
         if one.cancel:
             over.append(card)
-            commit.note("cancel", CANCELLED, card, worker)
+            commit.note("cancel", CANCELLED, card, worker, ended)
         elif card.attempts >= card.max_attempts:
             dead.append((card, None, LEASE_EXPIRED))
-            commit.note("reap", DEAD, card, worker, LEASE_EXPIRED)
+            commit.note("reap", DEAD, card, worker, ended)
         else:
-            back.append((card, worker, one.paced))
-    times = coming_back(commit, [(card, paced) for card, _, paced in back])
-    at_once = [card for (card, _, _), at in zip(back, times, strict=True) if at is None]
-    later = [(card, at) for (card, _, _), at in zip(back, times, strict=True) if at is not None]
-    for (card, worker, _), at in zip(back, times, strict=True):
-        commit.note("reap", READY if at is None else DELAYED, card, worker)
+            back.append((card, worker, one.paced, ended))
+    times = coming_back(commit, [(card, paced) for card, _, paced, _ in back])
+    at_once = [card for (card, *_), at in zip(back, times, strict=True) if at is None]
+    later = [(card, at) for (card, *_), at in zip(back, times, strict=True) if at is not None]
+    for (card, worker, _, ended), at in zip(back, times, strict=True):
+        commit.note("reap", READY if at is None else DELAYED, card, worker, ended)
     enter_ready(commit, at_once, [None] * len(at_once))
     enter_delayed(commit, [card for card, _ in later], [at for _, at in later], [None] * len(later))
-    restore_marks(commit, (card for card, _, _ in back))
+    restore_marks(commit, (card for card, *_ in back))
     end(commit, CANCELLED, over, [None] * len(over))
     bury(commit, dead)
 

@@ -17,6 +17,7 @@ from tampu.engines.sqlite.lanes import resume
 from tampu.engines.sqlite.pacing import token_again
 from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
+from tampu.model.journal import lease_end
 from tampu.model.reasons import LEASE_EXPIRED
 
 DUE = (
@@ -104,24 +105,24 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
         (as_json(row[0] for row in rows if row[8] is None),),
     )
     back, later = [], []
-    for seq, q, _, attempts, worker, cancel, rank, max_attempts, lane in rows:
+    for seq, q, until, attempts, worker, cancel, rank, max_attempts, lane in rows:
         if lane is not None:  # one after the other: who is leased does not wait for a token
             commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
         commit.count(q, LEASED, -1)
         write_failure(commit, seq, attempts, LEASE_EXPIRED, worker, None, None)
         if cancel:
             end(commit, q, CANCELLED, [(seq, attempts, None)])
-            commit.note("cancel", q, CANCELLED, seq, attempts, worker)
+            commit.note("cancel", q, CANCELLED, seq, attempts, worker, lease_end(until))
         elif attempts >= max_attempts:
             bury(commit, seq, q, attempts, None, LEASE_EXPIRED)
-            commit.note("reap", q, DEAD, seq, attempts, worker, LEASE_EXPIRED)
+            commit.note("reap", q, DEAD, seq, attempts, worker, lease_end(until))
         else:
             at = token_again(commit, seq, q, lane)
             if at is None:
                 back.append((seq, q, rank, attempts, None))
             else:
                 later.append((seq, q, at, attempts, None))
-            commit.note("reap", q, READY if at is None else DELAYED, seq, attempts, worker)
+            commit.note("reap", q, READY if at is None else DELAYED, seq, attempts, worker, lease_end(until))
     enter_ready(commit, back)
     enter_delayed(commit, later)
     restore_marks(commit, [row[0] for row in (*back, *later)])

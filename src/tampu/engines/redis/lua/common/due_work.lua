@@ -29,19 +29,20 @@ local function reap(limit)
     local x = place_of(seq)
     local attempts, worker = x[2], x[5]
     local _, most = details(row)
+    local ended = 'lease_until=' .. call('ZSCORE', K .. 'leased', seq) -- model.journal.lease_end
     call('ZREM', K .. 'leased', seq)
     failed(seq, attempts, 'lease_expired', worker)
     if x[6] == 1 then
       finish_as(CANCELLED, seq, row, attempts, '')
-      note('cancel', CANCELLED, seq, attempts, worker)
+      note('cancel', CANCELLED, seq, attempts, worker, ended)
     elseif attempts >= most then
       finish_as(DEAD, seq, row, attempts, '', 'lease_expired')
-      note('reap', DEAD, seq, attempts, worker, 'lease_expired')
+      note('reap', DEAD, seq, attempts, worker, ended)
       buried = buried + 1
     else
       local to = come_back(seq, rank_of(row), attempts, '', lane_of(row))
       restore_marks(seq, row)
-      note('reap', to, seq, attempts, worker)
+      note('reap', to, seq, attempts, worker, ended)
       back = back + 1
     end
   end
