@@ -217,7 +217,8 @@ def test_show_tells_values_that_json_does_not_have(command: Command) -> None:
         found = [q.publish("q", value) for value in ({"b": b"abc", 7: "x"}, {None: 1})]
         for lease in q.claim("q", limit=2):
             q.ack(lease, result=lease.payload)
-    for m, shown in zip(found, ({"b": "YWJj", "7": "x"}, {"None": 1}), strict=True):
+    wanted: list[dict[str, Any]] = [{"b": "YWJj", "7": "x"}, {"None": 1}]
+    for m, shown in zip(found, wanted, strict=True):
         told = command.ok("show", m.id)
         assert (told["content_type"], told["payload"], told["result"]) == ("application/msgpack", shown, shown)
         assert f'"{next(iter(shown))}"' in command("show", m.id).out
