@@ -88,9 +88,10 @@ class Stream:
         error: str | BaseException | None = None,
         delay: Duration | None = None,
         traceback: str | None = None,
+        max_attempts: int | None = None,
     ) -> Future[Outcome]:
         """The work failed: again later, or dead when attempts are used up."""
-        return self.settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked where it is settled
+        return self.settle(Nack(lease, error, delay, traceback, max_attempts))  # type: ignore[arg-type]  # checked where it is settled
 
     def reject(self, lease: Lease, reason: str = UNRECOVERABLE, error: Any = None) -> Future[Outcome]:
         """The work can never succeed: dead now."""
