@@ -198,13 +198,16 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
     )
 
 
-_OF_BODY = tuple(name for name in Body.__struct_fields__ if name != "deadline")
+_OF_BODY = tuple(
+    name for name in Body.__struct_fields__ if name not in ("deadline", "max_attempts", "dead_at_deadline")
+)
 
 
 def from_body(body: Body, **more: Any) -> NewMessage:
-    """A message to publish with the fields of a packed body; ``more`` are the fields that no body has."""
+    """A message to publish with the fields of a packed body; ``more`` are further fields, or others than the body's."""
     fields = {name: getattr(body, name) for name in _OF_BODY}
-    return NewMessage(**fields, deadline=moment_or_none(body.deadline), **more)
+    fields |= {"deadline": moment_or_none(body.deadline), "max_attempts": body.max_attempts}
+    return NewMessage(**(fields | more))
 
 
 _SAID = slice(NewMessage.__struct_fields__.index("priority"), NewMessage.__struct_fields__.index("content_type"))

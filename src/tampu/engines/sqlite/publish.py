@@ -61,7 +61,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
 def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     replies: list[list[Message] | TampuError] = []
     plain = _Plain(commit)
-    for together in neighbours(calls) if len(calls) > 1 else [calls]:
+    for together in [calls] if len(calls) == 1 else neighbours(calls):
         call = together[0]
         try:
             plainly = call.bare or (not any(_special(item) for item in call.items) and plain.are_new(call.items))
