@@ -145,7 +145,7 @@ def item(queue: str, settings: Settings, new: NewMessage) -> Item:
     return Item(
         body,
         pack_body(body),
-        settings.max_attempts if body.max_attempts is None else body.max_attempts,
+        settings.max_attempts if body.own_max_attempts is None else body.own_max_attempts,
         settings.ordering,
         settings.ageing_us,
         None if new.run_at is None else instant(new.run_at, "run_at"),
@@ -285,8 +285,8 @@ def finite(value: Any) -> bool:
 def _digest(queue: str, body: Body) -> bytes:
     """The same for the same request: all that the user said, except when it is to run, how often and in which trace;
     and nothing that the settings say."""
-    if body.max_attempts is not None or body.dead_at_deadline:
-        body = msgspec.structs.replace(body, max_attempts=None, dead_at_deadline=False)
+    if body.own_max_attempts is not None or body.dead_at_deadline:
+        body = msgspec.structs.replace(body, own_max_attempts=None, dead_at_deadline=False)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
         kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
         body = msgspec.structs.replace(body, headers=kept or None)

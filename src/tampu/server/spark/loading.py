@@ -25,7 +25,7 @@ from tampu.spark.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
 _STEM = 11
-_APART = frozenset({"payload", "content_type", "deadline", "max_attempts", "dead_at_deadline"})
+_APART = frozenset({"payload", "content_type", "deadline", "own_max_attempts", "dead_at_deadline"})
 _SAME = tuple(name for name in Body.__struct_fields__ if name not in _APART)
 
 
@@ -70,7 +70,7 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
             # As the job found it in the queue's settings, or as its row says.
-            max_attempts=body.max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
+            max_attempts=body.own_max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
             id=given.id,
             **{name: getattr(body, name) for name in _SAME},
         )
