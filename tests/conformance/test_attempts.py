@@ -186,7 +186,7 @@ def test_max_attempts_of_a_nack_must_be_a_number_that_a_message_may_have(q: Queu
 
 def test_a_message_tells_whether_its_publisher_set_max_attempts(q: Queue) -> None:
     q.publish_many("emails", [1, NewMessage(2, type="t"), NewMessage(3, max_attempts=5), NewMessage(4, group="g")])
-    assert [lease.message.body.max_attempts is not None for lease in q.claim("emails", limit=4)] == [
+    assert [lease.message.body.own_max_attempts is not None for lease in q.claim("emails", limit=4)] == [
         False,
         False,
         True,

@@ -123,5 +123,5 @@ def small_records(monkeypatch: Any, rows: int, records: int) -> None:
 
 def small_batches(monkeypatch: Any, size: int) -> None:
     """Batches of messages have about so many bytes."""
-    for module in (sqlite_rows, stretches, mariadb_store, redis_rows):
+    for module in (sqlite_rows, sql_rows, stretches, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "BYTES", size)

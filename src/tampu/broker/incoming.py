@@ -184,7 +184,7 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
     return Item(
         body,
         pack_body(body),
-        settings.max_attempts if body.max_attempts is None else body.max_attempts,
+        settings.max_attempts if body.own_max_attempts is None else body.own_max_attempts,
         settings.ordering,
         settings.ageing_us,
         None if new.run_at is None else instant(new.run_at, "run_at"),
@@ -199,14 +199,14 @@ def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
 
 
 _OF_BODY = tuple(
-    name for name in Body.__struct_fields__ if name not in ("deadline", "max_attempts", "dead_at_deadline")
+    name for name in Body.__struct_fields__ if name not in ("deadline", "own_max_attempts", "dead_at_deadline")
 )
 
 
 def from_body(body: Body, **more: Any) -> NewMessage:
     """A message to publish with the fields of a packed body; ``more`` are further fields, or others than the body's."""
     fields = {name: getattr(body, name) for name in _OF_BODY}
-    fields |= {"deadline": moment_or_none(body.deadline), "max_attempts": body.max_attempts}
+    fields |= {"deadline": moment_or_none(body.deadline), "max_attempts": body.own_max_attempts}
     return NewMessage(**(fields | more))
 
 
@@ -334,8 +334,8 @@ def _not_encoded(error: Exception, field: str) -> InvalidMessage:
 def _digest(queue: str, body: Body) -> bytes:
     """The same for the same request: all that the user said, except when it is to run, how often and in which trace;
     and nothing that the settings say."""
-    if body.max_attempts is not None or body.dead_at_deadline:
-        body = msgspec.structs.replace(body, max_attempts=None, dead_at_deadline=False)
+    if body.own_max_attempts is not None or body.dead_at_deadline:
+        body = msgspec.structs.replace(body, own_max_attempts=None, dead_at_deadline=False)
     if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
         kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
         body = msgspec.structs.replace(body, headers=kept or None)

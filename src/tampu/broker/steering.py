@@ -205,7 +205,7 @@ class Steering:
         todays = self.core.settings.get(self.tenant, queue).max_attempts
         for start in range(0, len(chosen), _STEP):
             batch = chosen[start : start + _STEP]
-            attempts = [message.body.max_attempts or todays for message in batch]
+            attempts = [message.body.own_max_attempts or todays for message in batch]
             refused.extend((yield port.Replay(self.tenant, [message.id for message in batch], attempts)))
         return Replayed(chosen, refused, dry_run=False)
 

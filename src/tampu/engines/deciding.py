@@ -16,7 +16,7 @@ SWEEP_FIRST = 1000
 
 # -- publish
 
-KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "max_attempts", "dead_at_deadline")
+KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "own_max_attempts", "dead_at_deadline")
 """What stays of a body when a key replaces its payload."""
 
 

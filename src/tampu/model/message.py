@@ -79,7 +79,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     group: str | None = None
     source: str | None = None
     hold: str | None = None
-    max_attempts: int | None = None
+    own_max_attempts: int | None = None
     """What the publisher asked for; None: the queue's setting decides, on replay too."""
     dead_at_deadline: bool = False
     """If it still waits at its deadline it is dead, not expired."""

@@ -73,7 +73,7 @@ def message_view(m: Message, media: str) -> MessageView:
         body.parent_id, body.group, body.source, body.hold, moment_or_none(m.run_us), moment_or_none(m.expires_us),
         moment_or_none(m.ended_us), m.reason, m.last_error, m.failures,
         None if m.result_raw is None else msgspec.Raw(m.result_raw), None, m.cancel_requested, m.duplicate,
-        body.max_attempts is not None,
+        body.own_max_attempts is not None,
     )  # fmt: skip
     if media == JSON:
         _say_in_json(view, m)

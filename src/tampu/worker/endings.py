@@ -139,7 +139,7 @@ def check_attempts(work: Current) -> None:
 def _own_max_attempts(work: Current) -> int | None:
     """The task's own, for a message whose publisher did not set one; None leaves it as it is."""
     message, most = work.lease.message, work.task.settings.max_attempts
-    return None if message.body.max_attempts is not None or message.max_attempts == most else most
+    return None if message.body.own_max_attempts is not None or message.max_attempts == most else most
 
 
 def _delay(work: Current) -> float | None:

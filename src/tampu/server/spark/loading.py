@@ -85,7 +85,7 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
             # As the job found it in the queue's settings, or as its row says.
-            max_attempts=body.max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
+            max_attempts=body.own_max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
             id=given.id,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:

@@ -1,7 +1,8 @@
 """Rows of messages out of a SQL server: what a place says, joined with what never changes.
 
 Where the wanted messages lie close together the table is walked over, and its rows come in batches. Where they are few
-among others, each is looked up.
+among others, each is looked up. Either way the server is asked first how large they are, so that no answer is much
+larger than `BYTES`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from tampu.engines.codes import DONE
 from tampu.engines.sql.db import Db, Ints, text
 from tampu.engines.sql.engine import SqlEngine
-from tampu.spark.stores import message_rows, places, uuid_texts
+from tampu.spark.stores import byte_ranges, message_rows, places, uuid_texts
 from tampu.spark.stores.bulk_ids import Numbers
 from tampu.spark.stores.message_rows import Found
 from tampu.spark.stores.places import NONE, Places
@@ -28,7 +29,10 @@ ROWS = 1 << 14
 """Messages that are read together."""
 _SPARSE = 2
 """The table is walked over where it holds at most so many times the messages that are wanted."""
-_STEP, _MOST, _FULL = 16, 1 << 11, 4 << 20
+BYTES = 4 << 20
+"""About so many bytes of bodies and results are fetched at once; a message may be larger."""
+_LOOKED_UP = 1 << 11
+"""Messages that are looked up together, at most."""
 
 
 class Walk(Protocol):
@@ -66,6 +70,20 @@ class Reader:
     # -- walking
 
     def _walk(self, wanted: Places) -> Iterator[Found]:
+        for start, stop in byte_ranges.cuts(self._result_sizes(wanted), BYTES):
+            yield from self._walk_part(wanted.part(start, stop))
+
+    def _result_sizes(self, wanted: Places) -> Numbers:
+        """The bytes of the results up to each message, from the one before it; also of others that lie between them."""
+        sizes = np.zeros(len(wanted), np.int64)
+        if (wanted.state == DONE).any():
+            first, last = int(wanted.seq[0]), int(wanted.seq[-1])
+            found = self._engine.readers.ask(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
+            seqs, known = (np.array([row[i] for row in found], np.int64) for i in (0, 1))
+            np.add.at(sizes, np.searchsorted(wanted.seq, seqs), known)
+        return sizes
+
+    def _walk_part(self, wanted: Places) -> Iterator[Found]:
         # What goes away with a message is asked for first: a message that is there afterwards was there all the time.
         beside = self._engine.readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
         done = 0
@@ -87,16 +105,22 @@ class Reader:
     # -- looking up
 
     def _look_up(self, wanted: Places) -> Iterator[Found]:
-        """Few at a time where they are large."""
-        at, step = 0, _STEP
-        while at < len(wanted):
-            part = wanted.part(at, at + step)
-            at += len(part)
-            work = functools.partial(looked_up, engine=self._engine, seqs=part.seq.tolist(), now=self._now, wanted=part)
-            found = self._engine.readers.ask_once(work)
-            size = found.bodies.nbytes if isinstance(found.bodies, pa.BinaryArray) else 0
-            step = max(1, min(_MOST, step * 4 if size < _FULL // 4 else step // 2))
-            yield found
+        """As many at a time as there is room for."""
+        for start in range(0, len(wanted), _LOOKED_UP):
+            some = wanted.part(start, start + _LOOKED_UP)
+            seqs = some.seq.tolist()
+            asked = functools.partial(_sizes, seqs=seqs)
+            for low, high in byte_ranges.cuts(self._engine.readers.ask(asked), BYTES):
+                work = functools.partial(
+                    looked_up, engine=self._engine, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
+                )
+                yield self._engine.readers.ask_once(work)
+
+
+def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:
+    """The bytes of messages and their results; 0 of one that is gone."""
+    known = dict(db.rows("snapshot_sizes", Ints(seqs)))
+    return np.array([known.get(seq, 0) for seq in seqs], np.int64)
 
 
 def by_number(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int) -> pa.RecordBatch | None:
@@ -132,8 +156,7 @@ def looked_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: 
     results: dict[int, bytes] = {}
     done = here.state == DONE
     if done.any():
-        kept = db.rows("snapshot_results", int(numbers[done].min()), int(numbers[done].max()), now)
-        results = dict(kept)
+        results = dict(db.rows("snapshot_results_of", Ints(numbers[done].tolist()), now))
     expiry = places.numbers(expires)
     if wanted is not None and wanted.expires is not None:
         expiry = np.where(wanted.expires == NONE, expiry, wanted.expires)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tampu.engines.postgres.database import Db, statements
 from tampu.engines.sql.readers import Readers
+from tampu.spark.stores import byte_ranges
 from tampu.spark.stores.bulk_ids import Numbers
 from tampu.spark.stores.copying import BEGINNING
 
@@ -49,13 +50,8 @@ class _Stretch(msgspec.Struct):
 
     def cuts(self) -> Iterator[Range]:
         """Parts of it whose bodies there is room for."""
-        ends = np.cumsum(self.size)
-        start = 0
-        while start < len(ends):
-            before = int(ends[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + BYTES, "right")))
+        for start, stop in byte_ranges.cuts(self.size, BYTES):
             yield int(self.seq[start]), int(self.seq[stop - 1])
-            start = stop
 
     def batch(self) -> pa.RecordBatch:
         _, created, sizes, expires, ahead, own, _ = self.fields

@@ -128,3 +128,25 @@ STRAIGHT_JOIN tampu_failure f FORCE INDEX (PRIMARY) ON f.seq = l.seq AND f.no = 
 -- In:  $1 first and $2 last seq, $3 now
 -- Out: seq, result
 SELECT seq, body FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 AND until > $3
+
+-- name: snapshot_result_sizes
+-- How large the kept results of a range of messages are.
+-- Run by: snapshot readers
+-- In:  $1 first and $2 last seq, $3 the time
+-- Out: seq, bytes of its result, of those between them whose result is kept
+SELECT seq, LENGTH(body) FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 AND until > $3
+
+-- name: snapshot_results_of
+-- Kept results of messages.
+-- Run by: snapshot readers
+-- In:  $1 seqs, $2 the time
+-- Out: seq, the result, of those whose result is kept
+SELECT seq, body FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND until > $2
+
+-- name: snapshot_sizes
+-- How large messages and their results are.
+-- Run by: snapshot readers
+-- In:  $1 seqs
+-- Out: seq, bytes of its body and its result
+SELECT m.seq, LENGTH(m.body) + COALESCE(LENGTH(r.body), 0) FROM tampu_message m FORCE INDEX (PRIMARY)
+LEFT JOIN tampu_result r FORCE INDEX (PRIMARY) ON r.seq = m.seq WHERE m.seq IN ($1)

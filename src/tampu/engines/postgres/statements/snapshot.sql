@@ -138,3 +138,29 @@ SELECT DISTINCT ON (seq) seq, error FROM tampu.failure WHERE seq BETWEEN $1::int
 -- In:  $1 first and $2 last seq, $3 now
 -- Out: seq, result
 SELECT seq, body FROM tampu.result WHERE seq BETWEEN $1::int8 AND $2::int8 AND until > $3::int8
+
+-- name: snapshot_result_sizes
+-- How large the kept results of a range of messages are.
+-- Run by: snapshot readers
+-- In:  $1 first and $2 last seq, $3 the time
+-- Out: seq, bytes of its result, of those between them whose result is kept
+SELECT seq, octet_length(body) FROM tampu.result WHERE seq BETWEEN $1::int8 AND $2::int8 AND until > $3::int8
+
+-- name: snapshot_results_of
+-- Kept results of messages.
+-- Run by: snapshot readers
+-- In:  $1 seqs, $2 the time
+-- Out: seq, the result, of those whose result is kept
+SELECT r.seq, r.body FROM unnest($1::int8[]) AS s(seq)
+CROSS JOIN LATERAL (SELECT r.seq, r.body FROM tampu.result r WHERE r.seq = s.seq AND r.until > $2::int8 OFFSET 0) AS r
+
+-- name: snapshot_sizes
+-- How large messages and their results are.
+-- Run by: snapshot readers
+-- In:  $1 seqs
+-- Out: seq, bytes of its body and its result
+SELECT m.seq, m.size + coalesce(r.size, 0) FROM unnest($1::int8[]) AS s(seq)
+CROSS JOIN LATERAL (
+  SELECT m.seq, octet_length(m.body)::int8 AS size FROM tampu.message m WHERE m.seq = s.seq OFFSET 0) AS m
+LEFT JOIN LATERAL (
+  SELECT octet_length(r.body)::int8 AS size FROM tampu.result r WHERE r.seq = s.seq OFFSET 0) AS r ON true
