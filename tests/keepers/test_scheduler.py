@@ -142,7 +142,7 @@ def test_many_large_ticks_are_stored_in_portions_and_each_once(
     q: tampu.Queue, clock: FakeClock, commits: list[list[Any]], monkeypatch: pytest.MonkeyPatch, stored: int
 ) -> None:
     """Also when somebody died after some portions, and the schedule was changed before the next one goes on."""
-    monkeypatch.setattr(firing, "_PORTION_BYTES", 1500)
+    monkeypatch.setattr(firing, "_PORTION_BYTES", 1000)
     terms: dict[str, Any] = {"queue": "jobs", "every": 60, "missed": "all(9)"}
     q.schedules.put("s", payload="x" * 400, **terms)
     clock.advance(6 * 60)

@@ -553,13 +553,13 @@ def test_task_that_takes_longer_than_its_timeout_fails(app: tampu.App, kind: str
 
 
 def test_long_task_with_a_short_lease_runs_once(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
-    extend, extended, runs, go = memory.queue._verbs.extend_many, list[int](), list[int](), threading.Event()
+    extend, extended, runs, go = access.verbs(memory.queue).extend_many, list[int](), list[int](), threading.Event()
 
     def count(items: Sequence[Any]) -> Any:
         extended.append(1)
         return extend(items)
 
-    monkeypatch.setattr(memory.queue._verbs, "extend_many", count)
+    monkeypatch.setattr(access.verbs(memory.queue), "extend_many", count)
 
     @memory.task
     def long() -> int:

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Scheduling, Checks, Atomic, Notes):
+class AllVerbs(Scheduling, Atomic, Checks, Notes):
     """Every verb, of one tenant."""
 
 

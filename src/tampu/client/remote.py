@@ -179,7 +179,7 @@ def another(q: Queue) -> Queue:
     """A queue of the same tenant with connections of its own, so that closing it ends only what waits on these."""
     core: Any = RemoteCore(*access.core(q).asked)  # type: ignore[attr-defined]  # it is remote
     core.engine.durability = q.durability
-    core.engine.capabilities = q._core.engine.capabilities
+    core.engine.capabilities = access.engine(q).capabilities
     return Queue(core, q.tenant, on_close=core.close, verbs=AllRemoteVerbs)
 
 

@@ -17,6 +17,7 @@ from tampu.engines.port import Call, Cancel, DeleteDocument, Free, Publish, PutD
 from tampu.model.errors import IdempotencyConflict, TampuError
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
+from tampu.model.reading import from_msgpack
 
 
 class Refused(Exception):
@@ -168,14 +169,19 @@ def _packed(call: Call, reply: Any) -> Any:
     return reply
 
 
+_RAWS = from_msgpack(list[msgspec.Raw])
+_STORED = from_msgpack(list[_Stored])
+_ENDED = from_msgpack(list[_Ended])
+
+
 def unpack(unit: Together, packed: bytes) -> list[Any]:
-    raws = msgspec.msgpack.decode(packed, type=list[msgspec.Raw])
+    raws = _RAWS.decode(packed)
     return [_unpacked(call, raw) for call, raw in zip(unit.calls, raws, strict=True)]
 
 
 def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
     if isinstance(call, Publish):
-        kept = msgspec.msgpack.decode(raw, type=list[_Stored])
+        kept = _STORED.decode(raw)
         return [
             Message(
                 one.id, call.tenant, call.queue, one.state, item.body, one.attempts, one.max_attempts, one.created_us,
@@ -184,7 +190,7 @@ def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
             for one, item in zip(kept, call.items, strict=True)
         ]  # fmt: skip
     if isinstance(call, Settle | Cancel | Free):
-        return [Outcome(one.id, one.state) for one in msgspec.msgpack.decode(raw, type=list[_Ended])]
+        return [Outcome(one.id, one.state) for one in _ENDED.decode(raw)]
     return msgspec.msgpack.decode(raw)
 
 

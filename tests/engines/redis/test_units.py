@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.broker.queue import AllVerbs
 from tampu.engines import port
@@ -29,7 +30,7 @@ class Store:
         self.clock = FakeClock()
         self.engines: list[RedisEngine] = []
         self.q = tampu.open(self.url, clock=self.clock, keepers=False)
-        self.core: Core = self.q._core
+        self.core: Core = access.core(self.q)
 
     def engine(self) -> RedisEngine:
         made = RedisEngine(self.url, clock=self.clock)

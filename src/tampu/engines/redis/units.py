@@ -20,15 +20,15 @@ from typing import Any
 import msgspec
 
 from tampu.engines import units
-from tampu.engines.places import Pace
-from tampu.engines.port import Cancel, DeleteDocument, Free, Item, Publish, PutDocument, Settle, Together
+from tampu.engines.port import Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
 from tampu.engines.redis import documents, naming, publish, rows, settle, steering
 from tampu.engines.redis.asking import Ask, Asking, ok
 from tampu.engines.redis.house import Room
 from tampu.engines.redis.turn import Turn
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
-from tampu.model.message import Message, unpack_body
+from tampu.model.message import Body, Message, unpack_body
 from tampu.model.outcome import Outcome
+from tampu.model.reading import from_msgpack
 
 log = logging.getLogger("tampu")
 _LOOK_US = 2_000_000
@@ -369,23 +369,14 @@ def _replies(turn: Turn, unit: Together, found: dict[int, Any]) -> list[Any]:
 # -- intents
 
 
-class _Batch(msgspec.Struct, frozen=True, array_like=True):
-    """A publish. The items have no body: it is in what is packed."""
-
-    queue: str
-    items: list[dict[str, Any]]
-    places: int | None
-    pace: Pace | None
-    remember_us: int
-
-
 class _Intent(msgspec.Struct, frozen=True, array_like=True):
     """The calls for other slots."""
 
     tenant: str
     digest: bytes
     keep_us: int
-    publishes: list[_Batch]
+    publishes: list[Publish]
+    """Without the bodies of their items, which are in the packed ones."""
     documents: list[tuple[str, str, bytes | None]]
     """(kind, name, value); without a value it is deleted"""
 
@@ -393,10 +384,9 @@ class _Intent(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, tenant: str, digest: bytes, keep_us: int, parts: Iterable[Part]) -> _Intent:
         publishes, changes = [], []
         for part in parts:
-            call = part.publish
-            if call is not None:
-                items = [{name: getattr(item, name) for name in _KEPT} for item in call.items]
-                publishes.append(_Batch(call.queue, items, call.places, call.pace, call.remember_us))
+            if part.publish is not None:
+                items = [msgspec.structs.replace(item, body=_NO_BODY) for item in part.publish.items]
+                publishes.append(msgspec.structs.replace(part.publish, items=items, max_depth=0))
             changes += [
                 (one.kind, one.name, one.value if isinstance(one, PutDocument) else None) for _, one in part.documents
             ]
@@ -405,15 +395,10 @@ class _Intent(msgspec.Struct, frozen=True, array_like=True):
     @property
     def unit(self) -> Together:
         publishes = [
-            Publish(
-                self.tenant,
-                batch.queue,
-                [Item(unpack_body(item["packed"]), **item) for item in batch.items],
-                places=batch.places,
-                pace=batch.pace,
-                remember_us=batch.remember_us,
+            msgspec.structs.replace(
+                call, items=[msgspec.structs.replace(item, body=unpack_body(item.packed)) for item in call.items]
             )
-            for batch in self.publishes
+            for call in self.publishes
         ]
         changes: list[PutDocument | DeleteDocument] = [
             DeleteDocument(kind, self.tenant, name) if value is None else PutDocument(kind, self.tenant, name, value)
@@ -422,9 +407,9 @@ class _Intent(msgspec.Struct, frozen=True, array_like=True):
         return Together(self.tenant, [*publishes, *changes])
 
 
-_KEPT = tuple(name for name in Item.__struct_fields__ if name != "body")
+_NO_BODY = Body("", b"")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Intent).decode
+_decode = from_msgpack(_Intent).decode
 
 
 def complete_all(turn: Turn, tag: str, flat: Sequence[bytes]) -> Asking[int]:
