@@ -164,7 +164,7 @@ def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
     assert store.seen() != ALL
     for dies_after in range(1, 12):
         store.clock.advance(6)
-        flat = engine.wire.send([engine._write.script("intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
+        flat = engine.wire.send([engine._write.script("select_intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
         over = advance(
             engine, units.complete_all(Turn(engine.house), engine.house.tags.queue("default", "jobs"), flat), dies_after
         )
@@ -182,7 +182,7 @@ def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
     asks = [
         engine._write.plain("EXISTS", tag, key)
         for tag in tags
-        for key in ("units", "units.until", "intents", "intents.at")
+        for key in ("units", "units.until", "select_intents", "intents.at")
     ]
     assert not any(engine.wire.send(asks))
 
