@@ -112,10 +112,10 @@ def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
     house.fire()
     for name, before in worked.items():
         assert before == (steps > 1)
-        missed = steps == 1 and away > MINUTE and name == "ski"  # nobody had decided, and it is late now
-        assert before + len(q.claim(name, limit=5)) == (not missed)
+        late = steps == 1 and away > MINUTE and name == "ski"  # nobody had decided, and it is late now
+        assert before + len(q.claim(name, limit=5)) == (not late)
         seen = q.schedules.get(name)
-        assert (seen.fired, seen.next) == (not missed, seen.created_at + timedelta(days=60))
+        assert (seen.fired, seen.next) == (not late, seen.created_at + timedelta(days=60))
 
 
 def test_who_was_away_between_two_steps_and_comes_back_late_fires_nothing_again(q: Queue, house: House) -> None:

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(Scheduling, Steering, Atomic, Notes):
+class AllVerbs(Scheduling, Atomic, Steering, Notes):
     """Every verb, of one tenant."""
 
 

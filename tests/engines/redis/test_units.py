@@ -82,8 +82,8 @@ class Store:
                 return
 
 
-NOTHING = ("leased", [], [], None)
-ALL = ("done", [1, 2], [3], 7)
+NOTHING: tuple[str, list[Any], list[Any], Any] = ("leased", [], [], None)
+ALL: tuple[str, list[Any], list[Any], Any] = ("done", [1, 2], [3], 7)
 
 
 @pytest.fixture
@@ -140,6 +140,7 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
             store.maintain()
             found.append(store.seen())
             (again,) = store.engine().run([unit])
+            assert isinstance(again, list)
             assert [len(reply) for reply in again[:3]] == [1, 2, 1]
             assert store.seen() == ALL
             store.maintain()
