@@ -17,6 +17,7 @@ from tampu.engines.port import Call, Cancel, DeleteDocument, Free, Publish, PutD
 from tampu.model.errors import IdempotencyConflict, TampuError
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
+from tampu.model.reading import from_msgpack
 
 
 class Refused(Exception):
@@ -155,6 +156,11 @@ class _Ended(msgspec.Struct, frozen=True, array_like=True):
     state: State | None
 
 
+_read_raws = from_msgpack(list[msgspec.Raw]).decode
+_read_stored = from_msgpack(list[_Stored]).decode
+_read_ended = from_msgpack(list[_Ended]).decode
+
+
 def pack(unit: Together, replies: Sequence[Any]) -> bytes:
     """The replies of a unit, as `unpack` reads them."""
     return msgspec.msgpack.encode([_packed(call, reply) for call, reply in zip(unit.calls, replies, strict=True)])
@@ -169,13 +175,13 @@ def _packed(call: Call, reply: Any) -> Any:
 
 
 def unpack(unit: Together, packed: bytes) -> list[Any]:
-    raws = msgspec.msgpack.decode(packed, type=list[msgspec.Raw])
+    raws = _read_raws(packed)
     return [_unpacked(call, raw) for call, raw in zip(unit.calls, raws, strict=True)]
 
 
 def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
     if isinstance(call, Publish):
-        kept = msgspec.msgpack.decode(raw, type=list[_Stored])
+        kept = _read_stored(raw)
         return [
             Message(
                 one.id, call.tenant, call.queue, one.state, item.body, one.attempts, one.max_attempts, one.created_us,
@@ -184,7 +190,7 @@ def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
             for one, item in zip(kept, call.items, strict=True)
         ]  # fmt: skip
     if isinstance(call, Settle | Cancel | Free):
-        return [Outcome(one.id, one.state) for one in msgspec.msgpack.decode(raw, type=list[_Ended])]
+        return [Outcome(one.id, one.state) for one in _read_ended(raw)]
     return msgspec.msgpack.decode(raw)
 
 

@@ -29,6 +29,7 @@ from tampu.engines.redis.turn import Turn
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Message, unpack_body
 from tampu.model.outcome import Outcome
+from tampu.model.reading import from_msgpack
 
 log = logging.getLogger("tampu")
 _LOOK_US = 2_000_000
@@ -414,7 +415,7 @@ class _Intent(msgspec.Struct, frozen=True, array_like=True):
 
 _KEPT = tuple(name for name in Item.__struct_fields__ if name != "body")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Intent).decode
+_decode = from_msgpack(_Intent).decode
 
 
 def complete_all(turn: Turn, tag: str, flat: Sequence[bytes]) -> Asking[int]:
