@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tampu import IdempotencyConflict, QueueFull, TampuError
+from tampu import QueueFull, TampuError
 from tampu.broker import firing
 from tampu.broker.core import Core
 from tampu.broker.queue import Queue
-from tampu.engines.port import Publish, PutDocument
+from tampu.engines.port import PutDocument, Together
 from tampu.keepers.scheduler import Scheduler
 from tests.conformance.house import House
 from tests.conformance.ticking import DAY, HOUR, MINUTE, fired, put
@@ -65,28 +65,30 @@ class Died(BaseException):
 
 
 def steps_of(core: Core, name: str = "s") -> Generator[None]:
-    """Fire, giving way after each thing that was written."""
+    """Fire, giving way before and after each thing that is written."""
     work: Any = firing.fire("default", name)
     answer: Any = None
     try:
         step = next(work)
         while True:
+            if isinstance(step, PutDocument | Together):
+                yield
             try:
                 answer = core.do(step)
             except TampuError as error:
                 step = work.throw(error)
                 continue
-            if isinstance(step, PutDocument | Publish):
+            if isinstance(step, PutDocument | Together):
                 yield
             step = work.send(answer)
     except StopIteration:
         return
 
 
-@pytest.mark.parametrize("written", [1, 2, 3])
+@pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("away", [0, 30, 7 * DAY])
 def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
-    q: Queue, house: House, written: int, away: float
+    q: Queue, house: House, steps: int, away: float
 ) -> None:
     """Also when nobody is there for longer than any key is remembered, and the message has been worked off."""
     q.queues.put("*", retention=0, idempotency_window=0)
@@ -97,7 +99,7 @@ def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
     house.clock.advance(30 * DAY)
     for name in ("ski", "onc", "all"):
         dying = steps_of(house.core(), name)
-        for _ in range(written):
+        for _ in range(steps):
             next(dying)
         dying.close()
         leases = q.claim(name, limit=5)
@@ -109,10 +111,11 @@ def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
     house.trim()
     house.fire()
     for name, before in worked.items():
-        assert before == (written > 1)
-        assert before + len(q.claim(name, limit=5)) == 1
+        assert before == (steps > 1)
+        late = steps == 1 and away > MINUTE and name == "ski"  # nobody had decided, and it is late now
+        assert before + len(q.claim(name, limit=5)) == (not late)
         seen = q.schedules.get(name)
-        assert (seen.fired, seen.next) == (1, seen.created_at + timedelta(days=60))
+        assert (seen.fired, seen.next) == (not late, seen.created_at + timedelta(days=60))
 
 
 def test_who_was_away_between_two_steps_and_comes_back_late_fires_nothing_again(q: Queue, house: House) -> None:
@@ -266,13 +269,3 @@ def test_a_refused_schedule_does_not_hold_up_others(q: Queue, house: House) -> N
     house.fire()
     assert fired(q, "shut") == ["01-01T00:01"]
     assert q.schedules.get("a").error is None
-
-
-def test_ids_of_ticks_are_not_taken_for_those_of_users(q: Queue, house: House) -> None:
-    """Whoever uses the key of a tick gets what they would get from any key that was used."""
-    put(q)
-    house.clock.advance(MINUTE)
-    house.fire()
-    tick = next(iter(q.messages("jobs")))
-    with pytest.raises(IdempotencyConflict):
-        q.publish("jobs", "mine", idempotency_key=tick.idempotency_key)

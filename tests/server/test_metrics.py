@@ -187,7 +187,8 @@ def test_a_node_that_can_work_is_ready(web: Web, stall: Stall) -> None:
     assert nobody.get("/health").json == {"status": "ok"}
     until(lambda: nobody.get("/ready").status == 200)
     assert nobody.get("/ready").json == {
-        "ready": True, "durability": "memory", "schema": stall.core.engine.schema, "checks": [],
+        "ready": True, "durability": "memory", "schema": stall.core.engine.schema, "atomic": "isolated",
+        "checks": [],
     }  # fmt: skip
 
 

@@ -203,13 +203,12 @@ def prepare(
     keeps_names: bool = True,
     one_request: bool = False,
     remember_us: int = 0,
-    window_us: int | None = None,
 ) -> Publish | PublishSet:
     """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
 
     ``once`` names the batch, so that it is stored once; ``keeps_names`` is true if the engine remembers such names.
     ``one_request``: the idempotency keys of the messages are of the whole batch, and none fits another batch.
-    ``remember_us`` is as in `port.Load`. ``window_us`` is how long idempotency keys are kept, if not as the queue says.
+    ``remember_us`` is as in `port.Load`.
     """
     settings = settings_of(queue)
     if settings.status != "open":
@@ -217,8 +216,6 @@ def prepare(
     items, simple = incoming.items(queue, settings, news)
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
-    if window_us is not None:
-        items = [msgspec.structs.replace(item, window_us=window_us) for item in items]
     steps = publish_steps.STEPS and publish_steps.wanted(queue, settings)
     if once is not None and (steps or not keeps_names):
         items, simple, once = loads.named(items, f"{tenant}/{queue}/{once}"), False, None

@@ -1,16 +1,9 @@
 """A schedule as it is stored: one document, changed only by compare-and-set, from which its ticks and messages follow.
 
-How a tick fires exactly once, whoever looks and whoever dies:
-
-1. *Decided.* The document moves on over the ticks that are due and names those that fire, in one compare-and-set. Of
-   all processes that look at once, one wins; from here on it is settled which ticks fire.
-2. *Published.* Each under an id that follows from schedule and tick, with an idempotency key. Doing it again, by whom
-   ever, finds the message that is there.
-3. *Confirmed.* The document forgets the ticks it named.
-
-Who dies between two of these leaves a document from which the next one goes on. Ended messages are removed only by
-keepers, and keepers finish what is decided before they remove anything: so a message that was published before all
-processes died is still found by its id, after however long.
+A tick fires exactly once, whoever looks and whoever dies: its message is published and the document moves on over it
+as one unit, which is refused when the document has changed since it was read. Of all processes that look at once, one
+wins. What can not be published (a full queue) is named in the document: from then on it is settled that these ticks
+fire, and they do when there is room.
 """
 
 from __future__ import annotations
@@ -37,8 +30,6 @@ SCHEDULE_HEADER = "tampu-schedule"
 TICK_HEADER = "tampu-tick"
 MOST_HEADERS = 62
 """Of a schedule's own: a message may have two more."""
-WINDOW_US = 24 * 3600 * 1_000_000
-"""How long a tick's idempotency key is kept, whatever the queue says of others."""
 _IDS = uuid.UUID("7a1d5c1e-2b1f-5a5e-9d6f-2f6c3f0f5b7e")
 
 
@@ -64,7 +55,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     last_us: int | None = None
     last_id: str | None = None
     firing: tuple[int, ...] = ()
-    """Ticks that are decided, and perhaps not published yet."""
+    """Ticks that are decided, and could not be published yet."""
     error: str | None = None
 
     @property
@@ -119,7 +110,6 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
             name,
             headers={TICK_HEADER: moment(tick_us).isoformat()},
             id=self.id(tick_us),
-            idempotency_key=f"schedule:{self.incarnation}:{tick_us}",
         )
 
 

@@ -156,6 +156,11 @@ class _Ended(msgspec.Struct, frozen=True, array_like=True):
     state: State | None
 
 
+_read_raws = from_msgpack(list[msgspec.Raw]).decode
+_read_stored = from_msgpack(list[_Stored]).decode
+_read_ended = from_msgpack(list[_Ended]).decode
+
+
 def pack(unit: Together, replies: Sequence[Any]) -> bytes:
     """The replies of a unit, as `unpack` reads them."""
     return msgspec.msgpack.encode([_packed(call, reply) for call, reply in zip(unit.calls, replies, strict=True)])
@@ -169,19 +174,14 @@ def _packed(call: Call, reply: Any) -> Any:
     return reply
 
 
-_RAWS = from_msgpack(list[msgspec.Raw])
-_STORED = from_msgpack(list[_Stored])
-_ENDED = from_msgpack(list[_Ended])
-
-
 def unpack(unit: Together, packed: bytes) -> list[Any]:
-    raws = _RAWS.decode(packed)
+    raws = _read_raws(packed)
     return [_unpacked(call, raw) for call, raw in zip(unit.calls, raws, strict=True)]
 
 
 def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
     if isinstance(call, Publish):
-        kept = _STORED.decode(raw)
+        kept = _read_stored(raw)
         return [
             Message(
                 one.id, call.tenant, call.queue, one.state, item.body, one.attempts, one.max_attempts, one.created_us,
@@ -190,7 +190,7 @@ def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
             for one, item in zip(kept, call.items, strict=True)
         ]  # fmt: skip
     if isinstance(call, Settle | Cancel | Free):
-        return [Outcome(one.id, one.state) for one in _ENDED.decode(raw)]
+        return [Outcome(one.id, one.state) for one in _read_ended(raw)]
     return msgspec.msgpack.decode(raw)
 
 

@@ -84,7 +84,7 @@ class Supervisor:
         dues = (self._sweeper.sweep(told), self._scheduler.fire(told))
         self._next_us = min((at for at in dues if at is not None), default=None)
         self._ranker.rank(told)  # what it waits for is no sooner than the next look
-        seconds = self._trimmer.trim()  # after the scheduler: it finds what it published by looking for the messages
+        seconds = self._trimmer.trim()
         if self._next_us is not None:
             passed = time.monotonic() - began
             seconds = min(seconds, max(0.0, (self._next_us - told.now_us) / SECOND - passed))

@@ -291,7 +291,7 @@ class Me(msgspec.Struct):
     permissions: list[str]
     durability: str
     version: str
-    atomic: str
+    atomic: str = "eventual"
     """How units become visible: ``isolated`` or ``eventual``."""
 
 

@@ -83,8 +83,8 @@ class Store:
                 return
 
 
-NOTHING: tuple[Any, ...] = ("leased", [], [], None)
-ALL: tuple[Any, ...] = ("done", [1, 2], [3], 7)
+NOTHING: tuple[str, list[Any], list[Any], Any] = ("leased", [], [], None)
+ALL: tuple[str, list[Any], list[Any], Any] = ("done", [1, 2], [3], 7)
 
 
 @pytest.fixture
@@ -140,7 +140,8 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
             advance(engine, units.together(Turn(engine.house), unit), steps)
             store.maintain()
             found.append(store.seen())
-            again: Any = store.engine().run([unit])[0]
+            (again,) = store.engine().run([unit])
+            assert isinstance(again, list)
             assert [len(reply) for reply in again[:3]] == [1, 2, 1]
             assert store.seen() == ALL
             store.maintain()
@@ -164,7 +165,9 @@ def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
     assert store.seen() != ALL
     for dies_after in range(1, 12):
         store.clock.advance(6)
-        flat = engine.wire.send([engine._write.script("select_intents", engine.house.tags.queue("default", "jobs"), 100)])[0]
+        flat = engine.wire.send(
+            [engine._write.script("select_intents", engine.house.tags.queue("default", "jobs"), 100)]
+        )[0]
         over = advance(
             engine, units.complete_all(Turn(engine.house), engine.house.tags.queue("default", "jobs"), flat), dies_after
         )
@@ -182,7 +185,7 @@ def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
     asks = [
         engine._write.plain("EXISTS", tag, key)
         for tag in tags
-        for key in ("units", "units.until", "select_intents", "intents.at")
+        for key in ("units", "units.until", "intents", "intents.at")
     ]
     assert not any(engine.wire.send(asks))
 

@@ -416,7 +416,11 @@ def complete_all(turn: Turn, tag: str, flat: Sequence[bytes]) -> Asking[int]:
     """Carry out what is left of units that somebody began under a tag: [name, intent, …]; of how many."""
     done = 0
     for name, raw in zip(flat[::2], flat[1::2], strict=True):
-        intent = _decode(raw)
+        try:
+            intent = _decode(raw)
+        except msgspec.MsgspecError as error:
+            log.error("a unit of a newer tampu can not be completed by this one: %s", error)
+            continue
         try:
             parts = yield from _sort(turn, intent.unit)
             yield from _follow(turn, tag, parts, name.decode(), intent.digest, intent.keep_us)
