@@ -41,22 +41,22 @@ def own_connections(place: Path, each: int) -> float:
 
 
 def threads(place: Path, each: int) -> float:
-    with tampu.open(place / "tampu.db") as q:
+    with tampu.open(place / "tampu.db") as store:
 
         def work() -> None:
             for _ in range(each):
-                q.publish("bench", PAYLOAD)
+                store.publish("bench", PAYLOAD)
 
         return rate(CALLERS * each, lambda: _threads(work))
 
 
 def tasks(place: Path, each: int) -> float:
     async def all_of_them() -> float:
-        async with tampu.open_async(place / "tampu.db") as q:
+        async with tampu.open_async(place / "tampu.db") as store:
 
             async def work() -> None:
                 for _ in range(each):
-                    await q.publish("bench", PAYLOAD)
+                    await store.publish("bench", PAYLOAD)
 
             loop = asyncio.get_running_loop()
             began = loop.time()

@@ -49,7 +49,7 @@ def ceiling(place: Path, count: int, batch: int) -> float:
     return rate(count, work)
 
 
-def bare(place: Path, count: int, batch: int) -> float:
+def simple(place: Path, count: int, batch: int) -> float:
     db = connect(place / "bare.db")
     db.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, payload BLOB)")
 
@@ -68,13 +68,13 @@ def bare(place: Path, count: int, batch: int) -> float:
 
 
 def ours(place: Path, count: int, batch: int) -> float:
-    with tampu.open(place / "tampu.db") as q:
+    with tampu.open(place / "tampu.db") as store:
 
         def work(count: int = count) -> None:
             for _ in range(0, count, batch):
-                q.publish_many("bench", [PAYLOAD] * batch)
-                leases = q.claim("bench", limit=batch)
-                q.settle([tampu.Ack(lease) for lease in leases])
+                store.publish_many("bench", [PAYLOAD] * batch)
+                leases = store.claim("bench", limit=batch)
+                store.settle([tampu.Ack(lease) for lease in leases])
 
         work(WARM_UP * batch)
         return rate(count, work)
@@ -88,7 +88,7 @@ def run(quick: bool) -> list[Row]:
             {
                 f"tampu, batch {batch}": partial(ours, count=count // part, batch=batch),
                 f"ceiling, batch {batch}": partial(ceiling, count=count // part, batch=batch),
-                f"bare loop, batch {batch}": partial(bare, count=count // part, batch=batch),
+                f"bare loop, batch {batch}": partial(simple, count=count // part, batch=batch),
             },
             rounds if batch == 100 else 3,
         )

@@ -15,15 +15,15 @@ BATCH = 100
 BULK = 10_000
 
 
-def _claim_seconds(q: tampu.Queue, queue: str, rounds: int) -> float:
+def _claim_seconds(store: tampu.Store, queue: str, rounds: int) -> float:
     """Median time of a claim of 100, each with 100 messages published before and acked after."""
     times = []
     for _ in range(rounds):
-        q.publish_many(queue, [PAYLOAD] * BATCH)
+        store.publish_many(queue, [PAYLOAD] * BATCH)
         began = time.perf_counter()
-        leases = q.claim(queue, limit=BATCH)
+        leases = store.claim(queue, limit=BATCH)
         times.append(time.perf_counter() - began)
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
     return statistics.median(times)
 
 
@@ -34,14 +34,14 @@ def _own_kib() -> int:
 
 
 def _fill(place: Path, million: int) -> None:
-    with tampu.open(f"sqlite:///{place}/big.db?durability=process") as q:
+    with tampu.open(f"sqlite:///{place}/big.db?durability=process") as store:
         for _ in range(0, million, BULK):
-            q.publish_many("ended", [PAYLOAD] * BULK)
-            q.settle([tampu.Ack(lease) for lease in q.claim("ended", limit=BULK)])
+            store.publish_many("ended", [PAYLOAD] * BULK)
+            store.settle([tampu.Ack(lease) for lease in store.claim("ended", limit=BULK)])
         for _ in range(0, million, BULK):
-            q.publish_many("bench", [tampu.NewMessage(PAYLOAD, delay=86_400)] * BULK)
+            store.publish_many("bench", [tampu.NewMessage(PAYLOAD, delay=86_400)] * BULK)
         for _ in range(0, million, BULK):
-            q.publish_many("bench", [PAYLOAD] * BULK)
+            store.publish_many("bench", [PAYLOAD] * BULK)
 
 
 def run(quick: bool) -> list[Row]:
@@ -56,8 +56,8 @@ def run(quick: bool) -> list[Row]:
         full = tampu.open(place / "big.db")
         opening = time.perf_counter() - began
         empty = tampu.open(place / "empty.db")
-        for q in (full, empty):
-            _claim_seconds(q, "bench", rounds // 6)
+        for store in (full, empty):
+            _claim_seconds(store, "bench", rounds // 6)
         before = _own_kib()
         pairs = []
         for turn in range(6):

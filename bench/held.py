@@ -16,31 +16,31 @@ from bench.postgres import opened
 from tests.servers.postgres import Postgres
 
 
-def _flow(q: tampu.Queue, seconds: float) -> tuple[int, float]:
+def _flow(store: tampu.Store, seconds: float) -> tuple[int, float]:
     """Messages that passed, and the rate."""
     passed, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
-        q.publish_many("bench", [PAYLOAD] * 100)
-        passed += len(q.settle([tampu.Ack(lease) for lease in q.claim("bench", limit=100)]))
+        store.publish_many("bench", [PAYLOAD] * 100)
+        passed += len(store.settle([tampu.Ack(lease) for lease in store.claim("bench", limit=100)]))
     return passed, passed / (time.perf_counter() - began)
 
 
 def run(quick: bool) -> list[Row]:
     alone, slice_, slices = (5, 5, 6) if quick else (60, 60, 10)
-    with Postgres({"shared_buffers": "1GB", "max_wal_size": "4GB"}) as server, opened(server) as q:
-        _flow(q, alone / 2)
-        before = _flow(q, alone)[1]
+    with Postgres({"shared_buffers": "1GB", "max_wal_size": "4GB"}) as server, opened(server) as store:
+        _flow(store, alone / 2)
+        before = _flow(store, alone)[1]
         rows = [Row("before", before, "messages/s")]
         with psycopg.connect(server.url()) as other:
             other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             other.execute("SELECT 1")
             total = 0
             for n in range(1, slices + 1):
-                passed, rate = _flow(q, slice_)
+                passed, rate = _flow(store, slice_)
                 total += passed
                 rows.append(
                     Row(f"held, after {n * slice_} s / before", rate / before, "ratio", "", f"{total:,} passed")
                 )
             other.rollback()
-        rows.append(Row("after its end / before", _flow(q, alone)[1] / before, "ratio"))
+        rows.append(Row("after its end / before", _flow(store, alone)[1] / before, "ratio"))
     return rows

@@ -10,18 +10,18 @@ from bench.measure import Row, folder
 
 
 def run(quick: bool) -> list[Row]:
-    with folder() as place, tampu.open(place / "tampu.db") as q:
-        q.publish("bench", 0, delay=3600)
-        q.claim("other", wait=0.2)
+    with folder() as place, tampu.open(place / "tampu.db") as store:
+        store.publish("bench", 0, delay=3600)
+        store.claim("other", wait=0.2)
         seconds = 3 if quick else 20
         began, cpu = time.perf_counter(), time.process_time()
-        q.claim("other", wait=seconds)
+        store.claim("other", wait=seconds)
         idle = (time.process_time() - cpu) / (time.perf_counter() - began)
         late = []
         for _ in range(5 if quick else 40):
             due = time.perf_counter() + 0.1
-            q.publish("bench", 0, delay=0.1)
-            q.claim("bench", wait=5)
+            store.publish("bench", 0, delay=0.1)
+            store.claim("bench", wait=5)
             late.append((time.perf_counter() - due) * 1000)
         late.sort()
     return [

@@ -46,32 +46,32 @@ def ceiling(_: Path, server: MariaDb, count: int, batch: int) -> float:
 
 
 @contextlib.contextmanager
-def opened(server: MariaDb, **options: str) -> Iterator[tampu.Queue]:
+def opened(server: MariaDb, **options: str) -> Iterator[tampu.Store]:
     """A queue in a database of its own, gone afterwards."""
     name = f"bench_{time.monotonic_ns()}"
     with server.connect() as db, db.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")
-        with tampu.open(server.url(name, **options)) as q:
-            yield q
+        with tampu.open(server.url(name, **options)) as store:
+            yield store
         cursor.execute(f"DROP DATABASE {name}")
 
 
 def ours(_: Path, server: MariaDb, count: int, batch: int) -> float:
-    with opened(server) as q:
+    with opened(server) as store:
 
         def work(count: int = count) -> None:
             for _ in range(0, count, batch):
-                q.publish_many("bench", [PAYLOAD] * batch)
-                leases = q.claim("bench", limit=batch)
-                q.settle([tampu.Ack(lease) for lease in leases])
+                store.publish_many("bench", [PAYLOAD] * batch)
+                leases = store.claim("bench", limit=batch)
+                store.settle([tampu.Ack(lease) for lease in leases])
 
         work(WARM_UP * batch)
         return rate(count, work)
 
 
 def _bulk(_: Path, server: MariaDb, count: int) -> float:
-    with opened(server) as q:
-        return rate(count, lambda: [q.publish_many("bench", [PAYLOAD] * 1000) for _ in range(0, count, 1000)])
+    with opened(server) as store:
+        return rate(count, lambda: [store.publish_many("bench", [PAYLOAD] * 1000) for _ in range(0, count, 1000)])
 
 
 def _insert(_: Path, server: MariaDb, count: int) -> float:
@@ -90,14 +90,14 @@ def _insert(_: Path, server: MariaDb, count: int) -> float:
         return rate(count, work)
 
 
-def _claim_seconds(q: tampu.Queue, rounds: int) -> float:
+def _claim_seconds(store: tampu.Store, rounds: int) -> float:
     times = []
     for _ in range(rounds):
-        q.publish_many("bench", [PAYLOAD] * 100)
+        store.publish_many("bench", [PAYLOAD] * 100)
         began = time.perf_counter()
-        leases = q.claim("bench", limit=100)
+        leases = store.claim("bench", limit=100)
         times.append(time.perf_counter() - began)
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
     return statistics.median(times)
 
 
@@ -105,8 +105,8 @@ def _growth(server: MariaDb, million: int, rounds: int) -> list[Row]:
     with opened(server) as full, opened(server) as empty:
         for _ in range(0, million, 10_000):
             full.publish_many("bench", [PAYLOAD] * 10_000)
-        for q in (full, empty):
-            _claim_seconds(q, rounds)
+        for store in (full, empty):
+            _claim_seconds(store, rounds)
         pairs = []
         for turn in range(6):
             first, second = (full, empty) if turn % 2 else (empty, full)

@@ -51,31 +51,31 @@ def ceiling(_: Path, url: str, count: int, batch: int) -> float:
 
 
 @contextlib.contextmanager
-def opened(server: Postgres) -> Iterator[tampu.Queue]:
+def opened(server: Postgres) -> Iterator[tampu.Store]:
     """A queue in a schema of its own, gone afterwards."""
     schema = f"bench_{time.monotonic_ns()}"
-    with tampu.open(server.url(schema=schema)) as q:
-        yield q
+    with tampu.open(server.url(schema=schema)) as store:
+        yield store
     with psycopg.connect(server.url(), autocommit=True) as db:
         db.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 def ours(_: Path, server: Postgres, count: int, batch: int) -> float:
-    with opened(server) as q:
+    with opened(server) as store:
 
         def work(count: int = count) -> None:
             for _ in range(0, count, batch):
-                q.publish_many("bench", [PAYLOAD] * batch)
-                leases = q.claim("bench", limit=batch)
-                q.settle([tampu.Ack(lease) for lease in leases])
+                store.publish_many("bench", [PAYLOAD] * batch)
+                leases = store.claim("bench", limit=batch)
+                store.settle([tampu.Ack(lease) for lease in leases])
 
         work(WARM_UP * batch)
         return rate(count, work)
 
 
 def _bulk(_: Path, server: Postgres, count: int) -> float:
-    with opened(server) as q:
-        return rate(count, lambda: [q.publish_many("bench", [PAYLOAD] * 1000) for _ in range(0, count, 1000)])
+    with opened(server) as store:
+        return rate(count, lambda: [store.publish_many("bench", [PAYLOAD] * 1000) for _ in range(0, count, 1000)])
 
 
 def _copy(_: Path, url: str, count: int) -> float:
@@ -94,14 +94,14 @@ def _copy(_: Path, url: str, count: int) -> float:
         return rate(count, work)
 
 
-def _claim_seconds(q: tampu.Queue, rounds: int) -> float:
+def _claim_seconds(store: tampu.Store, rounds: int) -> float:
     times = []
     for _ in range(rounds):
-        q.publish_many("bench", [PAYLOAD] * 100)
+        store.publish_many("bench", [PAYLOAD] * 100)
         began = time.perf_counter()
-        leases = q.claim("bench", limit=100)
+        leases = store.claim("bench", limit=100)
         times.append(time.perf_counter() - began)
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
     return statistics.median(times)
 
 
@@ -112,8 +112,8 @@ def _growth(server: Postgres, million: int, rounds: int) -> list[Row]:
         with psycopg.connect(server.url(), autocommit=True) as db:  # what the filling left to be done is not measured
             db.execute("VACUUM (ANALYZE)")
             db.execute("CHECKPOINT")
-        for q in (full, empty):
-            _claim_seconds(q, rounds)
+        for store in (full, empty):
+            _claim_seconds(store, rounds)
         pairs = []
         for turn in range(6):
             first, second = (full, empty) if turn % 2 else (empty, full)

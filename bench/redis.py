@@ -58,13 +58,13 @@ def ceiling(_: Path, server: Server, count: int, batch: int) -> float:
 def ours(_: Path, server: Server, count: int, batch: int) -> float:
     with server.client() as client:
         client.flushall()
-    with tampu.open(server.url()) as q:
+    with tampu.open(server.url()) as store:
 
         def work(count: int = count) -> None:
             for _ in range(0, count, batch):
-                q.publish_many("bench", [PAYLOAD] * batch)
-                leases = q.claim("bench", limit=batch)
-                q.settle([tampu.Ack(lease) for lease in leases])
+                store.publish_many("bench", [PAYLOAD] * batch)
+                leases = store.claim("bench", limit=batch)
+                store.settle([tampu.Ack(lease) for lease in leases])
 
         work(WARM_UP * batch)
         return rate(count, work)
@@ -89,18 +89,18 @@ def growth(server: Server, quick: bool) -> list[Row]:
     backlog, rounds = (50_000, 60) if quick else (1_000_000, 300)
     with server.client() as client:
         client.flushall()
-        with tampu.open(server.url()) as q:
+        with tampu.open(server.url()) as store:
             for _ in range(0, backlog, BULK):
-                q.publish_many("full", [PAYLOAD] * BULK)
+                store.publish_many("full", [PAYLOAD] * BULK)
             for _ in range(0, backlog, BULK):
-                q.publish_many("full", [tampu.NewMessage(PAYLOAD, delay=86_400)] * BULK)
+                store.publish_many("full", [tampu.NewMessage(PAYLOAD, delay=86_400)] * BULK)
             used = client.info("memory")["used_memory"]
             while client.info("persistence")["aof_rewrite_in_progress"]:
                 time.sleep(0.2)  # a server that copies its memory is slower wherever it is touched
             times: dict[str, list[float]] = {"full": [], "empty": []}
             for turn in range(rounds):
                 for queue in ("full", "empty") if turn % 2 else ("empty", "full"):
-                    times[queue].append(_claim_seconds(q, queue))
+                    times[queue].append(_claim_seconds(store, queue))
         client.flushall()
     middle = {queue: statistics.median(seconds) for queue, seconds in times.items()}
     return [
@@ -110,12 +110,12 @@ def growth(server: Server, quick: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def _claim_seconds(q: tampu.Queue, queue: str) -> float:
-    q.publish_many(queue, [PAYLOAD] * 100)
+def _claim_seconds(store: tampu.Store, queue: str) -> float:
+    store.publish_many(queue, [PAYLOAD] * 100)
     began = time.perf_counter()
-    leases = q.claim(queue, limit=100)
+    leases = store.claim(queue, limit=100)
     took = time.perf_counter() - began
-    q.settle([tampu.Ack(lease) for lease in leases])
+    store.settle([tampu.Ack(lease) for lease in leases])
     return took
 
 

@@ -63,7 +63,7 @@ def _on_file(place: Path, count: int) -> float:
         def work() -> None:
             for _ in range(0, count, 1000):
                 app.publish_many([nothing.message("x" * 200) for _ in range(1000)])
-            while app.queue.stats("default").done < count:
+            while app.store.stats("default").done < count:
                 time.sleep(0.005)
 
         with tampu.working(app):
@@ -151,17 +151,17 @@ def waiting(quick: bool) -> list[Row]:
                 rows.append(Row(f"{name}: idle worker", (_cpu(pid) - cpu) / took * 100, "% of a core", "< 1"))
                 if served:
                     rows.append(Row(f"{name}: idle worker", (served() - trips - 1) / took, "round trips/s", "< 2"))
-            with tampu.open(url, token=token) as q, _worker(url, token):
-                late = sorted(_late(q) for _ in range(count + 5))[: -5 if quick else None]
+            with tampu.open(url, token=token) as store, _worker(url, token):
+                late = sorted(_late(store) for _ in range(count + 5))[: -5 if quick else None]
                 rows.append(Row(f"{name}: publish to start, p50", statistics.median(late) * 1000, "ms", "< 5"))
                 rows.append(Row(f"{name}: publish to start, p99", late[int(len(late) * 0.99)] * 1000, "ms", "< 20"))
     return rows
 
 
-def _late(q: tampu.Queue) -> float:
+def _late(store: tampu.Store) -> float:
     new: Any = worker_app.late.message(time.time()).stored
-    found = q.publish_many("default", [new])[0]
-    return float(q.result(found.id, wait=60).result)
+    found = store.publish_many("default", [new])[0]
+    return float(store.result(found.id, wait=60).result)
 
 
 def costs(quick: bool) -> list[Row]:
@@ -169,21 +169,21 @@ def costs(quick: bool) -> list[Row]:
     rows, count = list[Row](), 5_000 if quick else APP.count
     with _stores() as stores:
         for name, (url, token, _) in stores.items():
-            with tampu.open(url, token=token) as q:
+            with tampu.open(url, token=token) as store:
                 news: list[Any] = [worker_app.nothing.message("x" * 200).stored for _ in range(1_000)]
                 with _worker(url, token) as pid:
-                    _carry_out(q, news, 1_000, 1_000)  # it has started
+                    _carry_out(store, news, 1_000, 1_000)  # it has started
                     before = _cpu(pid)
-                    _carry_out(q, news, count, 1_000 + count)
+                    _carry_out(store, news, count, 1_000 + count)
                     rows.append(Row(f"{name}: a no-op task", (_cpu(pid) - before) / count * 1e6, "µs of a core"))
     return rows
 
 
-def _carry_out(q: tampu.Queue, news: list[Any], count: int, done: int) -> None:
+def _carry_out(store: tampu.Store, news: list[Any], count: int, done: int) -> None:
     """Publish so many, and wait until so many are done altogether."""
     for _ in range(0, count, len(news)):
-        q.publish_many("default", news)
-    while q.stats("default").done < done:
+        store.publish_many("default", news)
+    while store.stats("default").done < done:
         time.sleep(0.05)
 
 

@@ -58,7 +58,7 @@ urlpatterns = [path("orders", place_order)]
 
 def ready() -> None:
     """Open the store before any transaction is: in a project, from AppConfig.ready()."""
-    tasks.queue.queues.put("orders", max_attempts=5, retention=3600)
+    tasks.store.queues.put("orders", max_attempts=5, retention=3600)
 
 
 def main() -> None:
@@ -68,10 +68,10 @@ def main() -> None:
     browser: Any = Client(raise_request_exception=False)
     print("tea:", browser.post("/orders", {"item": "tea"}).status_code)
     print("moon:", browser.post("/orders", {"item": "moon"}).status_code)
-    (message,) = tasks.queue.messages("orders")
+    (message,) = tasks.store.messages("orders")
     connection.close()
     with tampu.working(tasks):
-        tasks.queue.result(message.id, wait=30)
+        tasks.store.result(message.id, wait=30)
     for order in Order.objects.all():
         print(f"order {order.id}: {order.item}, shipped: {order.shipped}")
     connection.close()

@@ -78,7 +78,7 @@ def main() -> None:
         placed = ask(f"http://127.0.0.1:{port}/orders", {"email": "ada@example.org", "items": ["tea", "milk"]})
         seen = ask(f"http://127.0.0.1:{port}/tasks/{placed['task']}")
         print(f"{seen['state']}: {seen['result']}")
-        print(f"stock is counted at {tasks.queue.schedules.get('count_stock').cron}")
+        print(f"stock is counted at {tasks.store.schedules.get('count_stock').cron}")
         server.should_exit = True
     thread.join()
 

@@ -2,13 +2,13 @@
 
 import tampu
 
-with tampu.open("hello.db") as q:
-    sent = q.publish("greetings", {"name": "Ada"}, type="greeting.say")
+with tampu.open("hello.db") as store:
+    sent = store.publish("greetings", {"name": "Ada"}, type="greeting.say")
     print(f"published {sent.id}, it is {sent.state}")
 
-    for lease in q.claim("greetings", limit=10, worker="hello"):
+    for lease in store.claim("greetings", limit=10, worker="hello"):
         print(f"hello, {lease.payload['name']}! (attempt {lease.attempt})")
-        q.ack(lease, result={"said": True})
+        store.ack(lease, result={"said": True})
 
-    seen = q.get(sent.id)
+    seen = store.get(sent.id)
     print(f"now it is {seen.state}, with result {seen.result}")

@@ -8,22 +8,22 @@ It needs tampu[spark]. What it makes is notebook.db, notebook.lake and notebook.
 import tampu
 import tampu.spark
 from tampu.lake.insights import gather
-from tampu.lake.looking import Lake
-from tampu.lake.replaying import replay
+from tampu.lake.query import Lake
+from tampu.lake.replay import replay
 from tampu.lake.report import write
-from tampu.lake.running import run_once
+from tampu.lake.run import run_once
 
-q = tampu.open("notebook.db", keepers=False)
-q.queues.put("invoices", max_attempts=2, backoff=tampu.fixed(0))
-q.publish_many("invoices", [tampu.NewMessage({"number": n}, type="invoice.send") for n in range(40)])
-while leases := q.claim("invoices", limit=10, worker="notebook"):
+store = tampu.open("notebook.db", maintenance=False)
+store.queues.put("invoices", max_attempts=2, backoff=tampu.fixed(0))
+store.publish_many("invoices", [tampu.NewMessage({"number": n}, type="invoice.send") for n in range(40)])
+while leases := store.claim("invoices", limit=10, worker="notebook"):
     for lease in leases:
         number = lease.payload["number"]
         if number % 15 == 9 or (number == 20 and lease.attempt == 1):
-            q.nack(lease, error=f"ConnectionError: no route to printer {number}", delay=0)
+            store.nack(lease, error=f"ConnectionError: no route to printer {number}", delay=0)
         else:
-            q.ack(lease, result={"pages": 1 + number % 3})
-print(f"worked: {q.stats('invoices').done} done, {q.stats('invoices').dead} dead")
+            store.ack(lease, result={"pages": 1 + number % 3})
+print(f"worked: {store.stats('invoices').done} done, {store.stats('invoices').dead} dead")
 
 # %% The pipeline: from the journal to bronze, silver and gold.
 small = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
@@ -46,12 +46,12 @@ print(f"report: {write(insights, 'notebook.html')}")
 
 # %% The printer is back: what died runs again, as new messages; asking twice changes nothing.
 for _ in range(2):
-    done = replay(q, lake, where="state = 'dead'", replay_id="printer-is-back")
+    done = replay(store, lake, where="state = 'dead'", replay_id="printer-is-back")
     print(f"replay: {done.new} new, {done.earlier} before")
-for lease in q.claim("invoices", limit=10, worker="notebook"):
-    q.ack(lease, result={"pages": 1})
-print(f"left: {q.stats('invoices').depth}")
+for lease in store.claim("invoices", limit=10, worker="notebook"):
+    store.ack(lease, result={"pages": 1})
+print(f"left: {store.stats('invoices').depth}")
 
 # %% The end.
 spark.stop()
-q.close()
+store.close()

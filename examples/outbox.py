@@ -2,17 +2,17 @@
 
 import tampu
 
-with tampu.open("shop.db") as q:
-    with q.transaction() as tx:
+with tampu.open("shop.db") as store:
+    with store.transaction() as tx:
         tx.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT, shipped INTEGER DEFAULT 0)")
 
     # Both or neither: there is no order without its message, and no message without its order.
-    with q.transaction() as tx:
+    with store.transaction() as tx:
         order = tx.execute("INSERT INTO orders (item) VALUES (?)", ("tea",)).lastrowid
         tx.publish("shipping", {"order": order}, type="order.ship")
 
     try:
-        with q.transaction() as tx:
+        with store.transaction() as tx:
             tx.execute("INSERT INTO orders (item) VALUES (?)", ("coffee",))
             tx.publish("shipping", {"order": "never"})
             raise RuntimeError("the customer changed her mind")
@@ -20,12 +20,12 @@ with tampu.open("shop.db") as q:
         print(f"nothing was kept: {error}")
 
     # The effect and the ack in one commit. A crash in between undoes both, and the message comes again.
-    for lease in q.claim("shipping", limit=10):
-        with q.transaction() as tx:
+    for lease in store.claim("shipping", limit=10):
+        with store.transaction() as tx:
             tx.execute("UPDATE orders SET shipped = shipped + 1 WHERE id = ?", (lease.payload["order"],))
             tx.ack(lease)
 
-    with q.transaction() as tx:
+    with store.transaction() as tx:
         for row in tx.execute("SELECT id, item, shipped FROM orders"):
             print("order {}: {}, shipped {} time".format(*row))
-    print(f"shipping: {q.stats('shipping').counts}")
+    print(f"shipping: {store.stats('shipping').counts}")

@@ -18,10 +18,10 @@ def handle(lease: tampu.Lease) -> int:
     return number * number
 
 
-def work(q: tampu.Queue, name: str, stop: threading.Event, *, until_empty: bool) -> None:
+def work(store: tampu.Store, name: str, stop: threading.Event, *, until_empty: bool) -> None:
     while not stop.is_set():
-        leases = q.claim("numbers", limit=5, lease=30, wait=0.5, worker=name)
-        if not leases and until_empty and q.stats("numbers").depth == 0:
+        leases = store.claim("numbers", limit=5, lease=30, wait=0.5, worker=name)
+        if not leases and until_empty and store.stats("numbers").depth == 0:
             return
         settlements: list[tampu.Ack | tampu.Nack] = []
         for lease in leases:
@@ -29,7 +29,7 @@ def work(q: tampu.Queue, name: str, stop: threading.Event, *, until_empty: bool)
                 settlements.append(tampu.Ack(lease, result=handle(lease)))
             except Exception as error:
                 settlements.append(tampu.Nack(lease, error=repr(error)))
-        for outcome in q.settle(settlements):
+        for outcome in store.settle(settlements):
             print(f"{name}: {outcome.id} is {outcome.state or outcome.error}")
 
 
@@ -43,12 +43,14 @@ def main() -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: stop.set())
 
-    with tampu.open("worker.db") as q:
-        q.queues.put("numbers", backoff=tampu.fixed(0.05), max_attempts=3)
-        q.publish_many("numbers", [{"number": n} for n in range(40)])
+    with tampu.open("worker.db") as store:
+        store.queues.put("numbers", backoff=tampu.fixed(0.05), max_attempts=3)
+        store.publish_many("numbers", [{"number": n} for n in range(40)])
         threads = [
             threading.Thread(
-                target=work, args=(q, f"worker-{os.getpid()}-{n}", stop), kwargs={"until_empty": options.until_empty}
+                target=work,
+                args=(store, f"worker-{os.getpid()}-{n}", stop),
+                kwargs={"until_empty": options.until_empty},
             )
             for n in range(options.threads)
         ]
@@ -56,7 +58,7 @@ def main() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        stats = q.stats("numbers")
+        stats = store.stats("numbers")
         print(f"stopped: {stats.done} done, {stats.depth} still to do")
 
 

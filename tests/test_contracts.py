@@ -120,7 +120,10 @@ def test_tests_and_benchmarks_use_the_public_face_of_a_store() -> None:
         ("access.engine(q)._db", "uses access.engine(q)._db"),
         ("self.engine._own", "uses self.engine._own"),
         ("app._given", "uses app._given"),
-        ("from tampu.broker.coalescer import _inside", "imports _inside from tampu.broker.coalescer"),
+        (
+            "from tampu.broker.commit_queue.coalescer import _inside",
+            "imports _inside from tampu.broker.commit_queue.coalescer",
+        ),
     ],
 )
 def test_a_breach_is_told_with_its_place(text: str, breach: str) -> None:

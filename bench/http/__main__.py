@@ -49,7 +49,7 @@ def _serve(place: Path) -> tuple[str, ...]:
     return ("-m", "bench.http.serve", str(place / "tampu.db"))
 
 
-def bare(_place: Path, each: int) -> float:
+def simple(_place: Path, each: int) -> float:
     with server("-m", "bench.http.bare") as url:
         return load.run(url, load.request("/v1/queues/bench/messages", BODY, "x" * 63), CONNECTIONS, each)
 
@@ -63,13 +63,13 @@ def single(place: Path, each: int) -> float:
 def batches(place: Path, count: int, callers: int) -> float:
     with server(*_serve(place)) as url:
         token = (place / "tampu.db.key").read_text().strip()
-        with tampu.open(url, token=token) as q:
+        with tampu.open(url, token=token) as store:
 
             def work(count: int) -> None:
                 for _ in range(0, count, BATCH):
-                    q.publish_many("bench", [PAYLOAD] * BATCH)
-                    leases = q.claim("bench", limit=BATCH)
-                    q.settle([tampu.Ack(lease) for lease in leases])
+                    store.publish_many("bench", [PAYLOAD] * BATCH)
+                    leases = store.claim("bench", limit=BATCH)
+                    store.settle([tampu.Ack(lease) for lease in leases])
 
             def all_of_them(count: int) -> None:
                 threads = [threading.Thread(target=work, args=(count // callers,)) for _ in range(callers)]
@@ -110,7 +110,7 @@ def main() -> int:
     rounds, each, count = (3, 50, 4_000) if quick else (5, 200, 20_000)
     report: dict[str, list[Row]] = {}
     if chosen.only in (None, "single"):
-        one = in_turns({"server": lambda p: single(p, each), "bare handler": lambda p: bare(p, each)}, rounds)
+        one = in_turns({"server": lambda p: single(p, each), "bare handler": lambda p: simple(p, each)}, rounds)
         report["single"] = [*rates(one), ratio_row(one, "server", "bare handler", "≥ 0.7")]
         show(console, f"Single publishes of {CONNECTIONS} connections, full fsync", report["single"])
     if chosen.only in (None, "batches"):

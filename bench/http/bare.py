@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from tampu.server.running import _config, _listen
+from tampu.server.run import _config, _listen
 from tampu.server.settings import ServerSettings
 
 ANSWER = msgspec.json.encode(

@@ -66,7 +66,7 @@ def _poll(url: str, key: str) -> socket.socket:
 
 def run(quick: bool) -> list[Row]:
     seconds = 5 if quick else 20
-    with folder() as place, _server(place) as (pid, url, key), tampu.open(url, token=key) as q:
+    with folder() as place, _server(place) as (pid, url, key), tampu.open(url, token=key) as store:
         alone = _share(pid, seconds)
         polls = [_poll(url, key) for _ in range(_COUNT)]
         polled = _share(pid, seconds)
@@ -79,7 +79,7 @@ def run(quick: bool) -> list[Row]:
             one.close()
         with contextlib.ExitStack() as stack:
             for _ in range(_COUNT):
-                stack.enter_context(q.stream("bench"))
+                stack.enter_context(store.stream("bench"))
             streamed = _share(pid, seconds)
     return [
         Row("CPU of an idle server", alone, "% of a core"),

@@ -7,7 +7,7 @@ import sys
 import msgspec
 
 from tampu.server import logs
-from tampu.server.running import Running
+from tampu.server.run import Running
 from tampu.server.settings import ServerSettings
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ WORKERS = 16
 
 def latencies(url: str, token: str, a_second: int, seconds: float) -> list[float]:
     """Milliseconds from before a publish to the worker having the message, sorted."""
-    with tampu.open(url, token=token) as q:
+    with tampu.open(url, token=token) as store:
         sent = threading.Thread(target=_publish, args=(url, token, a_second, round(a_second * seconds)))
         late: list[float] = []
-        with q.stream("bench", credit=CREDIT) as stream:
+        with store.stream("bench", credit=CREDIT) as stream:
             sent.start()
             while len(late) < round(a_second * seconds):
                 lease = stream.next(10)
@@ -31,13 +31,13 @@ def latencies(url: str, token: str, a_second: int, seconds: float) -> list[float
 
 def _publish(url: str, token: str, a_second: int, count: int) -> None:
     """So many a second, from several threads, each message with the time it was published at."""
-    with tampu.open(url, token=token) as q:
+    with tampu.open(url, token=token) as store:
         began, callers = time.perf_counter(), 4
 
         def work(first: int) -> None:
             for n in range(first, count, callers):
                 time.sleep(max(0.0, began + n / a_second - time.perf_counter()))
-                q.publish("bench", time.perf_counter())
+                store.publish("bench", time.perf_counter())
 
         threads = [threading.Thread(target=work, args=(first,)) for first in range(callers)]
         for thread in threads:
@@ -48,11 +48,11 @@ def _publish(url: str, token: str, a_second: int, count: int) -> None:
 
 def streamed(url: str, token: str, count: int) -> float:
     """Messages a second that one worker with a stream works off, each acked by itself."""
-    with tampu.open(url, token=token) as q:
-        _fill(q, count)
+    with tampu.open(url, token=token) as store:
+        _fill(store, count)
 
         def work() -> None:
-            with q.stream("bench", credit=CREDIT) as stream:
+            with store.stream("bench", credit=CREDIT) as stream:
                 for _ in range(count):
                     lease = stream.next(10)
                     assert lease is not None
@@ -63,13 +63,13 @@ def streamed(url: str, token: str, count: int) -> float:
 
 def requested(url: str, token: str, count: int) -> float:
     """The same with a request for each claim and each ack, from several threads."""
-    with tampu.open(url, token=token) as q:
-        _fill(q, count)
+    with tampu.open(url, token=token) as store:
+        _fill(store, count)
 
         def worker() -> None:
             for _ in range(count // WORKERS):
-                (lease,) = q.claim("bench", wait=5)
-                q.ack(lease)
+                (lease,) = store.claim("bench", wait=5)
+                store.ack(lease)
 
         def work() -> None:
             threads = [threading.Thread(target=worker) for _ in range(WORKERS)]
@@ -81,9 +81,9 @@ def requested(url: str, token: str, count: int) -> float:
         return rate(count, work)
 
 
-def _fill(q: tampu.Queue, count: int) -> None:
+def _fill(store: tampu.Store, count: int) -> None:
     for _ in range(0, count, 1000):
-        q.publish_many("bench", [PAYLOAD] * min(1000, count))
+        store.publish_many("bench", [PAYLOAD] * min(1000, count))
 
 
 def token_of(place: Path) -> str:

@@ -33,23 +33,23 @@ def fill(path: Path, transitions: int, *, start: int = _START, span: int = _DAY,
     chance, clock = random.Random(seed), Clock(start)
     step = max(1, span * 3 * BATCH // max(transitions, 1) // 4)
     url = f"sqlite:///{path}?durability=process"
-    queues = [tampu.open(url, tenant=tenant, keepers=False, clock=clock) for tenant in ("default", "acme")]
+    queues = [tampu.open(url, tenant=tenant, maintenance=False, clock=clock) for tenant in ("default", "acme")]
     end = before = queues[0].journal(limit=1).latest["0"]
     while end - before < transitions:
-        q, name = chance.choices(queues, (3, 1))[0], chance.choice(_QUEUES)
-        q.publish_many(name, [tampu.NewMessage(PAYLOAD, type=f"{name}.run")] * BATCH)
+        store, name = chance.choices(queues, (3, 1))[0], chance.choice(_QUEUES)
+        store.publish_many(name, [tampu.NewMessage(PAYLOAD, type=f"{name}.run")] * BATCH)
         leases = []
         for worker in range(4):
             clock.at += chance.randrange(2 * step // 5) + 1
-            leases.append(q.claim(name, limit=BATCH // 4, worker=f"w{worker}"))
+            leases.append(store.claim(name, limit=BATCH // 4, worker=f"w{worker}"))
         for some in leases:
             clock.at += chance.randrange(2 * step // 5) + 1
             cut = len(some) // 50
             failed = [tampu.Nack(lease, f"SMTP {chance.randrange(500)}", delay=0) for lease in some[:cut]]
-            q.settle([*failed, *(tampu.Ack(lease) for lease in some[cut:])])
-        end = q.journal(limit=1).latest["0"]
-    for q in queues:
-        q.close()
+            store.settle([*failed, *(tampu.Ack(lease) for lease in some[cut:])])
+        end = store.journal(limit=1).latest["0"]
+    for store in queues:
+        store.close()
     return end
 
 

@@ -15,7 +15,7 @@ from bench.measure import Row, folder
 from bench.spark.journals import HOUR, NEXT_DAY, fill, peak_mib, processor_seconds
 from tampu.lake import bronze
 from tampu.lake.hands import Hands, listed, written
-from tampu.lake.running import Pipeline
+from tampu.lake.run import Pipeline
 from tampu.lake.sheets import Sorted
 from tampu.lake.snapshots import Mark
 from tampu.lake.storage import Lake, LakeTable

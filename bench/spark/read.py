@@ -20,9 +20,9 @@ import tampu
 import tampu.spark
 from bench.measure import Row, folder, rate, ratio_row
 from bench.spark.stores import lax, store
-from tampu.spark import columns
-from tampu.spark.stores.opening import open_store
-from tampu.spark.stores.port import MessageQuery
+from tampu.stores import columns
+from tampu.stores.open_store import open_store
+from tampu.stores.port import MessageQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,13 +35,13 @@ TEXT = "x" * 170
 
 def fill(url: str, count: int) -> None:
     """So many messages that were published, claimed and acked by the hundred: three transitions each."""
-    with tampu.open(lax(url), keepers=False) as q:
+    with tampu.open(lax(url), maintenance=False) as store:
         for start in range(0, count, BATCH):
             news = [
                 tampu.NewMessage({"order": i, "text": TEXT}, type="order.placed") for i in range(start, start + BATCH)
             ]
-            q.publish_many("orders", news)
-            q.settle([tampu.Ack(lease) for lease in q.claim("orders", limit=BATCH, worker="w1")])
+            store.publish_many("orders", news)
+            store.settle([tampu.Ack(lease) for lease in store.claim("orders", limit=BATCH, worker="w1")])
 
 
 def _ready_made(url: str, place: Path) -> type[DataSource]:
@@ -79,7 +79,7 @@ def _ready_made(url: str, place: Path) -> type[DataSource]:
     return Made
 
 
-def _bare(url: str) -> type[DataSource]:
+def _simple(url: str) -> type[DataSource]:
     """A source that only takes numbers and packed bodies out of PostgreSQL by ADBC, in as many pieces."""
     import psycopg
 
@@ -155,7 +155,7 @@ def measure(engine: str, count: int, rounds: int) -> list[Row]:
             "journal to Parquet": (3 * count, lambda: _journal_to_parquet(spark, url, place)),
         }
         if engine == "postgres":
-            spark.dataSource.register(_bare(url))
+            spark.dataSource.register(_simple(url))
             sides["bare ADBC"] = (count, lambda: _noop(spark.read.format("bare-adbc").load()))
         for _, work in sides.values():
             work()

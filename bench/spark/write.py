@@ -43,11 +43,11 @@ def _timed(engine: str, place: Path, work: Callable[[str], float]) -> float:
 
 def _ours(rows: DataFrame, count: int, engine: str, place: Path) -> float:
     def work(url: str) -> float:
-        tampu.open(url, keepers=False).close()
+        tampu.open(url, maintenance=False).close()
         writer = rows.write.format("tampu").mode("append").options(url=url, queue="jobs")
         reached = rate(count, writer.save)
-        with tampu.open(url, keepers=False) as q:
-            assert q.stats("jobs").counts[tampu.State.READY] == count
+        with tampu.open(url, maintenance=False) as store:
+            assert store.stats("jobs").counts[tampu.State.READY] == count
         return reached
 
     return _timed(engine, place, work)
@@ -139,9 +139,9 @@ def _into_redis(rows: DataFrame, count: int, url: str, insert: Any, size: Callab
     return reached
 
 
-def _bare(rows: DataFrame, count: int, url: str) -> float:
+def _simple(rows: DataFrame, count: int, url: str) -> float:
     """Each task inserts its rows by itself, in the durability that the queue has."""
-    with tampu.open(url, keepers=False):
+    with tampu.open(url, maintenance=False):
         pass
     db = sqlite3.connect(url)
     db.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, payload BLOB NOT NULL)")
@@ -174,7 +174,7 @@ def _bare(rows: DataFrame, count: int, url: str) -> float:
 
 
 _BARE: dict[str, dict[str, Callable[[DataFrame, int, str], float]]] = {
-    "file": {"bare bulk insert": _bare},
+    "file": {"bare bulk insert": _simple},
     "postgres": {"bare COPY": _copied, "bare ADBC ingest": _ingested},
     "redis": {"bare RPUSH": _pushed, "bare SET": _set},
 }

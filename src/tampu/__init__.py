@@ -1,10 +1,10 @@
 """tampu: a durable work queue. See README.md for a start; the names below are the public ones."""
 
-from tampu.broker.aio import AsyncQueue
+from tampu.broker.admin import MessagePage, Replayed, Stats
+from tampu.broker.async_store import AsyncStore
 from tampu.broker.atomic import Reply, Unit
-from tampu.broker.queue import Queue
-from tampu.broker.steering import MessagePage, Replayed, Stats
-from tampu.broker.where import Where
+from tampu.broker.filters import Where
+from tampu.broker.store import Store
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
 from tampu.model.document import Document
 from tampu.model.errors import (
@@ -33,11 +33,11 @@ from tampu.model.journal import JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
 from tampu.model.schedule import Schedule
-from tampu.opening import open, open_async
+from tampu.store_factory import open, open_async
 from tampu.worker.app import App
 from tampu.worker.current import Current, current
+from tampu.worker.exceptions import Retry, Snooze, TaskFailed
 from tampu.worker.middleware import Middleware
-from tampu.worker.raising import Retry, Snooze, TaskFailed
 from tampu.worker.runner import Runner, RunnerOptions, working
 from tampu.worker.tasks import Published, Task, TaskMessage
 
@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "App",
-    "AsyncQueue",
+    "AsyncStore",
     "Backoff",
     "Current",
     "DamagedFile",
@@ -70,7 +70,6 @@ __all__ = [
     "Outcome",
     "PayloadTooLarge",
     "Published",
-    "Queue",
     "QueueClosed",
     "QueueConfig",
     "QueueFull",
@@ -89,6 +88,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "StorageFull",
+    "Store",
     "TampuError",
     "Task",
     "TaskFailed",

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tampu.broker import coalescer as module
-from tampu.broker.coalescer import Coalescer
+from tampu.broker.commit_queue import coalescer as module
+from tampu.broker.commit_queue.coalescer import Coalescer
 from tampu.model.errors import NotFound, TampuError, Unavailable
 
 PATIENCE = 60.0
@@ -169,14 +169,14 @@ def test_an_interrupted_leader_does_not_leave_the_others_waiting(
 def test_a_leader_interrupted_after_its_commit_still_hands_the_lead_on(
     calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choose, interrupts = calls._heir, iter([KeyboardInterrupt()])
+    choose, interrupts = calls._next_leader, iter([KeyboardInterrupt()])
 
-    def heir() -> Any:
+    def next_leader() -> Any:
         for interrupt in interrupts:
             raise interrupt
         return choose()
 
-    monkeypatch.setattr(calls, "_heir", heir)
+    monkeypatch.setattr(calls, "_next_leader", next_leader)
     engine.open.clear()
     first = pool.submit(calls.submit, 0)
     engine.begun()

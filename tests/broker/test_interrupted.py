@@ -15,18 +15,19 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import access, coalescer
+from tampu.broker import access
+from tampu.broker.commit_queue import coalescer
 from tampu.engines import port
-from tests.conformance.house import until
+from tests.conformance.harness import until
 
 PATIENCE = 60.0
 
 
 def test_what_was_claimed_for_a_cancelled_task_goes_back_uncounted(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with tampu.open_async(tmp_path / "jobs.db", keepers=False) as q:
-            await q.publish("jobs", 1, max_attempts=1)
-            engine: Any = access.engine(q._open)
+        async with tampu.open_async(tmp_path / "jobs.db", maintenance=False) as store:
+            await store.publish("jobs", 1, max_attempts=1)
+            engine: Any = access.engine(store._open)
             carry_out, claimed, go_on = engine.run, threading.Event(), threading.Event()
 
             def run(calls: Sequence[port.Call]) -> list[Any]:
@@ -36,14 +37,14 @@ def test_what_was_claimed_for_a_cancelled_task_goes_back_uncounted(tmp_path: Pat
                 return replies
 
             engine.run = run
-            task = asyncio.create_task(q.claim("jobs"))
+            task = asyncio.create_task(store.claim("jobs"))
             assert await asyncio.to_thread(claimed.wait, PATIENCE)
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
             engine.run = carry_out
             go_on.set()
-            (lease,) = await q.claim("jobs", wait=PATIENCE)
+            (lease,) = await store.claim("jobs", wait=PATIENCE)
             assert lease.attempt == 1
 
     asyncio.run(scenario())
@@ -53,9 +54,9 @@ def test_a_task_cancelled_between_the_reply_and_its_turn_gives_the_messages_back
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        async with tampu.open_async("memory://", keepers=False) as q:
-            await q.publish("jobs", 1, max_attempts=1)
-            task = asyncio.create_task(q.claim("jobs"))
+        async with tampu.open_async("memory://", maintenance=False) as store:
+            await store.publish("jobs", 1, max_attempts=1)
+            task = asyncio.create_task(store.claim("jobs"))
             answer = coalescer._answer
 
             def answer_and_cancel(answers: Any) -> None:
@@ -66,7 +67,7 @@ def test_a_task_cancelled_between_the_reply_and_its_turn_gives_the_messages_back
                 patch.setattr(coalescer, "_answer", answer_and_cancel)
                 await asyncio.wait([task])
             assert task.cancelled()
-            (lease,) = await q.claim("jobs", wait=PATIENCE)
+            (lease,) = await store.claim("jobs", wait=PATIENCE)
             assert lease.attempt == 1
 
     asyncio.run(scenario())
@@ -74,21 +75,21 @@ def test_a_task_cancelled_between_the_reply_and_its_turn_gives_the_messages_back
 
 def test_a_task_that_waits_to_enter_a_transaction_can_be_cancelled(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with tampu.open_async(tmp_path / "jobs.db", keepers=False) as q:
+        async with tampu.open_async(tmp_path / "jobs.db", maintenance=False) as store:
 
             async def second() -> None:
-                async with q.transaction() as tx:
+                async with store.transaction() as tx:
                     await tx.publish("second", 1)
 
-            async with q.transaction() as tx:
+            async with store.transaction() as tx:
                 task = asyncio.create_task(second())
-                while len(q._inside) < 2:
+                while len(store._inside) < 2:
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.wait([task])
                 await tx.publish("first", 1)
-            await q.publish("third", 1)
-            assert await q.queues.list() == ["first", "third"]
+            await store.publish("third", 1)
+            assert await store.queues.list() == ["first", "third"]
 
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
@@ -100,29 +101,29 @@ def test_other_tasks_wait_for_a_transaction_and_the_loop_goes_on(
     monkeypatch.chdir(tmp_path)
 
     async def scenario() -> None:
-        async with tampu.open_async(url, keepers=False) as q:
-            async with q.transaction() as tx:
+        async with tampu.open_async(url, maintenance=False) as store:
+            async with store.transaction() as tx:
                 await tx.publish("inside", 1)
-                other = asyncio.create_task(q.publish("outside", 1))
+                other = asyncio.create_task(store.publish("outside", 1))
                 await asyncio.wait([other], timeout=0.15)  # longer than settings are kept
                 assert not other.done()
                 await tx.publish("inside", 2)
             await other
-            assert (await q.stats("inside")).ready == 2
+            assert (await store.stats("inside")).ready == 2
 
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
 def test_a_task_inside_a_transaction_is_told_to_use_it() -> None:
     async def scenario() -> None:
-        async with tampu.open_async("memory://", keepers=False) as q:
-            async with q.transaction():
+        async with tampu.open_async("memory://", maintenance=False) as store:
+            async with store.transaction():
                 with pytest.raises(tampu.InvalidState):
-                    await q.publish("jobs", 1)
+                    await store.publish("jobs", 1)
                 with pytest.raises(tampu.InvalidState):
-                    async with q.transaction():
+                    async with store.transaction():
                         pass
-            await q.publish("jobs", 1)
+            await store.publish("jobs", 1)
 
     asyncio.run(scenario())
 
@@ -160,31 +161,31 @@ def interrupted(call: Callable[[], object], at: int) -> str | None:
 
 
 def test_an_interrupt_at_any_line_leaves_a_store_that_works() -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as store:
         for at in itertools.count(1):
-            where = interrupted(lambda: q.publish("jobs", 1), at)
-            until(lambda: not access.core(q).coalescer.busy)
+            where = interrupted(lambda: store.publish("jobs", 1), at)
+            until(lambda: not access.core(store).coalescer.busy)
             assert not coalescer.inside_store(threading.get_ident()), (at, where)
             if where is None:
                 break
         assert at > 20
-        assert q.publish("jobs", 2).state == "ready"
+        assert store.publish("jobs", 2).state == "ready"
 
 
 def test_what_an_interrupted_thread_claimed_goes_back_uncounted() -> None:
     lost = []
     for at in itertools.count(1):
-        with tampu.open("memory://", keepers=False) as q:
-            q.publish("jobs", 1, max_attempts=1)
-            where = interrupted(lambda: q.claim("jobs"), at)
+        with tampu.open("memory://", maintenance=False) as store:
+            store.publish("jobs", 1, max_attempts=1)
+            where = interrupted(lambda: store.claim("jobs"), at)
             if where is None:
                 break
             if where == "submit" and at > 20:  # its last lines: the caller has its leases
                 continue
-            until(lambda: not access.core(q).coalescer.busy)
-            while access.core(q).coalescer.busy or access.core(q).coalescer._pending:
-                q.stats("jobs")
-            if not q.stats("jobs").ready:
+            until(lambda: not access.core(store).coalescer.busy)
+            while access.core(store).coalescer.busy or access.core(store).coalescer._pending:
+                store.stats("jobs")
+            if not store.stats("jobs").ready:
                 lost.append((at, where))
     assert at > 20
     assert len(lost) <= 1, "only between the end of the commit and the line that keeps its replies"
@@ -199,19 +200,19 @@ def test_when_no_thread_can_be_had_a_task_leads_itself(monkeypatch: pytest.Monke
         start(thread)
 
     async def scenario() -> None:
-        async with tampu.open_async("memory://", keepers=False) as q:
+        async with tampu.open_async("memory://", maintenance=False) as store:
             with monkeypatch.context() as patch:
                 patch.setattr(threading.Thread, "start", refuse)
-                await asyncio.wait_for(asyncio.gather(*(q.publish("jobs", n) for n in range(5))), PATIENCE)
-            await asyncio.wait_for(q.publish("jobs", 5), PATIENCE)
-            assert (await q.stats("jobs")).ready == 6
+                await asyncio.wait_for(asyncio.gather(*(store.publish("jobs", n) for n in range(5))), PATIENCE)
+            await asyncio.wait_for(store.publish("jobs", 5), PATIENCE)
+            assert (await store.stats("jobs")).ready == 6
 
     asyncio.run(scenario())
 
 
 def test_it_is_known_who_is_in_a_commit_and_must_not_be_interrupted() -> None:
-    with tampu.open("memory://", keepers=False) as q:
-        engine: Any = access.engine(q)
+    with tampu.open("memory://", maintenance=False) as store:
+        engine: Any = access.engine(store)
         carry_out, seen = engine.run, []
 
         def run(calls: Sequence[port.Call]) -> list[Any]:
@@ -222,8 +223,8 @@ def test_it_is_known_who_is_in_a_commit_and_must_not_be_interrupted() -> None:
             return replies
 
         engine.run = run
-        q.publish("jobs", 1)
+        store.publish("jobs", 1)
         with pytest.raises(ZeroDivisionError):
-            q.publish("broken", 1)
+            store.publish("broken", 1)
         assert seen == [True, True]
         assert not coalescer.inside_store(threading.get_ident())

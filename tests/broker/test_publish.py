@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import tampu
-from tampu.broker import incoming, publish
+from tampu.broker import publish, validate
 from tampu.broker.settings import resolve
 from tampu.engines import port
 from tampu.model.config import BUILT_IN, inherit
@@ -55,8 +55,8 @@ def test_one_module_builds_the_calls_that_store_messages(name: str) -> None:
 def test_a_publish_carries_the_limits_of_its_queue() -> None:
     call = publish.prepare("default", "jobs", [NewMessage(1, group="a")], lambda _queue: LIMITED)
     assert isinstance(call, port.Publish)
-    assert (call.max_depth, call.places, call.pace) == (7, LIMITED.places, LIMITED.pace)
-    assert LIMITED.pace is not None
+    assert (call.max_depth, call.slots, call.group_rate) == (7, LIMITED.slots, LIMITED.group_rate)
+    assert LIMITED.group_rate is not None
 
 
 SIMPLE = resolve(BUILT_IN)
@@ -82,8 +82,8 @@ SIMPLE = resolve(BUILT_IN)
 )
 def test_a_batch_is_simple_if_each_message_can_be_stored_as_it_comes(fields: dict[str, object], simple: bool) -> None:
     new = msgspec.structs.replace(NewMessage(1), **fields)
-    assert incoming.items("jobs", SIMPLE, [new])[1] is simple
-    assert incoming.items("jobs", SIMPLE, [1, new])[1] is simple
+    assert validate.items("jobs", SIMPLE, [new])[1] is simple
+    assert validate.items("jobs", SIMPLE, [1, new])[1] is simple
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_a_batch_is_simple_if_each_message_can_be_stored_as_it_comes(fields: dic
 )
 def test_payloads_are_simple_where_the_queue_is(config: tampu.QueueConfig, simple: bool) -> None:
     settings = resolve(inherit(config, BUILT_IN))
-    assert incoming.items("jobs", settings, [1, b"2"])[1] is simple
-    assert incoming.items("jobs", settings, [NewMessage(1), NewMessage(2)])[1] is simple
+    assert validate.items("jobs", settings, [1, b"2"])[1] is simple
+    assert validate.items("jobs", settings, [NewMessage(1), NewMessage(2)])[1] is simple

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tampu.broker import ticks
-from tampu.broker.ticks import Decision, Timing, decide, due, following, latest
+from tampu.broker.schedules import ticks
+from tampu.broker.schedules.ticks import Decision, Timing, decide, due, following, latest
 from tampu.model.errors import InvalidMessage
 from tampu.model.times import SECOND, instant, moment
 

@@ -40,9 +40,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def q(server: Server) -> Iterator[tampu.Queue]:
+def store(server: Server) -> Iterator[tampu.Store]:
     """The store, past the server."""
-    with tampu.open(server.settings.url, keepers=False) as queue:
+    with tampu.open(server.settings.url, maintenance=False) as queue:
         yield queue
 
 

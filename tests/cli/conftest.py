@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -238,7 +238,7 @@ def test_a_full_disk_is_exit_5(command: Command, monkeypatch: pytest.MonkeyPatch
         raise tampu.StorageFull("the disk is full; nothing was stored", hint="make room and call again")
 
     command.ok("publish", "q", "1")
-    monkeypatch.setattr(tampu.Queue, "publish", full)
+    monkeypatch.setattr(tampu.Store, "publish", full)
     answer = command("--json", "publish", "q", "1")
     assert (answer.code, answer.error["code"]) == (5, "storage_full")
 

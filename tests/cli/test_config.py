@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.cli import parsing
-from tests.cli.running import Command
+from tampu.cli import parse
+from tests.cli.run_command import Command
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,11 @@ def test_a_bad_setting_is_told_with_its_name_and_what_it_takes(
 
 
 def test_a_list_of_backoffs_from_a_program_takes_numbers(command: Command) -> None:
-    with command.queue() as q, pytest.raises(tampu.InvalidConfig, match="backoff: delays must be a list of numbers"):
-        q.queues.put("q", backoff={"kind": "list", "delays": ["soon"]})
+    with (
+        command.queue() as store,
+        pytest.raises(tampu.InvalidConfig, match="backoff: delays must be a list of numbers"),
+    ):
+        store.queues.put("q", backoff={"kind": "list", "delays": ["soon"]})
 
 
 @pytest.mark.parametrize(
@@ -135,4 +138,4 @@ def test_a_list_of_backoffs_from_a_program_takes_numbers(command: Command) -> No
     [("0", 0), ("90", 90), ("500ms", 0.5), ("250us", 0.00025), ("1w", 604_800), (" 1H30M ", 5400), ("1m30.5s", 90.5)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert parsing.duration(text, "delay") == pytest.approx(seconds)
+    assert parse.duration(text, "delay") == pytest.approx(seconds)

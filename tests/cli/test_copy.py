@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 def _fill(command: Command) -> None:
-    with command.queue() as q:
-        q.publish_many("jobs", range(3))
-    with command.queue(tenant="other") as q:
-        q.publish("jobs", 1, delay=3600)
+    with command.queue() as store:
+        store.publish_many("jobs", range(3))
+    with command.queue(tenant="other") as store:
+        store.publish("jobs", 1, delay=3600)
 
 
 def test_copy_tells_what_it_moved(command: Command, tmp_path: Path) -> None:
@@ -26,9 +26,9 @@ def test_copy_tells_what_it_moved(command: Command, tmp_path: Path) -> None:
         {"tenant": "other", "queue": "jobs", "source": {"delayed": 1}, "target": {"delayed": 1}},
     ]
     assert command.ok("copy", source, target)["was_done"]
-    with tampu.open(target, keepers=False) as q:
-        assert q.journal().transitions[0].detail == source
-        assert len(q.claim("jobs", limit=9)) == 3
+    with tampu.open(target, maintenance=False) as store:
+        assert store.journal().transitions[0].detail == source
+        assert len(store.claim("jobs", limit=9)) == 3
 
 
 def test_copy_shows_a_table_to_people(command: Command, tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_copy_shows_a_table_to_people(command: Command, tmp_path: Path) -> None:
 
 def test_copy_can_be_given_up(command: Command, tmp_path: Path) -> None:
     _fill(command)
-    with command.queue() as q:
-        q.claim("jobs")
+    with command.queue() as store:
+        store.claim("jobs")
     source = str(command.path)
     refused = command("copy", source, str(tmp_path / "new.db"), "--wait", "0", "--json")
     assert refused.code == 1
@@ -51,8 +51,8 @@ def test_copy_can_be_given_up(command: Command, tmp_path: Path) -> None:
     assert set(command.ok("copy", source, "--reopen")["reopened"]) == {
         "default/jobs", "default/*", "other/jobs", "other/*",
     }  # fmt: skip
-    with command.queue() as q:
-        assert q.publish("jobs", 4).queue == "jobs"
+    with command.queue() as store:
+        assert store.publish("jobs", 4).queue == "jobs"
 
 
 def test_copy_wants_two_stores_and_no_tenant(command: Command, tmp_path: Path) -> None:

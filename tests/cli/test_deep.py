@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 DEPTHS = [700, 900, 940, 960, 970, 980, 990, 1000, 5000]
 """Where reading ends depends on who reads; around it a value may be read and not be written."""
@@ -18,9 +18,9 @@ def nested(depth: int) -> bytes:
 
 @pytest.fixture
 def ids(command: Command) -> list[str]:
-    with command.queue() as q:
-        made = [q.publish("q", nested(depth), content_type="application/json").id for depth in DEPTHS]
-        return [*made, q.publish("q", "shallow").id]
+    with command.queue() as store:
+        made = [store.publish("q", nested(depth), content_type="application/json").id for depth in DEPTHS]
+        return [*made, store.publish("q", "shallow").id]
 
 
 def test_list_and_peek_show_the_others(command: Command, ids: list[str]) -> None:
@@ -55,12 +55,12 @@ def test_a_deep_result_is_shown(command: Command, monkeypatch: pytest.MonkeyPatc
     command.ok("ack", receipt, "--result", "[[1]]")
     assert command.ok("show", id)["result"] == [[1]]
     deep = b"\x91" * 5000 + b"\x01"
-    found = tampu.Queue.get
+    found = tampu.Store.get
 
-    def get(q: tampu.Queue, id: str) -> tampu.Message:
-        return msgspec.structs.replace(found(q, id), result_raw=deep)
+    def get(store: tampu.Store, id: str) -> tampu.Message:
+        return msgspec.structs.replace(found(store, id), result_raw=deep)
 
-    monkeypatch.setattr(tampu.Queue, "get", get)
+    monkeypatch.setattr(tampu.Store, "get", get)
     shown = command.ok("show", id)
     assert (shown["result"], base64.b64decode(shown["result_base64"])) == (None, deep)
     assert command("show", id).code == 0

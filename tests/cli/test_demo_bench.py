@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 def test_demo_leaves_something_to_look_into_and_runs_again(command: Command) -> None:

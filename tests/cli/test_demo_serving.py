@@ -21,8 +21,8 @@ import structlog
 import urllib3
 
 import tampu
-from tests.cli.running import Command
-from tests.conformance.house import until
+from tests.cli.run_command import Command
+from tests.conformance.harness import until
 from tests.servers.ports import free_port
 
 DEMO = [sys.executable, "-c", "from tampu.cli.main import main; main()", "demo", "--fast", "--no-lake", "--serve"]
@@ -101,18 +101,18 @@ def test_on_a_terminal_the_work_is_on_the_page_until_ctrl_c(person: Person, tmp_
     assert "emails" in _page(person.links()[0][0]), "while the demo works"
     until(lambda: "Ctrl-C ends it" in person.seen, 120)
     again = person.links()[-1]
-    with tampu.open(again[1], token=(tmp_path / ".tampu-demo/tampu-demo.db.key").read_text().strip()) as q:
-        before = q.stats("emails").done
-        until(lambda: q.stats("emails").done > before, 60)
+    with tampu.open(again[1], token=(tmp_path / ".tampu-demo/tampu-demo.db.key").read_text().strip()) as store:
+        before = store.stats("emails").done
+        until(lambda: store.stats("emails").done > before, 60)
     assert "webhooks" in _page(again[0]), "and after it"
     person.process.send_signal(signal.SIGINT)
     assert person.process.wait(60) == 0
     assert "Traceback" not in person.seen
     with pytest.raises(urllib3.exceptions.HTTPError):
         urllib3.PoolManager(retries=False).request("GET", again[1], timeout=5)
-    with tampu.open(tmp_path / "tampu-demo.db", keepers=False) as q:
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
-        assert q.stats("emails").leased == 0, "workers finished what they had"
+    with tampu.open(tmp_path / "tampu-demo.db", maintenance=False) as store:
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
+        assert store.stats("emails").leased == 0, "workers finished what they had"
 
 
 def test_in_ci_it_ends_by_itself_also_on_a_terminal(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 def test_a_sound_store_is_exit_0(command: Command) -> None:
@@ -62,8 +62,8 @@ def test_another_programs_database_is_reported_and_left(command: Command) -> Non
 
 
 def test_a_damaged_file_is_reported(command: Command) -> None:
-    with command.queue() as q:
-        q.publish_many("q", ["x" * 500] * 500)
+    with command.queue() as store:
+        store.publish_many("q", ["x" * 500] * 500)
     whole = command.path.read_bytes()
     command.path.write_bytes(whole[:4096] + random.Random(1).randbytes(4096 * 10) + whole[4096 * 11 :])
     answer = command("--json", "doctor")
@@ -72,15 +72,15 @@ def test_a_damaged_file_is_reported(command: Command) -> None:
 
 
 def test_a_cut_file_is_reported(command: Command) -> None:
-    with command.queue() as q:
-        q.publish_many("q", ["x" * 500] * 500)
+    with command.queue() as store:
+        store.publish_many("q", ["x" * 500] * 500)
     command.path.write_bytes(command.path.read_bytes()[: 4096 * 3 + 17])
     answer = command("doctor")
     assert answer.code == 1
 
 
 def test_a_file_of_a_newer_version_is_reported(command: Command) -> None:
-    tampu.open(command.path, keepers=False).close()
+    tampu.open(command.path, maintenance=False).close()
     with sqlite3.connect(command.path) as db:
         db.execute("UPDATE tampu_meta SET value = 99 WHERE name = 'schema'")
     db.close()

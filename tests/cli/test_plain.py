@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tampu.cli.main import app
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 def run(encoding: str, *words: str) -> Result:

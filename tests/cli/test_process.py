@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 COMMANDS = (
     "publish", "claim", "ack", "nack", "reject", "release", "extend", "peek", "show", "list", "stats", "queues",
@@ -87,8 +87,8 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 
 def test_a_closed_pipe_is_left_quietly(command: Command) -> None:
-    with command.queue() as q:
-        q.publish_many("q", ["x" * 200] * 3000)
+    with command.queue() as store:
+        store.publish_many("q", ["x" * 200] * 3000)
     for words in (["list", "q", "--limit", "3000", "--json"], ["list", "q", "--limit", "3000"]):
         env = os.environ | {"PYTHONUNBUFFERED": ""}  # unbuffered, Python does not notice a text that was cut short
         with started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
@@ -134,11 +134,11 @@ def test_who_waits_notices_a_closed_pipe(command: Command, words: list[str]) -> 
 
 def test_follow_prints_what_happens_until_ctrl_c(command: Command) -> None:
     words = ["journal", "--follow", "--json"]
-    with command.queue() as q, started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        q.publish("q", 1)
+    with command.queue() as store, started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        store.publish("q", 1)
         assert process.stdout
         first = json.loads(process.stdout.readline())
-        (lease,) = q.claim("q")
+        (lease,) = store.claim("q")
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 def test_publish_makes_the_file_and_prints_the_id(command: Command) -> None:
     answer = command("publish", "emails", '{"to": "ada"}', "--type", "email.send")
     assert answer.code == 0
     id = answer.out.split()[0]
-    with command.queue() as q:
-        message = q.get(id)
+    with command.queue() as store:
+        message = store.get(id)
     assert (message.payload, message.type, message.state) == ({"to": "ada"}, "email.send", "ready")
 
 
@@ -24,8 +24,8 @@ def test_every_option_reaches_the_message(command: Command) -> None:
         "--label", "x=1=2", "--header", "h=v", "--group", "g", "--correlation-id", "co", "--causation-id", "ca",
         "--parent-id", "p", "--source", "s", "--id", "01890a5d-ac96-774b-bcce-b302099a8057",
     )  # fmt: skip
-    with command.queue() as q:
-        message = q.get("01890a5d-ac96-774b-bcce-b302099a8057")
+    with command.queue() as store:
+        message = store.get("01890a5d-ac96-774b-bcce-b302099a8057")
     assert made["id"] == message.id
     assert (message.type, message.priority, message.max_attempts) == ("a.b", -7, 3)
     assert message.expires_at == message.created_at + timedelta(hours=2)
@@ -68,8 +68,8 @@ def test_text_file_and_standard_input(command: Command) -> None:
 def test_bytes_keep_their_content_type(command: Command) -> None:
     made = command.ok("publish", "q", "-", "--content-type", "image/png", input=b"\x89PNG\xff")
     assert (made["payload"], made["payload_base64"]) == (None, "iVBOR/8=")
-    with command.queue() as q:
-        assert q.get(made["id"]).raw == b"\x89PNG\xff"
+    with command.queue() as store:
+        assert store.get(made["id"]).raw == b"\x89PNG\xff"
 
 
 def test_idempotent_publish_says_it_was_there(command: Command) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 ADD = ("schedule", "add", "s", "--queue", "jobs")
 
@@ -17,8 +17,8 @@ def test_add_makes_a_schedule_and_tells_when_it_fires(command: Command) -> None:
     assert (made["cron"], made["tz"], made["missed"], made["jitter"]) == ("30 3 * * *", "Europe/Rome", "all(3)", 300)
     assert (made["status"], made["fired"], made["limit"], made["labels"]) == ("active", 0, 9, {"team": "a"})
     assert datetime.fromisoformat(made["next"]) > datetime.now(UTC)
-    with command.queue() as q:
-        assert q.schedules.get("nightly").payload == {"kind": "daily"}
+    with command.queue() as store:
+        assert store.schedules.get("nightly").payload == {"kind": "daily"}
 
 
 def test_add_again_changes_it(command: Command) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 TAMPU = f"{sys.executable} -c 'from tampu.cli.main import main; main()'"
 

@@ -3,7 +3,7 @@
 import pytest
 
 import tampu
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 
 
 @pytest.fixture
@@ -14,9 +14,9 @@ def receipt(command: Command) -> str:
 
 
 def only(command: Command, queue: str = "q") -> tampu.Message:
-    with command.queue() as q:
-        (message,) = q.messages(queue)
-        return q.get(message.id)
+    with command.queue() as store:
+        (message,) = store.messages(queue)
+        return store.get(message.id)
 
 
 def test_claim_prints_payload_and_receipt_for_people(command: Command) -> None:
@@ -66,8 +66,8 @@ def test_claim_with_a_key_that_may_not_look_is_no_error(command: Command, monkey
     def refuse(*_: object) -> None:
         raise tampu.Forbidden("this key may not view q")
 
-    monkeypatch.setattr(tampu.Queue, "stats", refuse)
-    monkeypatch.setattr("tampu.broker.queue.Queues.list", refuse)
+    monkeypatch.setattr(tampu.Store, "stats", refuse)
+    monkeypatch.setattr("tampu.broker.store.Queues.list", refuse)
     answer = command("claim", "q")
     assert (answer.code, answer.err) == (3, "nothing to deliver\n")
 
@@ -114,9 +114,9 @@ def test_extend_keeps_the_lease(command: Command, receipt: str) -> None:
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "release", "extend"])
 def test_a_lost_lease_is_exit_4_and_changes_nothing(command: Command, receipt: str, verb: str) -> None:
-    with command.queue() as q:
-        q.release(receipt)
-        (newer,) = q.claim("q")
+    with command.queue() as store:
+        store.release(receipt)
+        (newer,) = store.claim("q")
     before = command.fingerprint()
     answer = command(verb, receipt, "--json")
     assert (answer.code, answer.error["code"]) == (4, "lease_lost")

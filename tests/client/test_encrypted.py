@@ -87,7 +87,7 @@ class Proxy:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[tuple[Server, Proxy, Path]]:
+def harness(tmp_path: Path) -> Iterator[tuple[Server, Proxy, Path]]:
     server = Server(url="memory://", key_file=tmp_path / "admin.key")
     certificate, key = self_signed(tmp_path)
     proxy = Proxy(server.url, certificate, key)
@@ -97,27 +97,27 @@ def house(tmp_path: Path) -> Iterator[tuple[Server, Proxy, Path]]:
 
 
 def test_threads_tasks_and_streams_work_behind_a_certificate_that_is_trusted(
-    house: tuple[Server, Proxy, Path],
+    harness: tuple[Server, Proxy, Path],
 ) -> None:
-    server, proxy, certificate = house
+    server, proxy, certificate = harness
     done = subprocess.run(
         [sys.executable, "-c", WORK, proxy.url, server.token],
         env={**os.environ, "SSL_CERT_FILE": str(certificate)}, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    with tampu.open(server.url, token=server.token) as q:
-        assert q.stats("jobs").done == 3
+    with tampu.open(server.url, token=server.token) as store:
+        assert store.stats("jobs").done == 3
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_and_told(house: tuple[Server, Proxy, Path]) -> None:
-    server, proxy, _ = house
+def test_a_certificate_that_nobody_vouches_for_is_refused_and_told(harness: tuple[Server, Proxy, Path]) -> None:
+    server, proxy, _ = harness
     with pytest.raises(tampu.Unavailable, match=r"(?i)certificate") as refused:
         tampu.open(proxy.url, token=server.token)
     assert "SSL_CERT_FILE" in str(refused.value.hint)
 
     async def task() -> None:
-        async with tampu.open_async(proxy.url, token=server.token) as q:
-            await q.stats()
+        async with tampu.open_async(proxy.url, token=server.token) as store:
+            await store.stats()
 
     with pytest.raises(tampu.Unavailable, match=r"(?i)certificate") as refused:
         asyncio.run(task())

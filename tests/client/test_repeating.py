@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import tampu
-from tampu.client import failing
+from tampu.client import failures
 from tests.servers import postgres, redis
 from tests.servers.http import Stall
 from tests.servers.ports import free_port
@@ -77,14 +77,14 @@ def breaker(tmp_path: Path) -> Iterator[tuple[Breaker, str]]:
 
 def test_a_publish_whose_answer_was_lost_is_stored_once(breaker: tuple[Breaker, str]) -> None:
     between, token = breaker
-    with tampu.open(between.url, token=token) as q:
+    with tampu.open(between.url, token=token) as store:
         between.swallow = 1
-        message = q.publish("jobs", {"n": 1})
+        message = store.publish("jobs", {"n": 1})
         assert not message.duplicate
         between.swallow = 2
-        many = q.publish_many("jobs", [1, 2, 3])
+        many = store.publish_many("jobs", [1, 2, 3])
         assert [m.payload for m in many] == [1, 2, 3]
-        assert [m.id for m in q.messages("jobs")] == [message.id, *(m.id for m in many)]
+        assert [m.id for m in store.messages("jobs")] == [message.id, *(m.id for m in many)]
 
 
 @pytest.mark.parametrize("of", ["file", "postgres"])
@@ -92,17 +92,17 @@ def test_a_batch_whose_answer_was_lost_is_stored_once_also_when_it_was_worked_me
     tmp_path: Path, of: str
 ) -> None:
     """By its name where the store has names, by ids made of the name elsewhere."""
-    stall = Stall(url=str(tmp_path / "jobs.db") if of == "file" else postgres.houses.url(), key_file=tmp_path / "k")
+    stall = Stall(url=str(tmp_path / "jobs.db") if of == "file" else postgres.databases.url(), key_file=tmp_path / "k")
     between = Breaker(stall.url)
     try:
-        with tampu.open(between.url, token=stall.token) as q, tampu.open(stall.url, token=stall.token) as worker:
+        with tampu.open(between.url, token=stall.token) as store, tampu.open(stall.url, token=stall.token) as worker:
             between.lost = lambda: [worker.ack(lease) for lease in worker.claim("jobs", limit=2)]
             between.swallow = 1
-            many = q.publish_many("jobs", [1, 2, 3])
+            many = store.publish_many("jobs", [1, 2, 3])
             assert (between.swallow, [m.duplicate for m in many]) == (0, [False] * 3)
             assert [m.state.value for m in many] == ["done", "done", "ready"]
-            assert [(m.id, m.payload) for m in q.messages("jobs", state="ready")] == [(many[2].id, 3)]
-            assert q.stats("jobs").done == 2
+            assert [(m.id, m.payload) for m in store.messages("jobs", state="ready")] == [(many[2].id, 3)]
+            assert store.stats("jobs").done == 2
     finally:
         between.close()
         stall.stop()
@@ -112,60 +112,60 @@ def test_tasks_repeat_as_threads_do(breaker: tuple[Breaker, str]) -> None:
     between, token = breaker
 
     async def main() -> None:
-        async with tampu.open_async(between.url, token=token) as q:
+        async with tampu.open_async(between.url, token=token) as store:
             between.swallow = 1
-            await q.publish("jobs", 1)
-            (lease,) = await q.claim("jobs")
+            await store.publish("jobs", 1)
+            (lease,) = await store.claim("jobs")
             between.swallow = 1
-            await q.ack(lease)
-            assert (await q.stats("jobs")).done == 1
+            await store.ack(lease)
+            assert (await store.stats("jobs")).done == 1
 
     asyncio.run(main())
 
 
 def test_a_settle_whose_answer_was_lost_counts_once(breaker: tuple[Breaker, str]) -> None:
     between, token = breaker
-    with tampu.open(between.url, token=token) as q:
-        q.publish("jobs", 1)
-        (lease,) = q.claim("jobs")
+    with tampu.open(between.url, token=token) as store:
+        store.publish("jobs", 1)
+        (lease,) = store.claim("jobs")
         between.swallow = 1
-        q.ack(lease, result=7)
-        assert q.get(lease.id).result == 7
+        store.ack(lease, result=7)
+        assert store.get(lease.id).result == 7
 
 
 @pytest.mark.parametrize("verb", ["nack", "reject", "release"])
 def test_the_other_settles_whose_answer_was_lost_count_once_too(breaker: tuple[Breaker, str], verb: str) -> None:
     between, token = breaker
-    with tampu.open(between.url, token=token) as q:
-        q.publish("jobs", 1)
-        (lease,) = q.claim("jobs")
+    with tampu.open(between.url, token=token) as store:
+        store.publish("jobs", 1)
+        (lease,) = store.claim("jobs")
         between.swallow = 2
-        outcome = getattr(q, verb)(lease)
+        outcome = getattr(store, verb)(lease)
         assert (between.swallow, outcome.error) == (0, None)
-        found = q.get(lease.id)
+        found = store.get(lease.id)
         assert found.state is outcome.state
         assert len(found.failures) == (0 if verb == "release" else 1)
 
 
 def test_what_is_not_safe_is_not_repeated_and_says_so(breaker: tuple[Breaker, str]) -> None:
     between, token = breaker
-    with tampu.open(between.url, token=token) as q:
-        q.publish("jobs", 1, key="k")
-        for call in (lambda: q.publish("jobs", 2, key="k"), lambda: q.purge("jobs", state="dead")):
+    with tampu.open(between.url, token=token) as store:
+        store.publish("jobs", 1, key="k")
+        for call in (lambda: store.publish("jobs", 2, key="k"), lambda: store.purge("jobs", state="dead")):
             between.swallow = 1
             with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
                 call()
             assert between.swallow == 0
         between.swallow = 1
-        assert q.publish("jobs", 3, key="k", idempotency_key="i").duplicate
-        assert [m.payload for m in q.messages("jobs")] == [3]
+        assert store.publish("jobs", 3, key="k", idempotency_key="i").duplicate
+        assert [m.payload for m in store.messages("jobs")] == [3]
 
 
 def test_a_server_that_is_not_there_is_told_soon_at_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.client.remote._OPENING_SECONDS", 0.1)
     with pytest.raises(tampu.Unavailable, match="can not be reached"):
         tampu.open(f"http://127.0.0.1:{free_port()}", token="x")
-    assert failing.PATIENCE_SECONDS > 1
+    assert failures.PATIENCE_SECONDS > 1
 
 
 @pytest.mark.parametrize(
@@ -201,18 +201,18 @@ def test_a_bad_key_is_told_at_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("of", ["file", "postgres", "redis", "cluster"])
 def test_a_unit_whose_answer_was_lost_takes_effect_once(tmp_path: Path, of: str) -> None:
     """Also when what it published was worked meanwhile, and what it freed has gone on."""
-    urls = {"postgres": postgres.houses.url, "redis": redis.redis.url, "cluster": redis.cluster.url}
+    urls = {"postgres": postgres.databases.url, "redis": redis.redis.url, "cluster": redis.cluster.url}
     url = urls[of]() if of in urls else str(tmp_path / "jobs.db")
     stall = Stall(url=url, key_file=tmp_path / "k")
     between = Breaker(stall.url)
     try:
-        with tampu.open(between.url, token=stall.token) as q, tampu.open(stall.url, token=stall.token) as worker:
-            held = q.publish("jobs", "held", hold="review")
-            q.publish("jobs", "work")
-            (lease,) = q.claim("jobs")
+        with tampu.open(between.url, token=stall.token) as store, tampu.open(stall.url, token=stall.token) as worker:
+            held = store.publish("jobs", "held", hold="review")
+            store.publish("jobs", "work")
+            (lease,) = store.claim("jobs")
             between.lost = lambda: [worker.ack(one) for one in worker.claim(["jobs", "mails"], limit=3)]
             between.swallow = 1
-            with q.atomic() as unit:
+            with store.atomic() as unit:
                 acked = unit.ack(lease)
                 freed = unit.free(held.id)
                 mails = unit.publish_many("mails", [1, 2])
@@ -220,10 +220,10 @@ def test_a_unit_whose_answer_was_lost_takes_effect_once(tmp_path: Path, of: str)
             assert between.swallow == 0
             assert [(m.payload, m.duplicate) for m in mails.value] == [(1, False), (2, False)]
             assert (acked.value.state, freed.value[0].state) == ("done", "ready")
-            document = q.get_document("cursor", "jobs")
+            document = store.get_document("cursor", "jobs")
             assert document is not None
             assert document.version == written.value
-            assert (q.stats("mails").done, q.stats("jobs").done) == (2, 2)
+            assert (store.stats("mails").done, store.stats("jobs").done) == (2, 2)
     finally:
         between.close()
         stall.stop()

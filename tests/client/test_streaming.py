@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 import tampu
-from tampu.client.streaming import WireStream
+from tampu.client.stream import WireStream
 from tampu.wire import frames
-from tests.conformance.house import until
+from tests.conformance.harness import until
 
 ME = {"tenant": "default", "name": "x", "permissions": ["consume"], "durability": "full", "version": "1"}
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -108,7 +108,7 @@ PROBLEM = {"type": "t", "title": "t", "status": 429, "detail": "slow down", "cod
     ids=["me breaks", "me is away", "me is a page", "too many", "a bad gateway"],
 )
 def test_a_stream_comes_back_when_it_was_turned_away_for_a_while(proxy: Proxy, handshake: Answer, me: Answer) -> None:
-    with tampu.open(proxy.url, token="x") as q, q.stream("jobs") as stream:
+    with tampu.open(proxy.url, token="x") as store, store.stream("jobs") as stream:
         proxy.stream, proxy.me = handshake, me
         seen = proxy.handshakes
         until(lambda: proxy.handshakes >= seen + 2)
@@ -124,7 +124,7 @@ def test_a_stream_that_ends_by_a_mistake_says_so(proxy: Proxy, monkeypatch: pyte
     def broken(*_: Any) -> None:
         raise KeyError("a defect")
 
-    with tampu.open(proxy.url, token="x") as q, q.stream("jobs") as stream:
+    with tampu.open(proxy.url, token="x") as store, store.stream("jobs") as stream:
         assert isinstance(stream, WireStream)
         monkeypatch.setattr(stream, "_connected", broken)
         with pytest.raises(tampu.TampuError, match="a defect"):
@@ -137,7 +137,7 @@ def test_a_stream_whose_writing_ends_by_a_mistake_says_so(proxy: Proxy, monkeypa
     async def broken(*_: Any) -> None:
         raise KeyError("a defect")
 
-    with tampu.open(proxy.url, token="x") as q:
+    with tampu.open(proxy.url, token="x") as store:
         monkeypatch.setattr(WireStream, "_write", broken)
-        with pytest.raises(tampu.TampuError, match="a defect"), q.stream("jobs") as stream:
+        with pytest.raises(tampu.TampuError, match="a defect"), store.stream("jobs") as stream:
             stream.next(60)

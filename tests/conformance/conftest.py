@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, Kit
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, Kit
 from tests.conformance.served import build
 from tests.servers import mariadb, pgbouncer, postgres, redis
 
 EVERY = (
     Kit(name="memory", url=lambda _: "memory://", private=True, transactions=True),
     Kit(name="file", url=lambda folder: str(folder / "jobs.db"), transactions=True),
-    Kit(name="postgres", url=lambda _: postgres.houses.url(), transactions=True),
-    Kit(name="mariadb", url=lambda _: mariadb.houses.url(), transactions=True),
+    Kit(name="postgres", url=lambda _: postgres.databases.url(), transactions=True),
+    Kit(name="mariadb", url=lambda _: mariadb.databases.url(), transactions=True),
     Kit(name="mariadb+redis", url=lambda _: mariadb.indexed(), transactions=True),
     Kit(name="redis", url=lambda _: redis.redis.url()),
     Kit(name="valkey", url=lambda _: redis.valkey.url()),
@@ -24,7 +24,7 @@ EVERY = (
 )
 # Besides, when they are named: `make test-versions` does.
 OTHERS = (
-    Kit(name="pgbouncer", url=lambda _: pgbouncer.houses.url(), transactions=True),
+    Kit(name="pgbouncer", url=lambda _: pgbouncer.databases.url(), transactions=True),
     Kit(name="redis6", url=lambda _: redis.old_redis.url()),
 )
 CHOSEN = os.environ.get("TAMPU_TEST_KITS", "").split(",")
@@ -39,14 +39,14 @@ def _name(kit: Kit) -> str:
 
 
 @pytest.fixture(params=KITS, ids=_name)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     built = build(request.param, tmp_path)
     yield built
     built.close()
 
 
 @pytest.fixture(params=SHARED, ids=_name)
-def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def shared_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """Only engines whose store several processes may have open at once."""
     built = build(request.param, tmp_path)
     yield built
@@ -54,7 +54,7 @@ def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hou
 
 
 @pytest.fixture(params=DIRECT, ids=_name)
-def direct_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def direct_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """Only engines where each opening looks at the settings by itself."""
     built = build(request.param, tmp_path)
     yield built
@@ -62,7 +62,7 @@ def direct_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hou
 
 
 @pytest.fixture(params=TRANSACTIONAL, ids=_name)
-def transactional_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def transactional_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """Only engines that can share a transaction with the user."""
     built = build(request.param, tmp_path)
     yield built
@@ -70,6 +70,6 @@ def transactional_house(request: pytest.FixtureRequest, tmp_path: Path) -> Itera
 
 
 @pytest.fixture
-def q(house: House) -> Queue:
+def store(harness: Harness) -> Store:
     """The default tenant of the store."""
-    return house.open()
+    return harness.open()

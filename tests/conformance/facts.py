@@ -51,21 +51,21 @@ FACTS = {
 
 
 def _postgres() -> str:
-    with psycopg.connect(postgres.houses.server.url()) as db:
+    with psycopg.connect(postgres.databases.server.url()) as db:
         row = db.execute("SHOW server_version").fetchone()
         return f"PostgreSQL {row[0].split()[0]}" if row else ""
 
 
 def _mariadb() -> str:
-    with mariadb.houses.server.connect() as db, db.cursor() as cursor:
+    with mariadb.databases.server.connect() as db, db.cursor() as cursor:
         cursor.execute("SELECT version()")
         row = cursor.fetchone()
         return f"MariaDB {row[0].partition('-')[0]}" if row else ""
 
 
-def _redis(houses: redis.Houses) -> Callable[[], str]:
+def _redis(databases: redis.Databases) -> Callable[[], str]:
     def ask() -> str:
-        with houses.server.client() as client:
+        with databases.server.client() as client:
             told = client.info("server")
         named = "Valkey" if "valkey_version" in told else "Redis"
         return f"{named} {told.get('valkey_version') or told['redis_version']}"

@@ -21,7 +21,7 @@ import pytest
 
 from tests.conformance.conftest import EVERY
 from tests.conformance.facts import CAPABILITIES, FACTS, TRIED, Facts
-from tests.conformance.house import Kit
+from tests.conformance.harness import Kit
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path(__file__).parent

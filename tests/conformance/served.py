@@ -12,12 +12,12 @@ from typing import Any
 
 import tampu
 from tampu.broker.core import Core
-from tampu.broker.queue import Queue
-from tests.conformance.house import SERVED, House, Kit
+from tampu.broker.store import Store
+from tests.conformance.harness import SERVED, Harness, Kit
 from tests.servers.http import Stall
 
 
-class ServedHouse(House):
+class ServedHouse(Harness):
     def __init__(self, kit: Kit, folder: Path) -> None:
         self._file = kit.url(folder)
         self._servers: dict[bool, Stall] = {}
@@ -33,20 +33,20 @@ class ServedHouse(House):
     def url(self, _file: str) -> None:
         """The store itself is not for the tests."""
 
-    def _server(self, *, live: bool, keepers: bool = False) -> Stall:
+    def _server(self, *, live: bool, maintenance: bool = False) -> Stall:
         found = self._servers.get(live)
         if found is None:
             clock = None if live else self.clock
-            found = self._servers[live] = Stall(clock=clock, url=self._file, keepers=keepers)
+            found = self._servers[live] = Stall(clock=clock, url=self._file, maintenance=maintenance)
             SERVED[found.url] = found.core
             os.environ["TAMPU_TOKEN"] = found.token
         return found
 
     def opening(self, *, live: bool = False) -> dict[str, Any]:
-        return {"url": self._server(live=live, keepers=live).url}
+        return {"url": self._server(live=live, maintenance=live).url}
 
-    def open(self, *, tenant: str = "default", keepers: bool = False, live: bool = False) -> Queue:
-        server = self._server(live=live, keepers=keepers)
+    def open(self, *, tenant: str = "default", maintenance: bool = False, live: bool = False) -> Store:
+        server = self._server(live=live, maintenance=maintenance)
         queue = tampu.open(server.url, tenant=tenant)
         self._opened.append(queue)
         return queue
@@ -66,5 +66,5 @@ class ServedHouse(House):
             os.environ["TAMPU_TOKEN"] = self._before
 
 
-def build(kit: Kit, folder: Path) -> House:
-    return ServedHouse(kit, folder) if kit.served else House(kit, folder)
+def build(kit: Kit, folder: Path) -> Harness:
+    return ServedHouse(kit, folder) if kit.served else Harness(kit, folder)

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker.queue import AllVerbs, Queue
+from tampu.broker.store import AllVerbs, Store
 from tampu.engines import port
-from tests.conformance.house import House, counts, inside, payloads, until, verbs, waits
+from tests.conformance.harness import Harness, counts, inside, payloads, until, verbs, waits
 
 NAME = "a-name-drawn-at-random"
 
 
-def claim(q: Queue, queue: str = "jobs") -> tampu.Lease:
-    return q.claim(queue, lease=60)[0]
+def claim(store: Store, queue: str = "jobs") -> tampu.Lease:
+    return store.claim(queue, lease=60)[0]
 
 
-def unit_of(q: Queue, *members: Callable[[AllVerbs], Any], name: str | None = None) -> port.Together:
+def unit_of(store: Store, *members: Callable[[AllVerbs], Any], name: str | None = None) -> port.Together:
     """A unit as the engine takes it."""
-    core = inside(q)
-    made = AllVerbs(core, q.tenant)
-    return port.Together(q.tenant, [member(made) for member in members], name, 600_000_000 if name else 0)
+    core = inside(store)
+    made = AllVerbs(core, store.tenant)
+    return port.Together(store.tenant, [member(made) for member in members], name, 600_000_000 if name else 0)
 
 
 def publishes(queue: str, *news: Any) -> Callable[[AllVerbs], Any]:
@@ -37,14 +37,14 @@ def acks(lease: tampu.Lease) -> Callable[[AllVerbs], Any]:
     return lambda made: made.settle_member(tampu.Ack(lease))
 
 
-def run(q: Queue, *calls: Any) -> list[Any]:
+def run(store: Store, *calls: Any) -> list[Any]:
     """Carry these out in one run of the engine."""
-    return inside(q).engine.run(list(calls))
+    return inside(store).engine.run(list(calls))
 
 
-def send(q: Queue, *acts: Callable[[tampu.Unit], Any]) -> None:
+def send(store: Store, *acts: Callable[[tampu.Unit], Any]) -> None:
     """A unit of these calls."""
-    with q.atomic() as unit:
+    with store.atomic() as unit:
         for act in acts:
             act(unit)
 
@@ -52,19 +52,19 @@ def send(q: Queue, *acts: Callable[[tampu.Unit], Any]) -> None:
 # -- what a unit does
 
 
-def test_the_calls_of_a_unit_take_effect_at_the_end_of_its_block(q: Queue) -> None:
-    q.publish("jobs", "work")
-    held = q.publish("jobs", "held", hold="review")
-    waiting = q.publish("jobs", "unwanted", delay=60)
-    lease = claim(q)
-    with q.atomic() as unit:
+def test_the_calls_of_a_unit_take_effect_at_the_end_of_its_block(store: Store) -> None:
+    store.publish("jobs", "work")
+    held = store.publish("jobs", "held", hold="review")
+    waiting = store.publish("jobs", "unwanted", delay=60)
+    lease = claim(store)
+    with store.atomic() as unit:
         one = unit.publish("mails", {"to": "ann"}, priority=3)
         many = unit.publish_many("mails", [1, tampu.NewMessage(2, delay=60)])
         acked = unit.ack(lease, result="ok")
         cancelled = unit.cancel(waiting.id)
         freed = unit.free(held.id)
         written = unit.put_document("cursor", "jobs", {"at": 7})
-        assert verbs(q) == ["publish", "publish", "publish", "claim"]
+        assert verbs(store) == ["publish", "publish", "publish", "claim"]
         with pytest.raises(tampu.InvalidState):
             _ = one.value
     assert one.value.payload == {"to": "ann"}
@@ -73,89 +73,89 @@ def test_the_calls_of_a_unit_take_effect_at_the_end_of_its_block(q: Queue) -> No
     assert (acked.value.id, acked.value.state) == (lease.id, "done")
     assert [(o.id, o.state) for o in cancelled.value] == [(waiting.id, "cancelled")]
     assert [(o.id, o.state) for o in freed.value] == [(held.id, "ready")]
-    assert q.get_document("cursor", "jobs") == tampu.Document("cursor", "jobs", written.value, {"at": 7})
-    assert counts(q, "jobs") == {"ready": 1, "done": 1, "cancelled": 1}
-    assert counts(q, "mails") == {"ready": 2, "delayed": 1}
-    assert q.get(lease.id).result == "ok"
-    assert {m.id for m in q.messages("mails")} == {one.value.id, *(m.id for m in many.value)}
-    assert sorted(verbs(q)[4:]) == ["ack", "cancel", "free", "publish", "publish", "publish"]
+    assert store.get_document("cursor", "jobs") == tampu.Document("cursor", "jobs", written.value, {"at": 7})
+    assert counts(store, "jobs") == {"ready": 1, "done": 1, "cancelled": 1}
+    assert counts(store, "mails") == {"ready": 2, "delayed": 1}
+    assert store.get(lease.id).result == "ok"
+    assert {m.id for m in store.messages("mails")} == {one.value.id, *(m.id for m in many.value)}
+    assert sorted(verbs(store)[4:]) == ["ack", "cancel", "free", "publish", "publish", "publish"]
 
 
-def test_a_message_of_a_unit_wakes_whoever_waits_for_it(house: House) -> None:
-    q = house.live()
+def test_a_message_of_a_unit_wakes_whoever_waits_for_it(harness: Harness) -> None:
+    store = harness.live()
     found: list[Any] = []
-    worker = threading.Thread(target=lambda: found.extend(q.claim("jobs", wait=60)))
+    worker = threading.Thread(target=lambda: found.extend(store.claim("jobs", wait=60)))
     worker.start()
-    until(lambda: waits(q))
-    with q.atomic() as unit:
+    until(lambda: waits(store))
+    with store.atomic() as unit:
         unit.publish("jobs", "work")
     worker.join(60)
     assert payloads(found) == ["work"]
 
 
-def test_each_way_to_settle_works_in_a_unit(q: Queue) -> None:
-    q.publish_many("jobs", [1, 2, 3])
-    first, second, third = q.claim("jobs", limit=3)
-    with q.atomic() as unit:
+def test_each_way_to_settle_works_in_a_unit(store: Store) -> None:
+    store.publish_many("jobs", [1, 2, 3])
+    first, second, third = store.claim("jobs", limit=3)
+    with store.atomic() as unit:
         replies = [
             unit.nack(first, "no luck", delay=60),
             unit.reject(second, "no_such_user"),
             unit.release(third.receipt),
         ]
     assert [reply.value.state for reply in replies] == ["delayed", "dead", "ready"]
-    assert q.get(first.id).last_error == "no luck"
-    assert q.get(second.id).reason == "no_such_user"
-    assert q.get(third.id).attempts == 0
+    assert store.get(first.id).last_error == "no luck"
+    assert store.get(second.id).reason == "no_such_user"
+    assert store.get(third.id).attempts == 0
 
 
-def test_a_full_queue_takes_what_a_worker_puts_in_the_place_of_what_it_acks(q: Queue) -> None:
-    q.queues.put("jobs", max_depth=1)
-    q.publish("jobs", 1)
-    with q.atomic() as unit:
-        unit.ack(claim(q))
+def test_a_full_queue_takes_what_a_worker_puts_in_the_place_of_what_it_acks(store: Store) -> None:
+    store.queues.put("jobs", max_depth=1)
+    store.publish("jobs", 1)
+    with store.atomic() as unit:
+        unit.ack(claim(store))
         unit.publish("jobs", 2)
-    assert payloads([claim(q)]) == [2]
+    assert payloads([claim(store)]) == [2]
 
 
-def test_the_next_of_a_group_goes_when_a_unit_acks_the_one_before(q: Queue) -> None:
-    q.queues.put("jobs", group_order=True)
-    q.publish_many("jobs", [tampu.NewMessage(n, group="g") for n in (1, 2)])
-    with q.atomic() as unit:
-        unit.ack(claim(q))
+def test_the_next_of_a_group_goes_when_a_unit_acks_the_one_before(store: Store) -> None:
+    store.queues.put("jobs", group_order=True)
+    store.publish_many("jobs", [tampu.NewMessage(n, group="g") for n in (1, 2)])
+    with store.atomic() as unit:
+        unit.ack(claim(store))
         last = unit.publish("jobs", 3, group="g")
     assert last.value.state == "held"
-    second = claim(q)
+    second = claim(store)
     assert second.payload == 2
-    assert q.claim("jobs") == []
-    q.ack(second)
-    assert claim(q).payload == 3
+    assert store.claim("jobs") == []
+    store.ack(second)
+    assert claim(store).payload == 3
 
 
-def test_documents_have_versions(q: Queue) -> None:
-    assert q.get_document("cursor", "jobs") is None
-    with q.atomic() as unit:
+def test_documents_have_versions(store: Store) -> None:
+    assert store.get_document("cursor", "jobs") is None
+    with store.atomic() as unit:
         first = unit.put_document("cursor", "jobs", 1, version=0)
-    with q.atomic() as unit:
+    with store.atomic() as unit:
         second = unit.put_document("cursor", "jobs", 2, version=first.value)
     assert second.value > first.value
-    with q.atomic() as unit:
+    with store.atomic() as unit:
         gone, other = unit.delete_document("cursor", "jobs"), unit.delete_document("cursor", "none")
     assert (gone.value, other.value) == (True, False)
-    assert q.get_document("cursor", "jobs") is None
+    assert store.get_document("cursor", "jobs") is None
 
 
-def test_an_empty_unit_does_nothing(house: House, q: Queue) -> None:
-    with house.unchanged(q), q.atomic():
+def test_an_empty_unit_does_nothing(harness: Harness, store: Store) -> None:
+    with harness.unchanged(store), store.atomic():
         pass
 
 
 # -- what sends nothing
 
 
-def test_an_error_inside_the_block_sends_nothing(house: House, q: Queue) -> None:
-    q.publish("jobs", 1)
-    lease = claim(q)
-    with house.unchanged(q), contextlib.suppress(ZeroDivisionError), q.atomic() as unit:
+def test_an_error_inside_the_block_sends_nothing(harness: Harness, store: Store) -> None:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    with harness.unchanged(store), contextlib.suppress(ZeroDivisionError), store.atomic() as unit:
         unit.ack(lease)
         unit.publish("jobs", 1 // 0)
 
@@ -177,19 +177,19 @@ BAD: dict[str, Callable[[tampu.Unit], Any]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_call_raises_at_its_line(q: Queue, what: str) -> None:
-    with contextlib.suppress(tampu.TampuError), q.atomic() as unit:
+def test_a_bad_call_raises_at_its_line(store: Store, what: str) -> None:
+    with contextlib.suppress(tampu.TampuError), store.atomic() as unit:
         unit.publish("jobs", 1)
         with pytest.raises(tampu.InvalidMessage):
             BAD[what](unit)
         raise tampu.TampuError("enough")
-    assert q.queues.list() == []
+    assert store.queues.list() == []
 
 
-def test_a_unit_does_one_thing_with_each_message_and_document(q: Queue) -> None:
-    q.publish("jobs", 1)
-    lease = claim(q)
-    with contextlib.suppress(tampu.NotFound), q.atomic() as unit:
+def test_a_unit_does_one_thing_with_each_message_and_document(store: Store) -> None:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    with contextlib.suppress(tampu.NotFound), store.atomic() as unit:
         unit.ack(lease)
         unit.put_document("cursor", "jobs", 1)
         for again in (
@@ -200,11 +200,11 @@ def test_a_unit_does_one_thing_with_each_message_and_document(q: Queue) -> None:
             with pytest.raises(tampu.InvalidMessage):
                 again()
         raise tampu.NotFound("enough")
-    assert q.get(lease.id).state == "leased"
+    assert store.get(lease.id).state == "leased"
 
 
-def test_nothing_is_added_after_the_block(q: Queue) -> None:
-    with q.atomic() as unit:
+def test_nothing_is_added_after_the_block(store: Store) -> None:
+    with store.atomic() as unit:
         unit.publish("jobs", 1)
     with pytest.raises(tampu.InvalidState):
         unit.publish("jobs", 2)
@@ -213,62 +213,62 @@ def test_nothing_is_added_after_the_block(q: Queue) -> None:
 # -- what refuses a unit
 
 
-def _lost(q: Queue, house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    q.publish("jobs", 1)
-    lease = q.claim("jobs", lease=10)[0]
-    house.clock.advance(20)
-    house.sweep()
+def _lost(store: Store, harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    store.publish("jobs", 1)
+    lease = store.claim("jobs", lease=10)[0]
+    harness.clock.advance(20)
+    harness.sweep()
     return tampu.LeaseLost, lambda unit: unit.ack(lease)
 
 
-def _acked(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    q.publish("jobs", 1)
-    lease = claim(q)
-    q.ack(lease)
-    q.ack(lease)  # alone, it may be said again
+def _acked(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    store.ack(lease)
+    store.ack(lease)  # alone, it may be said again
     return tampu.LeaseLost, lambda unit: unit.ack(lease)
 
 
-def _full(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    q.queues.put("jobs", max_depth=2)
-    q.publish("jobs", 1)
+def _full(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    store.queues.put("jobs", max_depth=2)
+    store.publish("jobs", 1)
     return tampu.QueueFull, lambda unit: unit.publish_many("jobs", [2, 3])
 
 
-def _conflict(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    q.publish("jobs", 1, idempotency_key="k")
+def _conflict(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    store.publish("jobs", 1, idempotency_key="k")
     return tampu.IdempotencyConflict, lambda unit: unit.publish("jobs", 2, idempotency_key="k")
 
 
-def _changed(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    with q.atomic() as unit:
+def _changed(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    with store.atomic() as unit:
         unit.put_document("cursor", "jobs", 1)
     return tampu.VersionConflict, lambda unit: unit.put_document("cursor", "jobs", 2, version=0)
 
 
-def _unknown(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _unknown(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     return tampu.NotFound, lambda unit: unit.cancel("01890a5d-ac96-774b-bcce-b302099a8057")
 
 
-def _over(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    q.publish("jobs", 1)
-    lease = claim(q)
-    q.ack(lease)
+def _over(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    store.ack(lease)
     return tampu.InvalidState, lambda unit: unit.cancel(lease.id)
 
 
-def _free(q: Queue, _house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    made = q.publish("jobs", 1)
+def _free(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    made = store.publish("jobs", 1)
     return tampu.InvalidState, lambda unit: unit.free(made.id)
 
 
-def _foreign(q: Queue, house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    theirs = house.open(tenant="theirs").publish("jobs", 1)
+def _foreign(store: Store, harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    theirs = harness.open(tenant="theirs").publish("jobs", 1)
     return tampu.NotFound, lambda unit: unit.cancel(theirs.id)
 
 
-def _foreign_lease(q: Queue, house: House) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
-    them = house.open(tenant="theirs")
+def _foreign_lease(store: Store, harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+    them = harness.open(tenant="theirs")
     them.publish("jobs", 1)
     lease = claim(them)
     return tampu.LeaseLost, lambda unit: unit.ack(lease)
@@ -280,144 +280,144 @@ REFUSED = (_lost, _acked, _full, _conflict, _changed, _unknown, _over, _free, _f
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda make: make.__name__.strip("_"))
 @pytest.mark.parametrize("last", [True, False], ids=["last", "first"])
 def test_a_refused_call_leaves_nothing_of_its_unit(
-    house: House, q: Queue, refused: Callable[..., Any], last: bool
+    harness: Harness, store: Store, refused: Callable[..., Any], last: bool
 ) -> None:
-    error, act = refused(q, house)
-    q.publish("others", 0)
-    document = q.get_document("state", "x")
+    error, act = refused(store, harness)
+    store.publish("others", 0)
+    document = store.get_document("state", "x")
 
     def harmless(unit: tampu.Unit) -> None:
         unit.publish("others", 1)
         unit.publish("new", 1, delay=1)
         unit.put_document("state", "x", 1)
 
-    with house.unchanged(q), pytest.raises(error):
-        send(q, *([harmless, act] if last else [act, harmless]))
-    assert q.get_document("state", "x") == document
-    assert q.publish("others", 2).state == "ready"
-    assert [m.payload for m in q.messages("others")] == [0, 2]
+    with harness.unchanged(store), pytest.raises(error):
+        send(store, *([harmless, act] if last else [act, harmless]))
+    assert store.get_document("state", "x") == document
+    assert store.publish("others", 2).state == "ready"
+    assert [m.payload for m in store.messages("others")] == [0, 2]
 
 
-def test_a_refused_unit_spoils_none_that_came_with_it(q: Queue) -> None:
-    q.publish_many("jobs", [1, 2])
-    lost, kept = q.claim("jobs", limit=2)
-    q.ack(lost)
+def test_a_refused_unit_spoils_none_that_came_with_it(store: Store) -> None:
+    store.publish_many("jobs", [1, 2])
+    lost, kept = store.claim("jobs", limit=2)
+    store.ack(lost)
     refused, plain, good = run(
-        q,
-        unit_of(q, publishes("a", 1), acks(lost)),
-        AllVerbs(inside(q), q.tenant).publishing("b", [2]),
-        unit_of(q, publishes("c", 3), acks(kept)),
+        store,
+        unit_of(store, publishes("a", 1), acks(lost)),
+        AllVerbs(inside(store), store.tenant).publishing("b", [2]),
+        unit_of(store, publishes("c", 3), acks(kept)),
     )
     assert isinstance(refused, tampu.LeaseLost)
     assert [m.payload for m in plain] == [2]
     assert [m.payload for m in good[0]] == [3]
     assert good[1][0].state == "done"
-    assert q.queues.list() == ["b", "c", "jobs"]
-    assert counts(q, "jobs") == {"done": 2}
+    assert store.queues.list() == ["b", "c", "jobs"]
+    assert counts(store, "jobs") == {"done": 2}
 
 
-def test_of_two_units_that_settle_one_lease_one_takes_effect(q: Queue) -> None:
-    q.publish("jobs", 1)
-    lease = claim(q)
-    replies = run(q, unit_of(q, publishes("a", 1), acks(lease)), unit_of(q, publishes("a", 2), acks(lease)))
+def test_of_two_units_that_settle_one_lease_one_takes_effect(store: Store) -> None:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    replies = run(store, unit_of(store, publishes("a", 1), acks(lease)), unit_of(store, publishes("a", 2), acks(lease)))
     lost = [reply for reply in replies if isinstance(reply, tampu.LeaseLost)]
     (won,) = [reply for reply in replies if isinstance(reply, list)]
     assert len(lost) == 1
-    assert [m.payload for m in q.messages("a")] == [won[0][0].payload]
+    assert [m.payload for m in store.messages("a")] == [won[0][0].payload]
 
 
-def test_many_units_of_one_run_keep_the_depth_of_a_queue(q: Queue) -> None:
-    q.queues.put("jobs", max_depth=2)
-    inside(q).settings.get(q.tenant, "jobs")
-    replies = run(q, *(unit_of(q, publishes("jobs", n)) for n in range(4)))
+def test_many_units_of_one_run_keep_the_depth_of_a_queue(store: Store) -> None:
+    store.queues.put("jobs", max_depth=2)
+    inside(store).settings.get(store.tenant, "jobs")
+    replies = run(store, *(unit_of(store, publishes("jobs", n)) for n in range(4)))
     assert sum(isinstance(reply, tampu.QueueFull) for reply in replies) == 2
-    assert counts(q, "jobs") == {"ready": 2}
+    assert counts(store, "jobs") == {"ready": 2}
 
 
 # -- units with names
 
 
-def test_a_unit_that_is_sent_again_under_its_name_is_answered_and_not_done_again(q: Queue) -> None:
-    q.publish("jobs", 1)
-    held = q.publish("jobs", 2, hold="review")
-    lease = claim(q)
+def test_a_unit_that_is_sent_again_under_its_name_is_answered_and_not_done_again(store: Store) -> None:
+    store.publish("jobs", 1)
+    held = store.publish("jobs", 2, hold="review")
+    lease = claim(store)
     unit = unit_of(
-        q,
+        store,
         publishes("mails", 1, tampu.NewMessage(2, delay=60)),
         acks(lease),
         lambda made: made.ids_member("free", [held.id]),
         lambda made: made.document_member("cursor", "x", b"1", None),
         name=NAME,
     )
-    (first,) = run(q, unit)
-    q.ack(claim(q))
-    (again,) = run(q, unit)
+    (first,) = run(store, unit)
+    store.ack(claim(store))
+    (again,) = run(store, unit)
     assert [(m.id, m.state, m.payload, m.run_at) for m in again[0]] == [
         (m.id, m.state, m.payload, m.run_at) for m in first[0]
     ]
     assert [m.duplicate for m in again[0]] == [True, True]
     assert again[1:] == first[1:]
-    assert counts(q, "mails") == {"ready": 1, "delayed": 1}
-    assert counts(q, "jobs") == {"done": 2}
+    assert counts(store, "mails") == {"ready": 1, "delayed": 1}
+    assert counts(store, "jobs") == {"done": 2}
 
 
-def test_the_same_unit_twice_in_one_run_takes_effect_once(q: Queue) -> None:
-    unit = unit_of(q, publishes("mails", 1), name=NAME)
-    first, again = run(q, unit, unit)
+def test_the_same_unit_twice_in_one_run_takes_effect_once(store: Store) -> None:
+    unit = unit_of(store, publishes("mails", 1), name=NAME)
+    first, again = run(store, unit, unit)
     assert first[0][0].id == again[0][0].id
-    assert counts(q, "mails") == {"ready": 1}
+    assert counts(store, "mails") == {"ready": 1}
 
 
-def test_a_refused_unit_leaves_its_name_free(q: Queue) -> None:
-    q.queues.put("mails", max_depth=1)
-    inside(q).settings.get(q.tenant, "mails")
-    q.publish("mails", 0)
-    unit = unit_of(q, publishes("mails", 1), name=NAME)
-    assert isinstance(run(q, unit)[0], tampu.QueueFull)
-    q.ack(claim(q, "mails"))
-    assert run(q, unit)[0][0][0].payload == 1
+def test_a_refused_unit_leaves_its_name_free(store: Store) -> None:
+    store.queues.put("mails", max_depth=1)
+    inside(store).settings.get(store.tenant, "mails")
+    store.publish("mails", 0)
+    unit = unit_of(store, publishes("mails", 1), name=NAME)
+    assert isinstance(run(store, unit)[0], tampu.QueueFull)
+    store.ack(claim(store, "mails"))
+    assert run(store, unit)[0][0][0].payload == 1
 
 
-def test_another_unit_under_the_same_name_is_refused(house: House, q: Queue) -> None:
-    run(q, unit_of(q, publishes("mails", 1), name=NAME))
-    assert isinstance(run(q, unit_of(q, publishes("mails", 2), name=NAME))[0], tampu.IdempotencyConflict)
-    theirs = house.open(tenant="theirs")
+def test_another_unit_under_the_same_name_is_refused(harness: Harness, store: Store) -> None:
+    run(store, unit_of(store, publishes("mails", 1), name=NAME))
+    assert isinstance(run(store, unit_of(store, publishes("mails", 2), name=NAME))[0], tampu.IdempotencyConflict)
+    theirs = harness.open(tenant="theirs")
     assert run(theirs, unit_of(theirs, publishes("mails", 2), name=NAME))[0][0][0].payload == 2
 
 
-def test_the_name_of_a_unit_is_forgotten_after_its_time(house: House, q: Queue) -> None:
-    unit = unit_of(q, publishes("mails", 1), name=NAME)
-    run(q, unit)
-    house.clock.advance(700)
-    house.trim()
-    run(q, unit)
-    assert counts(q, "mails") == {"ready": 2}
+def test_the_name_of_a_unit_is_forgotten_after_its_time(harness: Harness, store: Store) -> None:
+    unit = unit_of(store, publishes("mails", 1), name=NAME)
+    run(store, unit)
+    harness.clock.advance(700)
+    harness.trim()
+    run(store, unit)
+    assert counts(store, "mails") == {"ready": 2}
 
 
 # -- awaitable
 
 
-async def refused(q: tampu.AsyncQueue, lease: tampu.Lease) -> None:
-    async with q.atomic() as unit:
+async def refused(store: tampu.AsyncStore, lease: tampu.Lease) -> None:
+    async with store.atomic() as unit:
         unit.publish("mails", 3)
         unit.ack(lease)
 
 
-def test_a_unit_can_be_awaited(house: House) -> None:
+def test_a_unit_can_be_awaited(harness: Harness) -> None:
     async def story() -> None:
-        async with tampu.open_async(**house.opening()) as q:
-            await q.publish("jobs", 1)
-            (lease,) = await q.claim("jobs")
-            async with q.atomic() as unit:
+        async with tampu.open_async(**harness.opening()) as store:
+            await store.publish("jobs", 1)
+            (lease,) = await store.claim("jobs")
+            async with store.atomic() as unit:
                 unit.ack(lease)
                 made = unit.publish("mails", 2)
                 unit.put_document("cursor", "x", 1)
-            assert (await q.get(made.value.id)).payload == 2
+            assert (await store.get(made.value.id)).payload == 2
             with pytest.raises(tampu.LeaseLost):
-                await refused(q, lease)
-            document = await q.get_document("cursor", "x")
+                await refused(store, lease)
+            document = await store.get_document("cursor", "x")
             assert document is not None
             assert document.value == 1
-            assert (await q.stats("mails")).counts["ready"] == 1
+            assert (await store.stats("mails")).counts["ready"] == 1
 
     asyncio.run(story())

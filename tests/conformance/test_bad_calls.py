@@ -12,9 +12,9 @@ import pytest
 
 import tampu
 from tampu import Nack, TampuError, Where
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 from tampu.model.message import Lease
-from tests.conformance.house import House
+from tests.conformance.harness import Harness
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
 GARBAGE: list[Any] = [
@@ -25,25 +25,25 @@ GARBAGE: list[Any] = [
 
 
 @pytest.fixture
-def leased(q: Queue) -> Lease:
-    q.publish_many("emails", range(3))
-    q.publish("letters", 1)
-    return q.claim("emails")[0]
+def leased(store: Store) -> Lease:
+    store.publish_many("emails", range(3))
+    store.publish("letters", 1)
+    return store.claim("emails")[0]
 
 
-def _refused(house: House, q: Queue, codes: str, call: Callable[..., Any]) -> None:
-    with house.unchanged(q), pytest.raises(TampuError) as refused:
+def _refused(harness: Harness, store: Store, codes: str, call: Callable[..., Any]) -> None:
+    with harness.unchanged(store), pytest.raises(TampuError) as refused:
         call()
     assert refused.value.code in codes.split()
 
 
-def test_a_receipt_that_is_garbage_does_nothing(q: Queue, house: House, leased: Lease) -> None:
+def test_a_receipt_that_is_garbage_does_nothing(store: Store, harness: Harness, leased: Lease) -> None:
     for receipt in GARBAGE:
-        for verb in (q.ack, q.nack, q.reject, q.release, q.extend):
-            _refused(house, q, "invalid_message lease_lost", lambda v=verb, r=receipt: v(r))
+        for verb in (store.ack, store.nack, store.reject, store.release, store.extend):
+            _refused(harness, store, "invalid_message lease_lost", lambda v=verb, r=receipt: v(r))
 
 
-def test_a_receipt_that_was_tampered_with_does_nothing(q: Queue, house: House, leased: Lease) -> None:
+def test_a_receipt_that_was_tampered_with_does_nothing(store: Store, harness: Harness, leased: Lease) -> None:
     queue, _, rest = leased.receipt.partition("/")
     seq, _, secret = rest.partition(".")
     for receipt in (
@@ -54,58 +54,58 @@ def test_a_receipt_that_was_tampered_with_does_nothing(q: Queue, house: House, l
         f"{queue}/{int(seq, 16) + 2:x}.{secret}",
         f"{queue}/{seq}.{int(secret, 16) ^ 1:x}",
     ):
-        for verb in (q.ack, q.nack, q.reject, q.release, q.extend):
-            _refused(house, q, "lease_lost invalid_message", lambda v=verb, r=receipt: v(r))
-    q.ack(leased)
+        for verb in (store.ack, store.nack, store.reject, store.release, store.extend):
+            _refused(harness, store, "lease_lost invalid_message", lambda v=verb, r=receipt: v(r))
+    store.ack(leased)
 
 
-def test_bad_details_of_a_settle_leave_the_lease(q: Queue, house: House, leased: Lease) -> None:
+def test_bad_details_of_a_settle_leave_the_lease(store: Store, harness: Harness, leased: Lease) -> None:
     for call in (
-        lambda: q.nack(leased, error=5),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.nack(leased, traceback=5),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.nack(leased, delay=-1),
-        lambda: q.nack(leased, delay=float("nan")),
-        lambda: q.nack(leased, delay="5"),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.reject(leased, reason=""),
-        lambda: q.reject(leased, reason=5),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.reject(leased, reason="x" * 129),
-        lambda: q.reject(leased, reason="\ud800"),
-        lambda: q.ack(leased, result=object()),
-        lambda: q.ack(leased, result={1: object()}),
-        lambda: q.ack(leased, result="\ud800"),
-        lambda: q.ack(leased, result=2**65),
-        lambda: q.extend(leased, 0),
-        lambda: q.extend(leased, -1),
-        lambda: q.extend(leased, float("inf")),
-        lambda: q.extend(leased, "60"),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.settle([Nack(leased), Nack(leased, delay=-1)]),
+        lambda: store.nack(leased, error=5),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.nack(leased, traceback=5),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.nack(leased, delay=-1),
+        lambda: store.nack(leased, delay=float("nan")),
+        lambda: store.nack(leased, delay="5"),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.reject(leased, reason=""),
+        lambda: store.reject(leased, reason=5),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.reject(leased, reason="x" * 129),
+        lambda: store.reject(leased, reason="\ud800"),
+        lambda: store.ack(leased, result=object()),
+        lambda: store.ack(leased, result={1: object()}),
+        lambda: store.ack(leased, result="\ud800"),
+        lambda: store.ack(leased, result=2**65),
+        lambda: store.extend(leased, 0),
+        lambda: store.extend(leased, -1),
+        lambda: store.extend(leased, float("inf")),
+        lambda: store.extend(leased, "60"),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.settle([Nack(leased), Nack(leased, delay=-1)]),
     ):
-        _refused(house, q, "invalid_message", call)
-    q.ack(leased)
+        _refused(harness, store, "invalid_message", call)
+    store.ack(leased)
 
 
-def test_error_texts_of_any_kind_are_kept_readable(q: Queue, leased: Lease) -> None:
-    q.nack(leased, error="bad \ud800 text \x00", traceback="\udfff")
-    failure = q.get(leased.id).failures[0]
+def test_error_texts_of_any_kind_are_kept_readable(store: Store, leased: Lease) -> None:
+    store.nack(leased, error="bad \ud800 text \x00", traceback="\udfff")
+    failure = store.get(leased.id).failures[0]
     assert failure.error is not None
     assert failure.error.startswith("bad ")
     failure.error.encode()
 
 
-def test_an_id_that_is_none_is_refused(q: Queue, house: House, leased: Lease) -> None:
+def test_an_id_that_is_none_is_refused(store: Store, harness: Harness, leased: Lease) -> None:
     calls: list[Callable[[Any], Any]] = [
-        q.get,
-        q.cancel,
-        lambda id: q.cancel(leased.id, id),
-        q.free,
-        lambda id: q.replay("emails", ids=[id]),
+        store.get,
+        store.cancel,
+        lambda id: store.cancel(leased.id, id),
+        store.free,
+        lambda id: store.replay("emails", ids=[id]),
     ]
     for id in ("", "x", None, 3, b"0" * 16, "g" * 32, "0" * 31, "\ud800", ["a"]):
         for call in calls:
-            _refused(house, q, "invalid_message", lambda c=call, i=id: c(i))
+            _refused(harness, store, "invalid_message", lambda c=call, i=id: c(i))
 
 
-def test_bad_options_of_listing_are_refused(q: Queue, house: House, leased: Lease) -> None:
+def test_bad_options_of_listing_are_refused(store: Store, harness: Harness, leased: Lease) -> None:
     def cursor(*parts: Any) -> str:
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(parts)).decode().rstrip("=")
 
@@ -120,39 +120,39 @@ def test_bad_options_of_listing_are_refused(q: Queue, house: House, leased: Leas
     for name, values in bad.items():
         for value in values:
             options = {name: value} | ({"state": "ready"} if name == "after" else {})
-            _refused(house, q, "invalid_message", lambda o=options: q.messages("emails", **o))
+            _refused(harness, store, "invalid_message", lambda o=options: store.messages("emails", **o))
 
 
-def test_bad_options_of_replay_and_purge_are_refused(q: Queue, house: House, leased: Lease) -> None:
-    q.reject(leased)
+def test_bad_options_of_replay_and_purge_are_refused(store: Store, harness: Harness, leased: Lease) -> None:
+    store.reject(leased)
     for call in (
-        lambda: q.replay("emails"),
-        lambda: q.replay("emails", ids=[leased.id], where={}),
-        lambda: q.replay("emails", where={}, limit=0),
-        lambda: q.replay("emails", where={}, limit=True),
-        lambda: q.replay("emails", where={"no_such": 1}),
-        lambda: q.replay("emails", ids=5),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.replay("emails", ids="abc"),
-        lambda: q.purge("emails", state="sleeping"),
-        lambda: q.purge("emails", state=5),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.purge("emails", state=None),  # type: ignore[arg-type]  # bad on purpose
-        lambda: q.purge("emails", state=["dead", "sleeping"]),
+        lambda: store.replay("emails"),
+        lambda: store.replay("emails", ids=[leased.id], where={}),
+        lambda: store.replay("emails", where={}, limit=0),
+        lambda: store.replay("emails", where={}, limit=True),
+        lambda: store.replay("emails", where={"no_such": 1}),
+        lambda: store.replay("emails", ids=5),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.replay("emails", ids="abc"),
+        lambda: store.purge("emails", state="sleeping"),
+        lambda: store.purge("emails", state=5),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.purge("emails", state=None),  # type: ignore[arg-type]  # bad on purpose
+        lambda: store.purge("emails", state=["dead", "sleeping"]),
     ):
-        _refused(house, q, "invalid_message", call)
+        _refused(harness, store, "invalid_message", call)
     for state in ("leased", ["dead", "leased"]):
-        _refused(house, q, "invalid_state", lambda s=state: q.purge("emails", state=s))
+        _refused(harness, store, "invalid_state", lambda s=state: store.purge("emails", state=s))
 
 
-def test_bad_positions_in_the_journal_are_refused(q: Queue, house: House, leased: Lease) -> None:
+def test_bad_positions_in_the_journal_are_refused(store: Store, harness: Harness, leased: Lease) -> None:
     bad: list[Any] = [-1, True, "0", 1.0, {"0": -1}, {"0": "1"}, {0: 1}, [0], {"0": 2**70}, 2**63]
     for after in bad:
-        _refused(house, q, "invalid_message", lambda a=after: q.journal(after=a))
+        _refused(harness, store, "invalid_message", lambda a=after: store.journal(after=a))
 
 
-def test_bad_limits_of_the_journal_are_refused(q: Queue, house: House, leased: Lease) -> None:
+def test_bad_limits_of_the_journal_are_refused(store: Store, harness: Harness, leased: Lease) -> None:
     bad: list[Any] = [0, -1, 100_001, True, 1.0, "1", None]
     for limit in bad:
-        _refused(house, q, "invalid_message", lambda n=limit: q.journal(limit=n))
+        _refused(harness, store, "invalid_message", lambda n=limit: store.journal(limit=n))
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_every_error_has_its_own_code() -> None:
     assert all(code == code.lower() and " " not in code for code in codes)
 
 
-def test_times_are_refused_without_a_zone_and_told_how(q: Queue) -> None:
+def test_times_are_refused_without_a_zone_and_told_how(store: Store) -> None:
     with pytest.raises(tampu.InvalidMessage) as refused:
-        q.publish("emails", 1, run_at=NAIVE + timedelta(days=1))
+        store.publish("emails", 1, run_at=NAIVE + timedelta(days=1))
     assert refused.value.field == "run_at"
     assert refused.value.hint is not None

@@ -10,8 +10,8 @@ import pytest
 
 import tampu
 from tampu import Ack, NewMessage, TampuError
-from tampu.broker.queue import Queue
-from tests.conformance.house import House
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness
 
 NAN, INF = float("nan"), float("inf")
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - naive on purpose
@@ -23,8 +23,8 @@ for _ in range(100_000):
     DEEP = [DEEP]
 
 
-def _refused(house: House, q: Queue, code: str, call: Callable[..., Any], field: str | None = None) -> None:
-    with house.unchanged(q), pytest.raises(TampuError) as refused:
+def _refused(harness: Harness, store: Store, code: str, call: Callable[..., Any], field: str | None = None) -> None:
+    with harness.unchanged(store), pytest.raises(TampuError) as refused:
         call()
     assert refused.value.code == code
     assert str(refused.value)
@@ -33,13 +33,13 @@ def _refused(house: House, q: Queue, code: str, call: Callable[..., Any], field:
 
 
 @pytest.fixture
-def filled(q: Queue) -> Queue:
+def filled(store: Store) -> Store:
     """Something in each place that a bad call could damage."""
-    q.publish_many("emails", range(3))
-    q.claim("emails")
-    q.publish("emails", 1, delay=60)
-    q.publish("emails", 1, hold="x")
-    return q
+    store.publish_many("emails", range(3))
+    store.claim("emails")
+    store.publish("emails", 1, delay=60)
+    store.publish("emails", 1, hold="x")
+    return store
 
 
 FIELDS: list[tuple[str, list[Any]]] = [
@@ -66,68 +66,68 @@ FIELDS: list[tuple[str, list[Any]]] = [
 ]  # fmt: skip
 
 
-def test_a_bad_field_of_a_message_is_refused(filled: Queue, house: House) -> None:
+def test_a_bad_field_of_a_message_is_refused(filled: Store, harness: Harness) -> None:
     for field, value in [(name, value) for name, values in FIELDS for value in values]:
         new = NewMessage(b"1", **{field: value})
         if value is not None:
             _refused(
-                house,
+                harness,
                 filled,
                 "invalid_message",
                 lambda f=field, v=value: filled.publish("emails", b"1", **{f: v}),
                 field,
             )
-        _refused(house, filled, "invalid_message", lambda n=new: filled.publish_many("emails", [1, n, 2]), field)
+        _refused(harness, filled, "invalid_message", lambda n=new: filled.publish_many("emails", [1, n, 2]), field)
 
 
-def test_delay_and_run_at_together_are_refused(filled: Queue, house: House) -> None:
-    run_at = house.clock.time
-    _refused(house, filled, "invalid_message", lambda: filled.publish("emails", 1, delay=5, run_at=run_at), "delay")
+def test_delay_and_run_at_together_are_refused(filled: Store, harness: Harness) -> None:
+    run_at = harness.clock.time
+    _refused(harness, filled, "invalid_message", lambda: filled.publish("emails", 1, delay=5, run_at=run_at), "delay")
 
 
-def test_a_payload_that_can_not_be_encoded_is_refused(filled: Queue, house: House) -> None:
+def test_a_payload_that_can_not_be_encoded_is_refused(filled: Store, harness: Harness) -> None:
     payloads: list[Any] = [
         object(), {1, object()}, {(1, object()): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
         lambda: 1, {"a": {"b": object()}}, 1j, NAN, {"a": [1.5, -INF]},
     ]  # fmt: skip
     for payload in payloads:
-        _refused(house, filled, "invalid_message", lambda p=payload: filled.publish("emails", p), "payload")
-        _refused(house, filled, "invalid_message", lambda p=payload: filled.publish_many("emails", [1, p]), "payload")
+        _refused(harness, filled, "invalid_message", lambda p=payload: filled.publish("emails", p), "payload")
+        _refused(harness, filled, "invalid_message", lambda p=payload: filled.publish_many("emails", [1, p]), "payload")
 
 
-def test_a_payload_that_is_no_text_needs_bytes_for_its_content_type(filled: Queue, house: House) -> None:
+def test_a_payload_that_is_no_text_needs_bytes_for_its_content_type(filled: Store, harness: Harness) -> None:
     for payload, kind in [({"a": 1}, "text/plain"), ("a", "application/xml"), ("\ud800", "text/plain")]:
         call = lambda p=payload, k=kind: filled.publish("emails", p, content_type=k)  # noqa: E731 - one line per case
-        _refused(house, filled, "invalid_message", call, "payload")
+        _refused(harness, filled, "invalid_message", call, "payload")
 
 
-def test_a_payload_of_10_mb_is_refused(filled: Queue, house: House) -> None:
+def test_a_payload_of_10_mb_is_refused(filled: Store, harness: Harness) -> None:
     for payload in (b"x" * 10_000_000, "x" * 10_000_000, list(range(2_000_000))):
-        _refused(house, filled, "payload_too_large", lambda p=payload: filled.publish("emails", p), "payload")
+        _refused(harness, filled, "payload_too_large", lambda p=payload: filled.publish("emails", p), "payload")
     huge = [1, b"x" * 10_000_000]
-    _refused(house, filled, "payload_too_large", lambda: filled.publish_many("emails", huge), "payload")
+    _refused(harness, filled, "payload_too_large", lambda: filled.publish_many("emails", huge), "payload")
 
 
-def test_a_bad_queue_name_is_refused_by_every_verb(filled: Queue, house: House) -> None:
-    q = filled
+def test_a_bad_queue_name_is_refused_by_every_verb(filled: Store, harness: Harness) -> None:
+    store = filled
     calls: list[Callable[[Any], Any]] = [
-        lambda name: q.publish(name, 1),
-        lambda name: q.publish_many(name, [1]),
-        lambda name: q.publish_many(name, []),
-        q.claim,
-        lambda name: q.claim(["emails", name]),
-        q.messages,
-        lambda name: q.replay(name, where={}),
-        lambda name: q.purge(name, state="dead"),
-        q.pause,
-        q.resume,
-        q.drain,
-        q.close_queue,
-        lambda name: q.stats("" if name is None else name),
+        lambda name: store.publish(name, 1),
+        lambda name: store.publish_many(name, [1]),
+        lambda name: store.publish_many(name, []),
+        store.claim,
+        lambda name: store.claim(["emails", name]),
+        store.messages,
+        lambda name: store.replay(name, where={}),
+        lambda name: store.purge(name, state="dead"),
+        store.pause,
+        store.resume,
+        store.drain,
+        store.close_queue,
+        lambda name: store.stats("" if name is None else name),
     ]
     for name in BAD_NAMES:
         for call in calls:
-            _refused(house, q, "invalid_message", lambda n=name, c=call: c(n))
+            _refused(harness, store, "invalid_message", lambda n=name, c=call: c(n))
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
@@ -137,32 +137,32 @@ def test_a_bad_tenant_name_is_refused(name: Any) -> None:
     assert refused.value.field == "tenant"
 
 
-def test_a_queue_that_does_not_exist_is_not_found(filled: Queue, house: House) -> None:
-    q = filled
+def test_a_queue_that_does_not_exist_is_not_found(filled: Store, harness: Harness) -> None:
+    store = filled
     for call in (
-        lambda: q.stats("nowhere"),
-        lambda: q.messages("nowhere"),
-        lambda: q.purge("nowhere", state="dead"),
-        lambda: q.replay("nowhere", where={}),
-        lambda: q.pause("nowhere"),
+        lambda: store.stats("nowhere"),
+        lambda: store.messages("nowhere"),
+        lambda: store.purge("nowhere", state="dead"),
+        lambda: store.replay("nowhere", where={}),
+        lambda: store.pause("nowhere"),
     ):
-        _refused(house, q, "not_found", call, "queue")
+        _refused(harness, store, "not_found", call, "queue")
 
 
-def test_bad_batches_are_refused_whole(filled: Queue, house: House) -> None:
-    q = filled
-    _refused(house, q, "invalid_message", lambda: q.publish_many("emails", [0] * 10_001), "messages")
+def test_bad_batches_are_refused_whole(filled: Store, harness: Harness) -> None:
+    store = filled
+    _refused(harness, store, "invalid_message", lambda: store.publish_many("emails", [0] * 10_001), "messages")
     for batch in ("abc", b"abc", {"a": 1}, None, 5, object()):
-        _refused(house, q, "invalid_message", lambda b=batch: q.publish_many("emails", b), "messages")
+        _refused(harness, store, "invalid_message", lambda b=batch: store.publish_many("emails", b), "messages")
     for batch in (None, 5, [5], [None], ["emails/1.1"], [Ack("emails/1.1"), 3], "abc"):
-        _refused(house, q, "invalid_message", lambda b=batch: q.settle(b))
+        _refused(harness, store, "invalid_message", lambda b=batch: store.settle(b))
 
 
-def test_ten_thousand_messages_are_one_batch(q: Queue) -> None:
-    assert len(q.publish_many("emails", [0] * 10_000)) == 10_000
+def test_ten_thousand_messages_are_one_batch(store: Store) -> None:
+    assert len(store.publish_many("emails", [0] * 10_000)) == 10_000
 
 
-def test_bad_options_of_claim_are_refused(filled: Queue, house: House) -> None:
+def test_bad_options_of_claim_are_refused(filled: Store, harness: Harness) -> None:
     bad: dict[str, list[Any]] = {
         "limit": [0, -1, 10_001, 1.0, True, "1", None],
         "worker": ["", 3, "x" * 257, "\ud800"],
@@ -170,9 +170,9 @@ def test_bad_options_of_claim_are_refused(filled: Queue, house: House) -> None:
         "lease": [0, *BAD_DURATIONS],
     }
     for name, value in [(name, value) for name, values in bad.items() for value in values]:
-        _refused(house, filled, "invalid_message", lambda n=name, v=value: filled.claim("emails", **{n: v}), name)
+        _refused(harness, filled, "invalid_message", lambda n=name, v=value: filled.claim("emails", **{n: v}), name)
 
 
-def test_bad_lists_of_queues_are_refused(filled: Queue, house: House) -> None:
+def test_bad_lists_of_queues_are_refused(filled: Store, harness: Harness) -> None:
     for queues in ([], None, 5, ["emails"] * 1001, object()):
-        _refused(house, filled, "invalid_message", lambda n=queues: filled.claim(n))
+        _refused(harness, filled, "invalid_message", lambda n=queues: filled.claim(n))

@@ -5,33 +5,33 @@ from collections import Counter
 import pytest
 
 from tampu import Ack, NewMessage, State
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, counts, group, payloads
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, counts, group, payloads
 
 
 @pytest.fixture
-def f(q: Queue) -> Queue:
-    q.queues.put("jobs", ordering="fair")
-    return q
+def f(store: Store) -> Store:
+    store.queues.put("jobs", ordering="fair")
+    return store
 
 
-def drain(q: Queue, limit: int = 1) -> list[object]:
+def drain(store: Store, limit: int = 1) -> list[object]:
     """What the queue delivers, claim after claim."""
     got: list[object] = []
-    while leases := q.claim("jobs", limit=limit):
+    while leases := store.claim("jobs", limit=limit):
         got += payloads(leases)
-        q.settle([Ack(lease) for lease in leases])
+        store.settle([Ack(lease) for lease in leases])
     return got
 
 
-def test_groups_take_turns_and_each_keeps_its_order(f: Queue) -> None:
+def test_groups_take_turns_and_each_keeps_its_order(f: Store) -> None:
     f.publish_many("jobs", group("a", "a1", "a2", "a3"))
     f.publish_many("jobs", group("b", "b1", "b2"))
     f.publish("jobs", "c1", group="c")
     assert drain(f) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_a_large_backlog_of_one_does_not_hold_up_another(f: Queue) -> None:
+def test_a_large_backlog_of_one_does_not_hold_up_another(f: Store) -> None:
     for start in range(0, 10_000, 1000):
         f.publish_many("jobs", group("big", *range(start, start + 1000)))
     f.settle([Ack(lease) for lease in f.claim("jobs", limit=100)])
@@ -41,14 +41,14 @@ def test_a_large_backlog_of_one_does_not_hold_up_another(f: Queue) -> None:
     assert [p for p in first if isinstance(p, int)] == list(range(100, 111))
 
 
-def test_who_comes_late_begins_with_the_round_that_is_delivered(f: Queue) -> None:
+def test_who_comes_late_begins_with_the_round_that_is_delivered(f: Store) -> None:
     f.publish_many("jobs", group("a", *range(10)))
     f.settle([Ack(lease) for lease in f.claim("jobs", limit=5)])
     f.publish_many("jobs", group("b", "b1", "b2"))
     assert drain(f) == [5, "b1", 6, "b2", 7, 8, 9]
 
 
-def test_who_was_served_has_no_debt_when_the_queue_was_empty(f: Queue) -> None:
+def test_who_was_served_has_no_debt_when_the_queue_was_empty(f: Store) -> None:
     f.publish_many("jobs", group("a", *range(50)))
     assert drain(f, limit=10) == list(range(50))
     f.publish_many("jobs", group("b", "b1", "b2"))
@@ -56,38 +56,38 @@ def test_who_was_served_has_no_debt_when_the_queue_was_empty(f: Queue) -> None:
     assert drain(f) == ["b1", "a1", "b2", "a2"]
 
 
-def test_messages_without_a_group_are_one_group(f: Queue) -> None:
+def test_messages_without_a_group_are_one_group(f: Store) -> None:
     f.publish_many("jobs", range(3))
     f.publish("jobs", "a1", group="a")
     f.publish("jobs", 3)
     assert drain(f) == [0, "a1", 1, 2, 3]
 
 
-def test_what_waits_for_its_time_gets_its_turn_when_it_has_come(f: Queue, house: House) -> None:
+def test_what_waits_for_its_time_gets_its_turn_when_it_has_come(f: Store, harness: Harness) -> None:
     f.publish_many("jobs", [NewMessage(n, group="a", delay=60) for n in range(20)])
     f.publish_many("jobs", [*group("a", "now"), *group("b", "b1", "b2")])
     assert drain(f) == ["now", "b1", "b2"], "what is delayed has cost it no turn"
-    house.clock.advance(60)
-    house.sweep()
+    harness.clock.advance(60)
+    harness.sweep()
     f.publish_many("jobs", group("b", "b3", "b4"))
     assert payloads(f.claim("jobs", limit=4)) == [0, "b3", 1, "b4"]
 
 
-def test_a_retry_comes_in_at_the_back_of_its_group(f: Queue) -> None:
+def test_a_retry_comes_in_at_the_back_of_its_group(f: Store) -> None:
     f.publish_many("jobs", [*group("a", "a1", "a2", "a3"), *group("b", "b1", "b2", "b3")])
     f.nack(f.claim("jobs")[0], delay=0)
     assert drain(f) == ["b1", "a2", "b2", "a3", "b3", "a1"]
 
 
 @pytest.mark.parametrize("way", ["release", "run out", "replay", "free"])
-def test_whoever_comes_back_takes_a_turn(f: Queue, house: House, way: str) -> None:
+def test_whoever_comes_back_takes_a_turn(f: Store, harness: Harness, way: str) -> None:
     back = f.publish("jobs", "back", group="a", hold="review" if way == "free" else None)
     if way == "free":
         f.free(back.id)
     elif way == "run out":
         f.claim("jobs", lease=10)
-        house.clock.advance(10)
-        house.sweep()
+        harness.clock.advance(10)
+        harness.sweep()
     else:
         lease = f.claim("jobs")[0]
         f.release(lease) if way == "release" else f.reject(lease)
@@ -97,7 +97,7 @@ def test_whoever_comes_back_takes_a_turn(f: Queue, house: House, way: str) -> No
     assert drain(f) == ["back", "b1", "a2", "b2"]
 
 
-def test_turns_and_a_limit_for_each_group_go_together(f: Queue) -> None:
+def test_turns_and_a_limit_for_each_group_go_together(f: Store) -> None:
     f.queues.put("jobs", group_concurrency=2)
     f.publish_many("jobs", [*group("a", *range(100)), *group("b", "b1", "b2", "b3")])
     leases = f.claim("jobs", limit=10)
@@ -107,7 +107,7 @@ def test_turns_and_a_limit_for_each_group_go_together(f: Queue) -> None:
     assert payloads(f.claim("jobs", limit=10)) == ["b3", 2]
 
 
-def test_a_fair_message_can_be_cancelled_purged_and_replaced(f: Queue) -> None:
+def test_a_fair_message_can_be_cancelled_purged_and_replaced(f: Store) -> None:
     one, two, three = f.publish_many("jobs", group("a", 1, 2, 3))
     f.cancel(two.id)
     f.publish("jobs", "key 1", key="k", group="b")
@@ -119,45 +119,45 @@ def test_a_fair_message_can_be_cancelled_purged_and_replaced(f: Queue) -> None:
     assert drain(f) == []
 
 
-def test_what_waits_takes_turns_when_the_queue_becomes_fair(q: Queue) -> None:
-    q.publish_many("jobs", [*group("a", *range(10)), *group("b", "b1", "b2")])
-    late = q.publish("jobs", "late", group="b", delay=0.5)
-    q.queues.put("jobs", ordering="fair")
-    first = payloads(q.claim("jobs", limit=4))
+def test_what_waits_takes_turns_when_the_queue_becomes_fair(store: Store) -> None:
+    store.publish_many("jobs", [*group("a", *range(10)), *group("b", "b1", "b2")])
+    late = store.publish("jobs", "late", group="b", delay=0.5)
+    store.queues.put("jobs", ordering="fair")
+    first = payloads(store.claim("jobs", limit=4))
     assert sum(isinstance(p, str) for p in first) == 2
-    q.publish("jobs", "c1", group="c")
-    assert "c1" in payloads(q.claim("jobs", limit=2))
-    assert q.get(late.id).state is State.DELAYED
-    q.queues.put("jobs", ordering="fifo")
-    assert len(drain(q)) == 7
+    store.publish("jobs", "c1", group="c")
+    assert "c1" in payloads(store.claim("jobs", limit=2))
+    assert store.get(late.id).state is State.DELAYED
+    store.queues.put("jobs", ordering="fifo")
+    assert len(drain(store)) == 7
 
 
-def test_from_fair_to_first_come_first_served(f: Queue) -> None:
+def test_from_fair_to_first_come_first_served(f: Store) -> None:
     f.publish_many("jobs", [*group("a", 1, 2, 3), *group("b", 4, 5)])
     f.queues.put("jobs", ordering="fifo")
     f.publish("jobs", 6)
     assert drain(f) == [1, 2, 3, 4, 5, 6]
 
 
-def test_turns_last_over_a_restart(house: House) -> None:
-    q = house.open()
-    q.queues.put("jobs", ordering="fair")
-    q.publish_many("jobs", group("a", *range(100)))
-    q = house.reopen()
-    q.publish_many("jobs", [*group("b", "b1", "b2"), *group("a", "last")])
-    got = drain(q, limit=3)
+def test_turns_last_over_a_restart(harness: Harness) -> None:
+    store = harness.open()
+    store.queues.put("jobs", ordering="fair")
+    store.publish_many("jobs", group("a", *range(100)))
+    store = harness.reopen()
+    store.publish_many("jobs", [*group("b", "b1", "b2"), *group("a", "last")])
+    got = drain(store, limit=3)
     assert (got.index("b1"), got.index("b2"), got[-1]) == (1, 3, "last")
 
 
-def test_many_groups_share_alike(f: Queue) -> None:
+def test_many_groups_share_alike(f: Store) -> None:
     f.publish_many("jobs", [NewMessage(n, group=f"g{n % 7}") for n in range(700)])
     f.publish_many("jobs", [NewMessage(n, group=f"h{n % 5}") for n in range(50)])
     seen = Counter(lease.message.group for lease in f.claim("jobs", limit=120))
     assert seen == Counter({f"g{n}": 10 for n in range(7)} | {f"h{n}": 10 for n in range(5)})
 
 
-def test_fair_queues_and_tenants_do_not_meet(f: Queue, house: House) -> None:
-    other = house.open(tenant="other")
+def test_fair_queues_and_tenants_do_not_meet(f: Store, harness: Harness) -> None:
+    other = harness.open(tenant="other")
     other.queues.put("jobs", ordering="fair")
     f.publish_many("jobs", group("a", *range(5)))
     other.publish_many("jobs", [*group("a", 1), *group("b", 2), *group("a", 3)])

@@ -13,54 +13,54 @@ import pytest
 
 import tampu
 from tampu import Unavailable
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, payloads
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, payloads
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda q: q.publish("emails", 1),
-        lambda q: q.publish_many("emails", [1]),
-        lambda q: q.claim("emails"),
-        lambda q: q.claim("emails", wait=60),
-        lambda q: q.ack("emails/1.1"),
-        lambda q: q.extend("emails/1.1", 5),
-        lambda q: q.get("019b76da-a800-7000-8000-000000000001"),
-        lambda q: q.cancel("019b76da-a800-7000-8000-000000000001"),
-        lambda q: q.stats(),
-        lambda q: q.messages("emails"),
-        lambda q: q.journal(),
-        lambda q: q.queues.list(),
-        lambda q: q.queues.put("emails", lease=5),
-        lambda q: q.check(),
+        lambda store: store.publish("emails", 1),
+        lambda store: store.publish_many("emails", [1]),
+        lambda store: store.claim("emails"),
+        lambda store: store.claim("emails", wait=60),
+        lambda store: store.ack("emails/1.1"),
+        lambda store: store.extend("emails/1.1", 5),
+        lambda store: store.get("019b76da-a800-7000-8000-000000000001"),
+        lambda store: store.cancel("019b76da-a800-7000-8000-000000000001"),
+        lambda store: store.stats(),
+        lambda store: store.messages("emails"),
+        lambda store: store.journal(),
+        lambda store: store.queues.list(),
+        lambda store: store.queues.put("emails", lease=5),
+        lambda store: store.check(),
     ],
 )
-def test_a_closed_queue_refuses_every_call(house: House, call: Callable[[Queue], Any]) -> None:
-    q = house.open()
-    q.publish("emails", 1)
-    q.close()
+def test_a_closed_queue_refuses_every_call(harness: Harness, call: Callable[[Store], Any]) -> None:
+    store = harness.open()
+    store.publish("emails", 1)
+    store.close()
     with pytest.raises(Unavailable) as refused:
-        call(q)
+        call(store)
     assert refused.value.code == "unavailable"
 
 
-def test_closing_twice_is_fine(house: House) -> None:
-    q = house.open()
-    q.close()
-    q.close()
+def test_closing_twice_is_fine(harness: Harness) -> None:
+    store = harness.open()
+    store.close()
+    store.close()
 
 
-def test_a_queue_is_a_context_manager(house: House) -> None:
-    with tampu.open(house.url, keepers=False) as q:
-        q.publish("emails", 1)
+def test_a_queue_is_a_context_manager(harness: Harness) -> None:
+    with tampu.open(harness.url, maintenance=False) as store:
+        store.publish("emails", 1)
     with pytest.raises(Unavailable):
-        q.publish("emails", 2)
+        store.publish("emails", 2)
 
 
-def test_closing_while_others_publish_loses_nothing_acknowledged(house: House) -> None:
+def test_closing_while_others_publish_loses_nothing_acknowledged(harness: Harness) -> None:
     """Each publish either answers, and is there, or says that the queue was closed."""
-    q = house.open()
+    store = harness.open()
     began = threading.Event()
     answered: list[str] = []
     refused: list[str] = []
@@ -68,7 +68,7 @@ def test_closing_while_others_publish_loses_nothing_acknowledged(house: House) -
     def publish() -> None:
         try:
             while True:
-                answered.append(q.publish("emails", 1).id)
+                answered.append(store.publish("emails", 1).id)
                 began.set()
         except tampu.TampuError as error:
             refused.append(error.code)
@@ -77,12 +77,12 @@ def test_closing_while_others_publish_loses_nothing_acknowledged(house: House) -
     for thread in threads:
         thread.start()
     began.wait(60)
-    q.close()
+    store.close()
     for thread in threads:
         thread.join(60)
     assert refused == ["unavailable"] * 4
-    if not house.private:
-        again = house.reopen()
+    if not harness.private:
+        again = harness.reopen()
         assert again.stats("emails").ready == len(answered)
 
 
@@ -98,10 +98,10 @@ def many_open_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
 
 
-def test_a_process_with_a_thousand_open_files_is_woken(house: House, many_open_files: None) -> None:
-    with tampu.open(house.url) as q, ThreadPoolExecutor(1) as pool:  # a thread that breaks fails the test
-        waiting = pool.submit(q.claim, "emails", wait=60)
-        q.publish("emails", "hello")
+def test_a_process_with_a_thousand_open_files_is_woken(harness: Harness, many_open_files: None) -> None:
+    with tampu.open(harness.url) as store, ThreadPoolExecutor(1) as pool:  # a thread that breaks fails the test
+        waiting = pool.submit(store.claim, "emails", wait=60)
+        store.publish("emails", "hello")
         assert payloads(waiting.result(60)) == ["hello"]
 
 
@@ -126,12 +126,12 @@ q.close()
 """
 
 
-def test_a_queue_opened_before_a_fork_is_refused_in_the_child(house: House) -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, house.url], check=True, timeout=120)
+def test_a_queue_opened_before_a_fork_is_refused_in_the_child(harness: Harness) -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, harness.url], check=True, timeout=120)
 
 
-def test_the_url_may_come_from_the_environment(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TAMPU_URL", house.url)
-    with tampu.open(keepers=False) as q:
-        message = q.publish("emails", 1)
-        assert q.get(message.id).payload == 1
+def test_the_url_may_come_from_the_environment(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMPU_URL", harness.url)
+    with tampu.open(maintenance=False) as store:
+        message = store.publish("emails", 1)
+        assert store.get(message.id).payload == 1

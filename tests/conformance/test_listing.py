@@ -3,14 +3,14 @@
 import pytest
 
 from tampu import InvalidMessage, NewMessage, NotFound, State, Where
-from tampu.broker.queue import Queue
-from tests.conformance.house import House
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness
 
 
-def _pages(q: Queue, limit: int, **options: object) -> list[str]:
+def _pages(store: Store, limit: int, **options: object) -> list[str]:
     found, after = [], None
     while True:
-        page = q.messages("emails", limit=limit, after=after, **options)  # type: ignore[arg-type]  # a bag of options
+        page = store.messages("emails", limit=limit, after=after, **options)  # type: ignore[arg-type]  # a bag of options
         assert len(page) <= limit
         found += [m.id for m in page]
         after = page.cursor
@@ -18,76 +18,78 @@ def _pages(q: Queue, limit: int, **options: object) -> list[str]:
             return found
 
 
-def _fill(q: Queue, house: House) -> dict[str, list[str]]:
+def _fill(store: Store, harness: Harness) -> dict[str, list[str]]:
     """Seven messages in each state; ids by state, in the order they should be listed."""
     made: dict[str, list[str]] = {str(state): [] for state in State}
     for n in range(7):
         for state in ("done", "dead", "leased"):
-            made[state].append(q.publish("emails", n).id)
-            lease = q.claim("emails", lease=10**6)[0]
+            made[state].append(store.publish("emails", n).id)
+            lease = store.claim("emails", lease=10**6)[0]
             if state != "leased":
-                (q.ack if state == "done" else q.reject)(lease)
-        made["cancelled"].append(q.publish("emails", n).id)
-        q.cancel(made["cancelled"][-1])
-        made["expired"].append(q.publish("emails", n, ttl=0.001).id)
-        house.clock.advance(0.001)
-        house.sweep()
+                (store.ack if state == "done" else store.reject)(lease)
+        made["cancelled"].append(store.publish("emails", n).id)
+        store.cancel(made["cancelled"][-1])
+        made["expired"].append(store.publish("emails", n, ttl=0.001).id)
+        harness.clock.advance(0.001)
+        harness.sweep()
     for n in range(7):
-        made["ready"].append(q.publish("emails", n).id)
-        made["delayed"].insert(0, q.publish("emails", n, delay=1000 - n).id)
-        made["held"].append(q.publish("emails", n, hold="x").id)
+        made["ready"].append(store.publish("emails", n).id)
+        made["delayed"].insert(0, store.publish("emails", n, delay=1000 - n).id)
+        made["held"].append(store.publish("emails", n, hold="x").id)
     return made
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-def test_pages_of_each_state_give_every_message_once_in_order(q: Queue, house: House, limit: int) -> None:
-    made = _fill(q, house)
+def test_pages_of_each_state_give_every_message_once_in_order(store: Store, harness: Harness, limit: int) -> None:
+    made = _fill(store, harness)
     for state in State:
-        assert _pages(q, limit, state=state) == made[state], state
+        assert _pages(store, limit, state=state) == made[state], state
 
 
 @pytest.mark.parametrize("limit", [1, 4, 9, 56, 1000])
-def test_pages_of_all_states_give_every_message_once(q: Queue, house: House, limit: int) -> None:
-    made = _fill(q, house)
-    found = _pages(q, limit)
+def test_pages_of_all_states_give_every_message_once(store: Store, harness: Harness, limit: int) -> None:
+    made = _fill(store, harness)
+    found = _pages(store, limit)
     assert sorted(found) == sorted(id for ids in made.values() for id in ids)
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "dead", "done", "held"])
-def test_paging_sees_each_message_once_while_others_are_added(q: Queue, house: House, state: str) -> None:
-    made = _fill(q, house)[state]
+def test_paging_sees_each_message_once_while_others_are_added(store: Store, harness: Harness, state: str) -> None:
+    made = _fill(store, harness)[state]
     found, after = [], None
     while True:
-        page = q.messages("emails", state=state, limit=2, after=after)
+        page = store.messages("emails", state=state, limit=2, after=after)
         found += [m.id for m in page]
         after = page.cursor
         if after is None:
             break
-        q.publish("emails", "new", delay=2000 if state == "delayed" else None, hold="x" if state == "held" else None)
+        store.publish(
+            "emails", "new", delay=2000 if state == "delayed" else None, hold="x" if state == "held" else None
+        )
         if len(found) < 5 and state in ("dead", "done"):
-            house.clock.advance(1)
-            lease = q.claim("emails", limit=100)[-1]
-            (q.ack if state == "done" else q.reject)(lease)
+            harness.clock.advance(1)
+            lease = store.claim("emails", limit=100)[-1]
+            (store.ack if state == "done" else store.reject)(lease)
         if len(found) > 30:
             break
     assert len(found) == len(set(found))
     assert found[: len(made)] == made
 
 
-def test_a_message_that_left_meanwhile_does_not_upset_the_pages(q: Queue) -> None:
-    made = [m.id for m in q.publish_many("emails", range(6))]
-    page = q.messages("emails", state="ready", limit=3)
-    q.cancel(made[2], made[3])
-    rest = q.messages("emails", state="ready", limit=10, after=page.cursor)
+def test_a_message_that_left_meanwhile_does_not_upset_the_pages(store: Store) -> None:
+    made = [m.id for m in store.publish_many("emails", range(6))]
+    page = store.messages("emails", state="ready", limit=3)
+    store.cancel(made[2], made[3])
+    rest = store.messages("emails", state="ready", limit=10, after=page.cursor)
     assert [m.id for m in rest] == made[4:]
 
 
-def test_filters_hold_for_every_page(q: Queue) -> None:
-    q.publish_many("emails", [NewMessage(n, type="odd" if n % 2 else "even") for n in range(20)])
+def test_filters_hold_for_every_page(store: Store) -> None:
+    store.publish_many("emails", [NewMessage(n, type="odd" if n % 2 else "even") for n in range(20)])
     found = []
     after = None
     while True:
-        page = q.messages("emails", limit=3, where=Where(type="odd"), after=after)
+        page = store.messages("emails", limit=3, where=Where(type="odd"), after=after)
         found += [m.payload for m in page]
         after = page.cursor
         if after is None:
@@ -95,60 +97,60 @@ def test_filters_hold_for_every_page(q: Queue) -> None:
     assert found == list(range(1, 20, 2))
 
 
-def test_listing_shows_reason_error_and_times(q: Queue, house: House) -> None:
-    q.publish("emails", 1)
-    q.reject(q.claim("emails")[0], reason="oversize", error="too big")
-    q.publish("emails", 2, hold="review")
-    dead, held = q.messages("emails", state="dead").messages[0], q.messages("emails", state="held").messages[0]
-    assert (dead.reason, dead.last_error, dead.ended_at) == ("oversize", "too big", house.clock.time)
+def test_listing_shows_reason_error_and_times(store: Store, harness: Harness) -> None:
+    store.publish("emails", 1)
+    store.reject(store.claim("emails")[0], reason="oversize", error="too big")
+    store.publish("emails", 2, hold="review")
+    dead, held = store.messages("emails", state="dead").messages[0], store.messages("emails", state="held").messages[0]
+    assert (dead.reason, dead.last_error, dead.ended_at) == ("oversize", "too big", harness.clock.time)
     assert held.reason == "review"
 
 
-def test_an_empty_queue_has_an_empty_page(q: Queue) -> None:
-    q.queues.put("emails", max_attempts=1)
-    page = q.messages("emails")
+def test_an_empty_queue_has_an_empty_page(store: Store) -> None:
+    store.queues.put("emails", max_attempts=1)
+    page = store.messages("emails")
     assert (list(page), page.cursor, len(page)) == ([], None, 0)
 
 
-def test_listing_a_queue_that_does_not_exist_is_not_found(q: Queue) -> None:
+def test_listing_a_queue_that_does_not_exist_is_not_found(store: Store) -> None:
     with pytest.raises(NotFound):
-        q.messages("nowhere")
+        store.messages("nowhere")
 
 
-def test_a_cursor_of_another_state_is_refused(q: Queue) -> None:
-    q.publish_many("emails", range(4))
-    cursor = q.messages("emails", state="ready", limit=2).cursor
+def test_a_cursor_of_another_state_is_refused(store: Store) -> None:
+    store.publish_many("emails", range(4))
+    cursor = store.messages("emails", state="ready", limit=2).cursor
     assert cursor is not None
     with pytest.raises(InvalidMessage):
-        q.messages("emails", state="dead", after=cursor)
+        store.messages("emails", state="dead", after=cursor)
 
 
-def test_a_cursor_is_good_after_opening_again(house: House) -> None:
-    q = house.open()
-    made = [m.id for m in q.publish_many("emails", range(4))]
-    cursor = q.messages("emails", limit=2).cursor
-    assert [m.id for m in house.reopen().messages("emails", after=cursor)] == made[2:]
+def test_a_cursor_is_good_after_opening_again(harness: Harness) -> None:
+    store = harness.open()
+    made = [m.id for m in store.publish_many("emails", range(4))]
+    cursor = store.messages("emails", limit=2).cursor
+    assert [m.id for m in harness.reopen().messages("emails", after=cursor)] == made[2:]
 
 
 @pytest.mark.parametrize(
     "id", ["019b76da-a800-7000-8000-000000000001", "ffffffff-ffff-7fff-bfff-ffffffffffff", "0" * 32]
 )
-def test_an_id_that_was_never_given_out_is_not_found(q: Queue, id: str) -> None:
-    q.publish("emails", 1)
+def test_an_id_that_was_never_given_out_is_not_found(store: Store, id: str) -> None:
+    store.publish("emails", 1)
     with pytest.raises(NotFound) as missing:
-        q.get(id)
+        store.get(id)
     assert (missing.value.code, missing.value.field) == ("not_found", "id")
 
 
-def test_ids_beyond_all_times_are_not_found(q: Queue) -> None:
-    made = q.publish("emails", 1).id
+def test_ids_beyond_all_times_are_not_found(store: Store) -> None:
+    made = store.publish("emails", 1).id
     for id in ("ffffffff-ffff" + made[13:], "00000000-0000" + made[13:], made[:-1] + ("0" if made[-1] != "0" else "1")):
         with pytest.raises(NotFound):
-            q.get(id)
-        assert isinstance(q.cancel(id)[0].error, NotFound)
+            store.get(id)
+        assert isinstance(store.cancel(id)[0].error, NotFound)
 
 
-def test_ids_are_found_in_any_spelling_of_a_uuid(q: Queue) -> None:
-    message = q.publish("emails", 1)
+def test_ids_are_found_in_any_spelling_of_a_uuid(store: Store) -> None:
+    message = store.publish("emails", 1)
     for spelling in (message.id.upper(), message.id.replace("-", ""), f"{{{message.id}}}"):
-        assert q.get(spelling).id == message.id
+        assert store.get(spelling).id == message.id

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 from tampu.engines import port
 from tampu.model.message import State, pack_plain
-from tests.conformance.house import House, counts, inside, payloads, verbs
+from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
 STEM = bytes.fromhex("0123456789ab8cde8f0123")
 
 
 @pytest.fixture
-def engine(q: Queue) -> port.Engine:
-    return inside(q).engine
+def engine(store: Store) -> port.Engine:
+    return inside(store).engine
 
 
-def ids(numbers: Sequence[int], stem: bytes = STEM) -> list[str]:
-    return [str(uuid.UUID(bytes=stem + n.to_bytes(5, "big"))) for n in numbers]
+def ids(numbers: Sequence[int], id_prefix: bytes = STEM) -> list[str]:
+    return [str(uuid.UUID(bytes=id_prefix + n.to_bytes(5, "big"))) for n in numbers]
 
 
 def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs", **more: Any) -> port.Load:
@@ -35,64 +35,64 @@ def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs"
     return port.Load(tenant, queue, numbers=numbers, bodies=b"".join(bodies), starts=starts, **given)
 
 
-def test_loaded_messages_are_delivered_in_their_order_under_their_ids(engine: port.Engine, q: Queue) -> None:
+def test_loaded_messages_are_delivered_in_their_order_under_their_ids(engine: port.Engine, store: Store) -> None:
     assert engine.run([load(range(5))]) == [5]
-    assert [m.id for m in q.messages("jobs")] == ids(range(5))
-    leases = [*q.claim("jobs", limit=2), *q.claim("jobs", limit=10)]
+    assert [m.id for m in store.messages("jobs")] == ids(range(5))
+    leases = [*store.claim("jobs", limit=2), *store.claim("jobs", limit=10)]
     assert [lease.id for lease in leases] == ids(range(5))
     assert payloads(leases) == [0, 1, 2, 3, 4]
     assert {(lease.message.max_attempts, lease.attempt) for lease in leases} == {(3, 1)}
     assert [lease.message.type for lease in leases] == ["type.0", "type.1"] * 2 + ["type.0"]
-    assert all(outcome.ok for outcome in q.settle([tampu.Ack(lease) for lease in leases]))
-    assert counts(q, "jobs") == {"done": 5}
+    assert all(outcome.ok for outcome in store.settle([tampu.Ack(lease) for lease in leases]))
+    assert counts(store, "jobs") == {"done": 5}
 
 
-def test_loading_again_stores_only_what_is_not_there(engine: port.Engine, q: Queue) -> None:
+def test_loading_again_stores_only_what_is_not_there(engine: port.Engine, store: Store) -> None:
     engine.run([load([2, 3, 7])])
-    q.ack(q.claim("jobs")[0])
+    store.ack(store.claim("jobs")[0])
     assert engine.run([load(range(9)), load(range(9)), load([8, 9])]) == [6, 0, 1]
-    assert [m.id for m in q.messages("jobs", state="ready")] == ids([3, 7, 0, 1, 4, 5, 6, 8, 9])
-    assert counts(q, "jobs") == {"ready": 9, "done": 1}
-    published = [t for t in q.journal().transitions if t.verb == "publish"]
+    assert [m.id for m in store.messages("jobs", state="ready")] == ids([3, 7, 0, 1, 4, 5, 6, 8, 9])
+    assert counts(store, "jobs") == {"ready": 9, "done": 1}
+    published = [t for t in store.journal().transitions if t.verb == "publish"]
     assert [t.id for t in published] == ids([2, 3, 7, 0, 1, 4, 5, 6, 8, 9])
     assert [t.type for t in published] == [f"type.{n % 2}" for n in (2, 3, 7, 0, 1, 4, 5, 6, 8, 9)]
     assert {t.state for t in published} == {State.READY}
 
 
-def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: port.Engine, q: Queue) -> None:
-    q.publish("jobs", "before")
+def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: port.Engine, store: Store) -> None:
+    store.publish("jobs", "before")
     engine.run([load(range(3))])
-    q.publish("jobs", "own", id=ids([77])[0])
+    store.publish("jobs", "own", id=ids([77])[0])
     engine.run([load([50, 77])])
-    q.publish("jobs", "after")
-    assert counts(q, "jobs") == {"ready": 7}
-    assert payloads(q.claim("jobs", limit=10)) == ["before", 0, 1, 2, "own", 50, "after"]
+    store.publish("jobs", "after")
+    assert counts(store, "jobs") == {"ready": 7}
+    assert payloads(store.claim("jobs", limit=10)) == ["before", 0, 1, 2, "own", 50, "after"]
 
 
 def test_single_messages_of_a_load_can_be_found_cancelled_retried_and_removed(
-    engine: port.Engine, q: Queue, house: House
+    engine: port.Engine, store: Store, harness: Harness
 ) -> None:
     engine.run([load(range(6))])
     all_ids = ids(range(6))
-    assert q.get(all_ids[4]).payload == 4
-    assert [outcome.ok for outcome in q.cancel(all_ids[2], all_ids[0])] == [True, True]
-    first, second = q.claim("jobs", limit=2)
+    assert store.get(all_ids[4]).payload == 4
+    assert [outcome.ok for outcome in store.cancel(all_ids[2], all_ids[0])] == [True, True]
+    first, second = store.claim("jobs", limit=2)
     assert (first.id, second.id) == (all_ids[1], all_ids[3])
-    q.nack(first, "no", delay=0)
-    q.reject(second, "bad")
-    assert [lease.id for lease in q.claim("jobs", limit=10)] == [all_ids[4], all_ids[5], all_ids[1]]
-    assert len(q.replay("jobs", ids=[all_ids[3]])) == 1
-    assert q.purge("jobs", state="ready") == 1
-    assert verbs(q, all_ids[3]) == ["publish", "claim", "reject", "replay", "purge"]
-    house.clock.advance(3600)
-    house.sweep()
-    assert counts(q, "jobs") == {"ready": 3, "cancelled": 2}
-    assert {m.id for m in q.messages("jobs", state="ready")} == {all_ids[n] for n in (1, 4, 5)}
+    store.nack(first, "no", delay=0)
+    store.reject(second, "bad")
+    assert [lease.id for lease in store.claim("jobs", limit=10)] == [all_ids[4], all_ids[5], all_ids[1]]
+    assert len(store.replay("jobs", ids=[all_ids[3]])) == 1
+    assert store.purge("jobs", state="ready") == 1
+    assert verbs(store, all_ids[3]) == ["publish", "claim", "reject", "replay", "purge"]
+    harness.clock.advance(3600)
+    harness.sweep()
+    assert counts(store, "jobs") == {"ready": 3, "cancelled": 2}
+    assert {m.id for m in store.messages("jobs", state="ready")} == {all_ids[n] for n in (1, 4, 5)}
 
 
-def test_a_load_that_does_not_fit_is_refused_whole(engine: port.Engine, q: Queue, house: House) -> None:
+def test_a_load_that_does_not_fit_is_refused_whole(engine: port.Engine, store: Store, harness: Harness) -> None:
     assert engine.run([load(range(3), max_depth=5)]) == [3]
-    with house.unchanged(q):
+    with harness.unchanged(store):
         (refused,) = engine.run([load(range(3, 6), max_depth=5)])
         assert isinstance(refused, tampu.QueueFull)
     # What is there already takes no room, and neighbours are not spoiled.
@@ -100,20 +100,20 @@ def test_a_load_that_does_not_fit_is_refused_whole(engine: port.Engine, q: Queue
     assert replies[0] == 2
     assert isinstance(replies[1], tampu.QueueFull)
     assert replies[2] == 1
-    assert (counts(q, "jobs"), counts(q, "other")) == ({"ready": 5}, {"ready": 1})
+    assert (counts(store, "jobs"), counts(store, "other")) == ({"ready": 5}, {"ready": 1})
 
 
-def test_tenants_do_not_see_each_others_loads(engine: port.Engine, q: Queue, house: House) -> None:
-    other = house.open(tenant="other")
+def test_tenants_do_not_see_each_others_loads(engine: port.Engine, store: Store, harness: Harness) -> None:
+    other = harness.open(tenant="other")
     assert engine.run([load(range(3)), load(range(3), tenant="other")]) == [3, 3]
     assert [m.id for m in other.messages("jobs")] == ids(range(3))
-    q.cancel(*ids(range(3)))
+    store.cancel(*ids(range(3)))
     assert counts(other, "jobs") == {"ready": 3}
 
 
-def test_a_load_survives_reopening(engine: port.Engine, house: House) -> None:
+def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> None:
     engine.run([load(range(4))])
-    again = house.reopen()
+    again = harness.reopen()
     assert inside(again).engine.run([load(range(5))]) == [1]
     assert payloads(again.claim("jobs", limit=10)) == [0, 1, 2, 3, 4]
 
@@ -135,9 +135,11 @@ def test_a_load_survives_reopening(engine: port.Engine, house: House) -> None:
     ],
     ids=repr,
 )
-def test_a_load_that_is_not_one_is_refused(engine: port.Engine, q: Queue, house: House, more: dict[str, Any]) -> None:
+def test_a_load_that_is_not_one_is_refused(
+    engine: port.Engine, store: Store, harness: Harness, more: dict[str, Any]
+) -> None:
     call = load([1, 2])
     fields = {name: getattr(call, name) for name in call.__struct_fields__} | more
-    with house.unchanged(q):
+    with harness.unchanged(store):
         (refused,) = engine.run([port.Load(**fields)])
         assert isinstance(refused, tampu.InvalidMessage)

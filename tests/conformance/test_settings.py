@@ -1,4 +1,4 @@
-"""Queue settings: null inherits, put changes only what is named, every reader sees it."""
+"""Store settings: null inherits, put changes only what is named, every reader sees it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -7,61 +7,61 @@ import pytest
 
 import tampu
 from tampu import InvalidConfig, QueueConfig
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, payloads, until, waits
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, payloads, until, waits
 
 
-def test_a_queue_without_settings_has_the_built_in_ones(q: Queue) -> None:
-    config = q.queues.get("emails")
+def test_a_queue_without_settings_has_the_built_in_ones(store: Store) -> None:
+    config = store.queues.get("emails")
     assert (config.status, config.ordering, config.max_attempts, config.lease) == ("open", "fifo", 5, 30.0)
     assert (config.max_payload, config.max_depth, config.ttl) == (256 * 1024, 0, 0.0)
-    assert q.queues.get("emails", inherited=False) == QueueConfig()
+    assert store.queues.get("emails", inherited=False) == QueueConfig()
 
 
-def test_null_inherits_from_the_default_of_the_tenant(q: Queue) -> None:
-    q.queues.put("*", max_attempts=7, lease=60)
-    q.queues.put("emails", max_attempts=2)
-    assert (q.queues.get("emails").max_attempts, q.queues.get("emails").lease) == (2, 60.0)
-    assert q.queues.get("letters").max_attempts == 7
-    q.queues.put("emails", max_attempts=None)
-    assert q.queues.get("emails").max_attempts == 7
-    q.queues.put("*", max_attempts=None)
-    assert q.queues.get("emails").max_attempts == 5
+def test_null_inherits_from_the_default_of_the_tenant(store: Store) -> None:
+    store.queues.put("*", max_attempts=7, lease=60)
+    store.queues.put("emails", max_attempts=2)
+    assert (store.queues.get("emails").max_attempts, store.queues.get("emails").lease) == (2, 60.0)
+    assert store.queues.get("letters").max_attempts == 7
+    store.queues.put("emails", max_attempts=None)
+    assert store.queues.get("emails").max_attempts == 7
+    store.queues.put("*", max_attempts=None)
+    assert store.queues.get("emails").max_attempts == 5
 
 
-def test_put_changes_only_what_is_named(q: Queue) -> None:
-    q.queues.put("emails", max_attempts=2, lease=5)
-    own = q.queues.put("emails", lease=timedelta(minutes=1), ordering="priority")
+def test_put_changes_only_what_is_named(store: Store) -> None:
+    store.queues.put("emails", max_attempts=2, lease=5)
+    own = store.queues.put("emails", lease=timedelta(minutes=1), ordering="priority")
     assert (own.max_attempts, own.lease, own.ordering) == (2, 60.0, "priority")
-    assert own == q.queues.get("emails", inherited=False)
+    assert own == store.queues.get("emails", inherited=False)
 
 
-def test_put_makes_the_queue(q: Queue) -> None:
-    q.queues.put("emails", max_attempts=2)
-    assert q.queues.list() == ["emails"]
-    q.queues.put("*", max_attempts=3)
-    assert q.queues.list() == ["emails"]
+def test_put_makes_the_queue(store: Store) -> None:
+    store.queues.put("emails", max_attempts=2)
+    assert store.queues.list() == ["emails"]
+    store.queues.put("*", max_attempts=3)
+    assert store.queues.list() == ["emails"]
 
 
-def test_a_queue_is_made_by_its_first_message(q: Queue) -> None:
-    assert q.queues.list() == []
-    q.publish("emails", 1)
-    assert q.queues.list() == ["emails"]
+def test_a_queue_is_made_by_its_first_message(store: Store) -> None:
+    assert store.queues.list() == []
+    store.publish("emails", 1)
+    assert store.queues.list() == ["emails"]
 
 
-def test_reset_goes_back_to_inheriting_and_keeps_the_messages(q: Queue) -> None:
-    q.queues.put("emails", max_attempts=2)
-    message = q.publish("emails", 1)
-    assert q.queues.reset("emails")
-    assert not q.queues.reset("emails")
-    assert q.queues.get("emails").max_attempts == 5
-    assert q.claim("emails")[0].id == message.id
+def test_reset_goes_back_to_inheriting_and_keeps_the_messages(store: Store) -> None:
+    store.queues.put("emails", max_attempts=2)
+    message = store.publish("emails", 1)
+    assert store.queues.reset("emails")
+    assert not store.queues.reset("emails")
+    assert store.queues.get("emails").max_attempts == 5
+    assert store.claim("emails")[0].id == message.id
 
 
-def test_settings_survive_opening_again(house: House) -> None:
-    q = house.open()
-    own = q.queues.put("emails", backoff=tampu.linear(2, cap=9, jitter="none"), rate=5.5, group_order=True)
-    assert house.reopen().queues.get("emails", inherited=False) == own
+def test_settings_survive_opening_again(harness: Harness) -> None:
+    store = harness.open()
+    own = store.queues.put("emails", backoff=tampu.linear(2, cap=9, jitter="none"), rate=5.5, group_order=True)
+    assert harness.reopen().queues.get("emails", inherited=False) == own
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_settings_survive_opening_again(house: House) -> None:
     ],
     ids=str,
 )
-def test_backoff_is_taken_in_every_form(q: Queue, given: object, kept: tampu.Backoff) -> None:
-    assert q.queues.put("emails", backoff=given).backoff == kept
-    assert q.queues.get("emails").backoff == kept
+def test_backoff_is_taken_in_every_form(store: Store, given: object, kept: tampu.Backoff) -> None:
+    assert store.queues.put("emails", backoff=given).backoff == kept
+    assert store.queues.get("emails").backoff == kept
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,14 @@ def test_backoff_is_taken_in_every_form(q: Queue, given: object, kept: tampu.Bac
     ],
     ids=str,
 )  # fmt: skip
-def test_a_bad_setting_is_refused_and_changes_nothing(q: Queue, house: House, changes: dict[str, object]) -> None:
-    q.queues.put("emails", max_attempts=4)
-    with house.unchanged(q), pytest.raises(InvalidConfig) as refused:
-        q.queues.put("emails", **changes)
+def test_a_bad_setting_is_refused_and_changes_nothing(
+    store: Store, harness: Harness, changes: dict[str, object]
+) -> None:
+    store.queues.put("emails", max_attempts=4)
+    with harness.unchanged(store), pytest.raises(InvalidConfig) as refused:
+        store.queues.put("emails", **changes)
     assert refused.value.code == "invalid_config"
-    assert q.queues.get("emails").max_attempts == 4
+    assert store.queues.get("emails").max_attempts == 4
 
 
 def test_a_bad_backoff_helper_is_refused() -> None:
@@ -114,18 +116,22 @@ def test_a_bad_backoff_helper_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "x" * 129, "größe", None, 3, "-a", "a\n", "**"])
-def test_a_bad_queue_name_has_no_settings(q: Queue, house: House, name: str) -> None:
-    for call in (lambda: q.queues.put(name, lease=1), lambda: q.queues.get(name), lambda: q.queues.reset(name)):
-        with house.unchanged(q), pytest.raises(tampu.InvalidMessage) as refused:
+def test_a_bad_queue_name_has_no_settings(store: Store, harness: Harness, name: str) -> None:
+    for call in (
+        lambda: store.queues.put(name, lease=1),
+        lambda: store.queues.get(name),
+        lambda: store.queues.reset(name),
+    ):
+        with harness.unchanged(store), pytest.raises(tampu.InvalidMessage) as refused:
             call()
         assert (refused.value.code, refused.value.field) == ("invalid_message", "queue")
 
 
-def test_two_writers_lose_none_of_their_changes(q: Queue, house: House) -> None:
-    other = house.open()
-    q.queues.put("emails", max_attempts=2)
+def test_two_writers_lose_none_of_their_changes(store: Store, harness: Harness) -> None:
+    other = harness.open()
+    store.queues.put("emails", max_attempts=2)
     other.queues.put("emails", lease=5)
-    q.queues.put("emails", rate=3)
+    store.queues.put("emails", rate=3)
     own = other.queues.get("emails", inherited=False)
     assert (own.max_attempts, own.lease, own.rate) == (2, 5.0, 3.0)
 
@@ -141,11 +147,11 @@ class Watch:
 
 
 def test_a_change_is_noticed_within_a_second_by_who_has_the_store_open(
-    shared_house: House, monkeypatch: pytest.MonkeyPatch
+    shared_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watch()
     monkeypatch.setattr("tampu.broker.settings.time", watch)
-    one, two = shared_house.open(), shared_house.open()
+    one, two = shared_harness.open(), shared_harness.open()
     assert two.publish("jobs", "x").max_attempts == 5
     one.queues.put("jobs", max_attempts=2)
     watch.seconds += 1
@@ -163,8 +169,8 @@ def test_a_change_is_noticed_within_a_second_by_who_has_the_store_open(
     assert two.publish("jobs", 1).max_attempts == 5
 
 
-def test_who_waits_on_a_paused_queue_goes_on_when_another_process_resumes_it(shared_house: House) -> None:
-    worker, other = shared_house.live(), shared_house.open(live=True)
+def test_who_waits_on_a_paused_queue_goes_on_when_another_process_resumes_it(shared_harness: Harness) -> None:
+    worker, other = shared_harness.live(), shared_harness.open(live=True)
     other.publish("jobs", "hello")
     other.pause("jobs")
     until(lambda: worker.stats("jobs").status == "paused")
@@ -176,12 +182,12 @@ def test_who_waits_on_a_paused_queue_goes_on_when_another_process_resumes_it(sha
 
 
 @pytest.mark.parametrize(("text", "rate"), [("100/s", 100), ("30/m", 0.5), ("1.5/s", 1.5), ("7200 / h", 2)])
-def test_a_rate_can_be_written_with_its_unit(q: Queue, text: str, rate: float) -> None:
-    assert q.queues.put("emails", rate=text).rate == rate
+def test_a_rate_can_be_written_with_its_unit(store: Store, text: str, rate: float) -> None:
+    assert store.queues.put("emails", rate=text).rate == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "10", "10/d", "-1/s", "1e3/s", "/s", "10/s/s"])
-def test_what_is_no_rate_is_refused(q: Queue, text: str) -> None:
+def test_what_is_no_rate_is_refused(store: Store, text: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
-        q.queues.put("emails", rate=text)
+        store.queues.put("emails", rate=text)
     assert refused.value.field == "rate"

@@ -5,128 +5,128 @@ from uuid import uuid4
 import pytest
 
 from tampu import Ack, LeaseLost, NotFound, QueueFull, State
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, counts, payloads
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, counts, payloads
 
 
 @pytest.fixture
-def b(house: House, q: Queue) -> Queue:
+def b(harness: Harness, store: Store) -> Store:
     """Another tenant on the same store (after the first, which a private store needs)."""
-    return house.open(tenant="b")
+    return harness.open(tenant="b")
 
 
-def test_messages_of_one_tenant_are_not_delivered_to_another(q: Queue, b: Queue) -> None:
-    q.publish("emails", "a")
+def test_messages_of_one_tenant_are_not_delivered_to_another(store: Store, b: Store) -> None:
+    store.publish("emails", "a")
     assert b.claim("emails") == []
     b.publish("emails", "b")
-    assert payloads(q.claim("emails", limit=5)) == ["a"]
+    assert payloads(store.claim("emails", limit=5)) == ["a"]
     assert payloads(b.claim("emails", limit=5)) == ["b"]
     assert b.messages("emails").messages[0].tenant == "b"
 
 
-def test_ids_of_one_tenant_mean_nothing_to_another(q: Queue, b: Queue, house: House) -> None:
-    waiting = q.publish("emails", 1)
-    held = q.publish("emails", 2, hold="x")
+def test_ids_of_one_tenant_mean_nothing_to_another(store: Store, b: Store, harness: Harness) -> None:
+    waiting = store.publish("emails", 1)
+    held = store.publish("emails", 2, hold="x")
     b.publish("emails", 3)
-    with house.unchanged(q, b):
+    with harness.unchanged(store, b):
         with pytest.raises(NotFound):
             b.get(waiting.id)
         for outcome in (*b.cancel(waiting.id), *b.free(held.id), *b.replay("emails", ids=[waiting.id]).outcomes):
             assert isinstance(outcome.error, NotFound)
 
 
-def test_a_receipt_of_another_tenant_is_no_lease(q: Queue, b: Queue, house: House) -> None:
-    q.publish("emails", 1)
+def test_a_receipt_of_another_tenant_is_no_lease(store: Store, b: Store, harness: Harness) -> None:
+    store.publish("emails", 1)
     b.publish("emails", 2)
-    lease = q.claim("emails")[0]
-    with house.unchanged(q, b):
+    lease = store.claim("emails")[0]
+    with harness.unchanged(store, b):
         for settle in (b.ack, b.nack, b.reject, b.release, b.extend):
             with pytest.raises(LeaseLost):
                 settle(lease.receipt)
             with pytest.raises(LeaseLost):
                 settle(lease)
         assert not b.settle([Ack(lease)])[0].ok
-    q.ack(lease)
-    with house.unchanged(q, b), pytest.raises(LeaseLost):
+    store.ack(lease)
+    with harness.unchanged(store, b), pytest.raises(LeaseLost):
         b.ack(lease)
 
 
-def test_the_same_key_in_two_tenants_is_two_messages(q: Queue, b: Queue) -> None:
-    one = q.publish("emails", "a", key="k")
+def test_the_same_key_in_two_tenants_is_two_messages(store: Store, b: Store) -> None:
+    one = store.publish("emails", "a", key="k")
     two = b.publish("emails", "b", key="k")
     assert one.id != two.id
     b.publish("emails", "b2", key="k")
-    assert (q.get(one.id).payload, b.get(two.id).payload) == ("a", "b2")
+    assert (store.get(one.id).payload, b.get(two.id).payload) == ("a", "b2")
 
 
-def test_the_same_idempotency_key_in_two_tenants_is_two_messages(q: Queue, b: Queue) -> None:
-    one = q.publish("emails", "a", idempotency_key="i")
+def test_the_same_idempotency_key_in_two_tenants_is_two_messages(store: Store, b: Store) -> None:
+    one = store.publish("emails", "a", idempotency_key="i")
     two = b.publish("emails", "b", idempotency_key="i")
     assert one.id != two.id
     assert not two.duplicate
-    assert q.publish("emails", "a", idempotency_key="i").id == one.id
+    assert store.publish("emails", "a", idempotency_key="i").id == one.id
     assert b.publish("emails", "b", idempotency_key="i").id == two.id
 
 
-def test_the_same_own_id_in_two_tenants_is_two_messages(q: Queue, b: Queue) -> None:
+def test_the_same_own_id_in_two_tenants_is_two_messages(store: Store, b: Store) -> None:
     own = str(uuid4())
-    q.publish("emails", "a", id=own)
+    store.publish("emails", "a", id=own)
     second = b.publish("emails", "b", id=own)
     assert not second.duplicate
-    assert (q.get(own).payload, b.get(own).payload) == ("a", "b")
+    assert (store.get(own).payload, b.get(own).payload) == ("a", "b")
     assert b.publish("emails", "c", id=own).duplicate
     b.cancel(own)
-    assert (q.get(own).state, b.get(own).state) == (State.READY, State.CANCELLED)
-    assert q.claim("emails")[0].id == own
+    assert (store.get(own).state, b.get(own).state) == (State.READY, State.CANCELLED)
+    assert store.claim("emails")[0].id == own
 
 
-def test_the_id_of_another_tenants_message_may_be_used(q: Queue, b: Queue) -> None:
+def test_the_id_of_another_tenants_message_may_be_used(store: Store, b: Store) -> None:
     """Copying a message with its id to another tenant tells nothing and touches nothing."""
-    first = q.publish("emails", "a")
+    first = store.publish("emails", "a")
     copy = b.publish("emails", "b", id=first.id)
     assert (copy.id, copy.duplicate) == (first.id, False)
-    assert (q.get(first.id).payload, b.get(first.id).payload) == ("a", "b")
-    assert (q.claim("emails")[0].id, b.claim("emails")[0].id) == (first.id, first.id)
+    assert (store.get(first.id).payload, b.get(first.id).payload) == ("a", "b")
+    assert (store.claim("emails")[0].id, b.claim("emails")[0].id) == (first.id, first.id)
 
 
-def test_settings_of_one_tenant_do_not_hold_in_another(q: Queue, b: Queue) -> None:
-    q.queues.put("*", max_attempts=1)
-    q.queues.put("emails", max_depth=1)
-    q.publish("emails", 1)
+def test_settings_of_one_tenant_do_not_hold_in_another(store: Store, b: Store) -> None:
+    store.queues.put("*", max_attempts=1)
+    store.queues.put("emails", max_depth=1)
+    store.publish("emails", 1)
     with pytest.raises(QueueFull):
-        q.publish("emails", 2)
+        store.publish("emails", 2)
     assert [m.max_attempts for m in b.publish_many("emails", range(3))] == [5, 5, 5]
-    q.pause("emails")
+    store.pause("emails")
     assert len(b.claim("emails", limit=5)) == 3
     assert b.queues.get("emails").max_depth == 0
 
 
-def test_queues_stats_and_purge_are_of_the_own_tenant(q: Queue, b: Queue) -> None:
-    q.publish_many("emails", range(3))
-    q.publish("only.here", 1)
+def test_queues_stats_and_purge_are_of_the_own_tenant(store: Store, b: Store) -> None:
+    store.publish_many("emails", range(3))
+    store.publish("only.here", 1)
     b.publish("emails", 1)
-    assert q.queues.list() == ["emails", "only.here"]
+    assert store.queues.list() == ["emails", "only.here"]
     assert b.queues.list() == ["emails"]
     assert [s.queue for s in b.stats()] == ["emails"]
     with pytest.raises(NotFound):
         b.stats("only.here")
     assert b.purge("emails", state="ready") == 1
-    assert counts(q, "emails") == {"ready": 3}
+    assert counts(store, "emails") == {"ready": 3}
 
 
-def test_limits_in_flight_are_of_the_own_tenant(q: Queue, b: Queue) -> None:
-    for tenant in (q, b):
+def test_limits_in_flight_are_of_the_own_tenant(store: Store, b: Store) -> None:
+    for tenant in (store, b):
         tenant.queues.put("emails", max_in_flight=2, rate=2)
         tenant.publish_many("emails", range(5))
-    assert len(q.claim("emails", limit=5)) == 2
+    assert len(store.claim("emails", limit=5)) == 2
     assert len(b.claim("emails", limit=5)) == 2
 
 
-def test_the_journal_shows_only_the_own_tenant(q: Queue, b: Queue) -> None:
-    mine = {q.publish("emails", 1).id}
+def test_the_journal_shows_only_the_own_tenant(store: Store, b: Store) -> None:
+    mine = {store.publish("emails", 1).id}
     b.publish_many("emails", range(3))
-    mine |= {m.id for m in q.publish_many("emails", range(2))}
-    page = q.journal()
+    mine |= {m.id for m in store.publish_many("emails", range(2))}
+    page = store.journal()
     assert {t.id for t in page.transitions} == mine
     assert {t.tenant for t in page.transitions} == {"default"}
     assert not mine & {t.id for t in b.journal().transitions}
@@ -136,8 +136,8 @@ def test_the_journal_shows_only_the_own_tenant(q: Queue, b: Queue) -> None:
         assert not set(page.position) & set(b.journal().position)
 
 
-def test_groups_of_two_tenants_do_not_meet(q: Queue, b: Queue) -> None:
-    for tenant in (q, b):
+def test_groups_of_two_tenants_do_not_meet(store: Store, b: Store) -> None:
+    for tenant in (store, b):
         tenant.queues.put("jobs", group_order=True)
-    q.publish("jobs", 1, group="g")
+    store.publish("jobs", 1, group="g")
     assert b.publish("jobs", 2, group="g").state is State.READY

@@ -6,8 +6,8 @@ import pytest
 
 from tampu import Ack, InvalidState, LeaseLost, NotFound, QueueFull, State
 from tampu.broker import access
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, counts, payloads, until, waits
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, counts, payloads, until, waits
 
 
 class Stop(Exception):
@@ -15,19 +15,19 @@ class Stop(Exception):
 
 
 @pytest.fixture
-def t(transactional_house: House) -> Queue:
-    q = transactional_house.open()
-    with q.transaction() as tx:
+def t(transactional_harness: Harness) -> Store:
+    store = transactional_harness.open()
+    with store.transaction() as tx:
         tx.execute("CREATE TABLE orders (n INTEGER)")
-    return q
+    return store
 
 
-def _orders(q: Queue) -> list[int]:
-    with q.transaction() as tx:
+def _orders(store: Store) -> list[int]:
+    with store.transaction() as tx:
         return [row[0] for row in tx.execute("SELECT n FROM orders ORDER BY n").fetchall()]
 
 
-def test_messages_and_own_writes_are_committed_together(t: Queue) -> None:
+def test_messages_and_own_writes_are_committed_together(t: Store) -> None:
     with t.transaction() as tx:
         tx.execute("INSERT INTO orders VALUES (1)")
         message = tx.publish("emails", "order 1")
@@ -37,9 +37,9 @@ def test_messages_and_own_writes_are_committed_together(t: Queue) -> None:
     assert payloads(t.claim("emails", limit=5)) == ["order 1", "a", "b"]
 
 
-def test_an_error_rolls_both_back(t: Queue, transactional_house: House) -> None:
+def test_an_error_rolls_both_back(t: Store, transactional_harness: Harness) -> None:
     t.publish("emails", "before")
-    with transactional_house.unchanged(t), pytest.raises(Stop), t.transaction() as tx:  # noqa: PT012 - the block is what is tested
+    with transactional_harness.unchanged(t), pytest.raises(Stop), t.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.execute("INSERT INTO orders VALUES (1)")
         tx.publish("emails", 1)
         tx.publish("new.queue", 1, key="k", idempotency_key="i")
@@ -49,7 +49,7 @@ def test_an_error_rolls_both_back(t: Queue, transactional_house: House) -> None:
     assert not t.publish("new.queue", 2, key="k", idempotency_key="i").duplicate
 
 
-def test_work_is_settled_with_its_effects(t: Queue) -> None:
+def test_work_is_settled_with_its_effects(t: Store) -> None:
     t.publish_many("emails", range(4))
     a, b, c, d = t.claim("emails", limit=4)
     with t.transaction() as tx:
@@ -63,7 +63,7 @@ def test_work_is_settled_with_its_effects(t: Queue) -> None:
     assert t.get(a.id).result == "done"
 
 
-def test_a_rolled_back_ack_leaves_the_lease(t: Queue) -> None:
+def test_a_rolled_back_ack_leaves_the_lease(t: Store) -> None:
     t.publish("emails", 1)
     lease = t.claim("emails")[0]
     with pytest.raises(Stop), t.transaction() as tx:  # noqa: PT012 - the block is what is tested
@@ -73,18 +73,18 @@ def test_a_rolled_back_ack_leaves_the_lease(t: Queue) -> None:
     t.ack(lease)
 
 
-def test_a_lost_lease_in_a_transaction_takes_the_own_writes_back(t: Queue, transactional_house: House) -> None:
+def test_a_lost_lease_in_a_transaction_takes_the_own_writes_back(t: Store, transactional_harness: Harness) -> None:
     t.publish("emails", 1)
     stale = t.claim("emails", lease=10)[0]
-    transactional_house.clock.advance(10)
-    transactional_house.sweep()
+    transactional_harness.clock.advance(10)
+    transactional_harness.sweep()
     with pytest.raises(LeaseLost), t.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.execute("INSERT INTO orders VALUES (1)")
         tx.ack(stale)
     assert _orders(t) == []
 
 
-def test_a_refusal_that_is_caught_leaves_the_rest_to_commit(t: Queue) -> None:
+def test_a_refusal_that_is_caught_leaves_the_rest_to_commit(t: Store) -> None:
     t.queues.put("emails", max_depth=1)
     with t.transaction() as tx:
         tx.publish("emails", 1)
@@ -98,7 +98,7 @@ def test_a_refusal_that_is_caught_leaves_the_rest_to_commit(t: Queue) -> None:
     assert [x.verb for x in t.journal().transitions] == ["publish"]
 
 
-def test_what_is_published_inside_is_not_delivered_before_the_commit(t: Queue) -> None:
+def test_what_is_published_inside_is_not_delivered_before_the_commit(t: Store) -> None:
     inside, claimed = threading.Event(), []
 
     def claim() -> None:
@@ -115,7 +115,7 @@ def test_what_is_published_inside_is_not_delivered_before_the_commit(t: Queue) -
     assert claimed == []
 
 
-def test_a_waiting_claim_is_woken_by_the_commit(t: Queue) -> None:
+def test_a_waiting_claim_is_woken_by_the_commit(t: Store) -> None:
     claimed: list[object] = []
     worker = threading.Thread(target=lambda: claimed.extend(payloads(t.claim("emails", wait=240))))
     worker.start()
@@ -126,7 +126,7 @@ def test_a_waiting_claim_is_woken_by_the_commit(t: Queue) -> None:
     assert claimed == ["in a transaction"]
 
 
-def test_calling_the_queue_itself_inside_is_refused(t: Queue) -> None:
+def test_calling_the_queue_itself_inside_is_refused(t: Store) -> None:
     with t.transaction() as tx:
         tx.publish("emails", 1)
         for call in (lambda: t.publish("emails", 2), lambda: t.stats("emails"), lambda: t.claim("emails")):
@@ -137,13 +137,13 @@ def test_calling_the_queue_itself_inside_is_refused(t: Queue) -> None:
     assert counts(t, "emails") == {"ready": 1}
 
 
-def test_an_empty_transaction_changes_nothing(t: Queue, transactional_house: House) -> None:
+def test_an_empty_transaction_changes_nothing(t: Store, transactional_harness: Harness) -> None:
     t.publish("emails", 1)
-    with transactional_house.unchanged(t), t.transaction():
+    with transactional_harness.unchanged(t), t.transaction():
         pass
 
 
-def test_cancel_works_in_a_transaction(t: Queue) -> None:
+def test_cancel_works_in_a_transaction(t: Store) -> None:
     message = t.publish("emails", 1)
     with t.transaction() as tx:
         (outcome,) = tx.cancel(message.id)
@@ -153,5 +153,5 @@ def test_cancel_works_in_a_transaction(t: Queue) -> None:
     assert t.get(message.id).state is State.CANCELLED
 
 
-def test_engines_with_the_capability_say_so(t: Queue) -> None:
+def test_engines_with_the_capability_say_so(t: Store) -> None:
     assert "transaction" in access.engine(t).capabilities

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tampu import InvalidMessage, NewMessage
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 
 JSON, MSGPACK = "application/json", "application/msgpack"
 
@@ -62,87 +62,87 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-def _arrived(q: Queue) -> Any:
-    (lease,) = q.claim("emails")
+def _arrived(store: Store) -> Any:
+    (lease,) = store.claim("emails")
     return lease.payload
 
 
-def test_what_json_has_is_published_as_json(q: Queue) -> None:
+def test_what_json_has_is_published_as_json(store: Store) -> None:
     for value in IN_JSON:
-        assert q.publish("emails", value).content_type == JSON
-        assert _arrived(q) == value
+        assert store.publish("emails", value).content_type == JSON
+        assert _arrived(store) == value
 
 
-def test_what_only_messagepack_has_arrives_unchanged(q: Queue) -> None:
+def test_what_only_messagepack_has_arrives_unchanged(store: Store) -> None:
     for value in IN_MSGPACK:
-        assert q.publish("emails", value).content_type == MSGPACK
-        (lease,) = q.claim("emails")
+        assert store.publish("emails", value).content_type == MSGPACK
+        (lease,) = store.claim("emails")
         assert (lease.payload, lease.message.content_type) == (value, MSGPACK)
-        q.ack(lease, result=value)
-        assert q.get(lease.id).result == value
+        store.ack(lease, result=value)
+        assert store.get(lease.id).result == value
 
 
-def test_tuples_enums_and_dataclasses_arrive_in_their_plain_form(q: Queue) -> None:
+def test_tuples_enums_and_dataclasses_arrive_in_their_plain_form(store: Store) -> None:
     for value, plain in CONVERTED:
-        q.publish("emails", value)
-        (lease,) = q.claim("emails")
+        store.publish("emails", value)
+        (lease,) = store.claim("emails")
         assert lease.payload == plain
-        q.ack(lease, result=value)
-        assert q.get(lease.id).result == plain
+        store.ack(lease, result=value)
+        assert store.get(lease.id).result == plain
 
 
-def test_each_message_of_a_batch_has_the_format_that_keeps_it(q: Queue) -> None:
+def test_each_message_of_a_batch_has_the_format_that_keeps_it(store: Store) -> None:
     given = [{"a": 1}, {"b": b"x"}, b"raw", NewMessage({1: 2}, priority=0), NewMessage({"c": AT}, type="t"), "text"]
-    stored = q.publish_many("emails", given)
+    stored = store.publish_many("emails", given)
     assert [m.content_type for m in stored] == [JSON, MSGPACK, "application/octet-stream", MSGPACK, MSGPACK, JSON]
-    found = [lease.payload for lease in q.claim("emails", limit=10)]
+    found = [lease.payload for lease in store.claim("emails", limit=10)]
     assert found == [{"a": 1}, {"b": b"x"}, b"raw", {1: 2}, {"c": AT}, "text"]
 
 
-def test_what_neither_format_has_is_refused_with_a_remedy(q: Queue) -> None:
+def test_what_neither_format_has_is_refused_with_a_remedy(store: Store) -> None:
     for value, remedy in REFUSED:
         for payload in (value, {"a": [1, {"b": value}]}, Order(1, value), (value,)):
-            for publish in (q.publish, lambda queue, p: q.publish_many(queue, [{"a": 1}, p])):
+            for publish in (store.publish, lambda queue, p: store.publish_many(queue, [{"a": 1}, p])):
                 with pytest.raises(InvalidMessage) as refused:
                     publish("emails", payload)
                 assert refused.value.field == "payload"
                 assert remedy in (refused.value.hint or "")
-    assert q.claim("emails") == []
+    assert store.claim("emails") == []
 
 
-def test_a_key_that_neither_format_has_is_refused(q: Queue) -> None:
+def test_a_key_that_neither_format_has_is_refused(store: Store) -> None:
     with pytest.raises(InvalidMessage, match="key"):
-        q.publish("emails", {"a": {uuid.UUID(int=1): 2}})
+        store.publish("emails", {"a": {uuid.UUID(int=1): 2}})
 
 
-def test_a_result_that_messagepack_does_not_have_is_refused_and_the_lease_stays(q: Queue) -> None:
-    q.publish("emails", 1)
-    (lease,) = q.claim("emails")
+def test_a_result_that_messagepack_does_not_have_is_refused_and_the_lease_stays(store: Store) -> None:
+    store.publish("emails", 1)
+    (lease,) = store.claim("emails")
     for value, remedy in REFUSED:
         for result in (value, {"a": value}):
             with pytest.raises(InvalidMessage) as refused:
-                q.ack(lease, result=result)
+                store.ack(lease, result=result)
             assert refused.value.field == "result"
             assert remedy in (refused.value.hint or "")
-    q.ack(lease, result="fine")
-    assert q.get(lease.id).result == "fine"
+    store.ack(lease, result="fine")
+    assert store.get(lease.id).result == "fine"
 
 
-def test_who_asks_for_json_gets_what_json_makes_of_it(q: Queue) -> None:
-    stored = q.publish("emails", {"price": Decimal("1.50"), "on": date(2026, 3, 1), "b": b"abc"}, content_type=JSON)
+def test_who_asks_for_json_gets_what_json_makes_of_it(store: Store) -> None:
+    stored = store.publish("emails", {"price": Decimal("1.50"), "on": date(2026, 3, 1), "b": b"abc"}, content_type=JSON)
     assert stored.content_type == JSON
-    assert _arrived(q) == {"price": "1.50", "on": "2026-03-01", "b": "YWJj"}
+    assert _arrived(store) == {"price": "1.50", "on": "2026-03-01", "b": "YWJj"}
 
 
-def test_who_asks_for_messagepack_gets_it(q: Queue) -> None:
-    assert q.publish("emails", {"a": 1}, content_type=MSGPACK).content_type == MSGPACK
-    assert _arrived(q) == {"a": 1}
+def test_who_asks_for_messagepack_gets_it(store: Store) -> None:
+    assert store.publish("emails", {"a": 1}, content_type=MSGPACK).content_type == MSGPACK
+    assert _arrived(store) == {"a": 1}
     with pytest.raises(InvalidMessage, match="Decimal"):
-        q.publish("emails", Decimal(1), content_type=MSGPACK)
+        store.publish("emails", Decimal(1), content_type=MSGPACK)
 
 
-def test_a_schedule_keeps_its_payload(q: Queue) -> None:
-    q.schedules.put("nightly", queue="emails", payload={"b": b"abc", 1: AT}, every=60)
-    assert q.schedules.get("nightly").payload == {"b": b"abc", 1: AT}
+def test_a_schedule_keeps_its_payload(store: Store) -> None:
+    store.schedules.put("nightly", queue="emails", payload={"b": b"abc", 1: AT}, every=60)
+    assert store.schedules.get("nightly").payload == {"b": b"abc", 1: AT}
     with pytest.raises(InvalidMessage, match="Decimal"):
-        q.schedules.put("hourly", queue="emails", payload=Decimal(1), every=60)
+        store.schedules.put("hourly", queue="emails", payload=Decimal(1), every=60)

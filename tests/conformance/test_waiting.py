@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tampu import NewMessage
-from tampu.broker.queue import Queue
-from tests.conformance.house import House, inside, payloads, until, waits
+from tampu.broker.store import Store
+from tests.conformance.harness import Harness, inside, payloads, until, waits
 
 LONG = 120
 
 
 @pytest.fixture
-def live(house: House) -> Queue:
-    return house.live()
+def live(harness: Harness) -> Store:
+    return harness.live()
 
 
 @pytest.fixture
@@ -33,31 +33,31 @@ def _soon(future: Future[Any]) -> Any:
     return future.result(timeout=LONG / 2)
 
 
-def test_wait_is_woken_by_a_publish_of_another_thread(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_by_a_publish_of_another_thread(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     live.publish("emails", "hello")
     assert payloads(_soon(waiting)) == ["hello"]
 
 
-def test_wait_on_several_queues_is_woken_by_any(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_on_several_queues_is_woken_by_any(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, ["a", "b", "c"], wait=LONG)
     until(lambda: waits(live))
     live.publish("c", "hello")
     assert payloads(_soon(waiting)) == ["hello"]
 
 
-def test_wait_is_not_woken_by_another_queue_or_tenant(live: Queue, house: House, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_not_woken_by_another_queue_or_tenant(live: Store, harness: Harness, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     live.publish("letters", 1)
-    house.live(tenant="other").publish("emails", 2)
+    harness.live(tenant="other").publish("emails", 2)
     assert not waiting.done()
     live.publish("emails", 3)
     assert payloads(_soon(waiting)) == [3]
 
 
-def test_as_many_wake_as_there_are_messages_and_each_gets_one(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_as_many_wake_as_there_are_messages_and_each_gets_one(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = [pool.submit(live.claim, "emails", wait=LONG) for _ in range(6)]
     until(lambda: waits(live, 6))
     live.publish_many("emails", range(4))
@@ -66,7 +66,7 @@ def test_as_many_wake_as_there_are_messages_and_each_gets_one(live: Queue, pool:
     assert sorted(p for w in waiting for p in payloads(_soon(w))) == list(range(6))
 
 
-def test_wait_is_woken_by_delayed_work_coming_due(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_by_delayed_work_coming_due(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     message = live.publish("emails", "later", delay=0.2)
@@ -76,14 +76,14 @@ def test_wait_is_woken_by_delayed_work_coming_due(live: Queue, pool: ThreadPoolE
     assert inside(live).engine.now() >= message.run_us
 
 
-def test_wait_is_woken_by_a_lease_running_out(live: Queue) -> None:
+def test_wait_is_woken_by_a_lease_running_out(live: Store) -> None:
     live.publish("emails", 1)
     live.claim("emails", lease=0.2)
     assert [lease.attempt for lease in live.claim("emails", wait=LONG)] == [2]
 
 
 @pytest.mark.parametrize("way", ["nack", "release", "replay", "free", "resume"])
-def test_wait_is_woken_by_work_that_comes_back(live: Queue, pool: ThreadPoolExecutor, way: str) -> None:
+def test_wait_is_woken_by_work_that_comes_back(live: Store, pool: ThreadPoolExecutor, way: str) -> None:
     message = live.publish("emails", 1, hold="x" if way == "free" else None)
     leases = live.claim("emails")
     if way == "replay":
@@ -103,7 +103,7 @@ def test_wait_is_woken_by_work_that_comes_back(live: Queue, pool: ThreadPoolExec
     assert [lease.id for lease in _soon(waiting)] == [message.id]
 
 
-def test_wait_is_woken_when_a_group_s_turn_comes(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_when_a_group_s_turn_comes(live: Store, pool: ThreadPoolExecutor) -> None:
     live.queues.put("jobs", group_order=True)
     live.publish_many("jobs", [NewMessage(n, group="g") for n in range(2)])
     first = live.claim("jobs")[0]
@@ -113,7 +113,7 @@ def test_wait_is_woken_when_a_group_s_turn_comes(live: Queue, pool: ThreadPoolEx
     assert payloads(_soon(waiting)) == [1]
 
 
-def test_wait_is_woken_when_the_limit_in_flight_has_room(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_when_the_limit_in_flight_has_room(live: Store, pool: ThreadPoolExecutor) -> None:
     live.queues.put("jobs", max_in_flight=1)
     live.publish_many("jobs", range(2))
     first = live.claim("jobs")[0]
@@ -123,28 +123,28 @@ def test_wait_is_woken_when_the_limit_in_flight_has_room(live: Queue, pool: Thre
     assert payloads(_soon(waiting)) == [1]
 
 
-def test_wait_for_nothing_ends_empty_after_its_time(live: Queue) -> None:
+def test_wait_for_nothing_ends_empty_after_its_time(live: Store) -> None:
     began = time.monotonic()
     assert live.claim("emails", wait=0.05) == []
     assert time.monotonic() - began >= 0.05
 
 
-def test_wait_does_not_wait_when_there_is_work(live: Queue) -> None:
+def test_wait_does_not_wait_when_there_is_work(live: Store) -> None:
     live.publish("emails", 1)
     assert len(live.claim("emails", limit=100, wait=LONG)) == 1
 
 
-def test_closing_wakes_who_waits_with_nothing(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_closing_wakes_who_waits_with_nothing(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     live.close()
     assert _soon(waiting) == []
 
 
-def test_waiting_works_without_keepers_of_our_own(house: House) -> None:
-    q = house.open(live=True)
-    q.publish("emails", "later", delay=0.1)
-    assert payloads(q.claim("emails", wait=LONG)) == ["later"]
+def test_waiting_works_without_keepers_of_our_own(harness: Harness) -> None:
+    store = harness.open(live=True)
+    store.publish("emails", "later", delay=0.1)
+    assert payloads(store.claim("emails", wait=LONG)) == ["later"]
 
 
 PUBLISH = (
@@ -153,15 +153,17 @@ PUBLISH = (
 
 
 @pytest.mark.parametrize("delay", [None, 0.3])
-def test_wait_is_woken_by_another_process(shared_house: House, pool: ThreadPoolExecutor, delay: float | None) -> None:
-    live = shared_house.live()
+def test_wait_is_woken_by_another_process(
+    shared_harness: Harness, pool: ThreadPoolExecutor, delay: float | None
+) -> None:
+    live = shared_harness.live()
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
-    subprocess.run([sys.executable, "-c", PUBLISH.format(delay), shared_house.url], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", PUBLISH.format(delay), shared_harness.url], check=True, timeout=120)
     assert payloads(_soon(waiting)) == ["from afar"]
 
 
-def test_many_threads_publish_and_claim_and_nothing_is_lost_or_doubled(live: Queue) -> None:
+def test_many_threads_publish_and_claim_and_nothing_is_lost_or_doubled(live: Store) -> None:
     got: list[int] = []
     stop = threading.Event()
 
@@ -186,7 +188,7 @@ def test_many_threads_publish_and_claim_and_nothing_is_lost_or_doubled(live: Que
     assert sorted(got) == sorted(n * 100 + i for n in range(4) for i in range(50))
 
 
-def test_wait_at_a_full_queue_ends_when_a_lease_does(live: Queue, pool: ThreadPoolExecutor) -> None:
+def test_wait_at_a_full_queue_ends_when_a_lease_does(live: Store, pool: ThreadPoolExecutor) -> None:
     live.queues.put("emails", max_in_flight=1)
     live.publish_many("emails", ["first", "second", "third"])
     first = live.claim("emails", lease=LONG)[0]
@@ -201,19 +203,19 @@ def test_wait_at_a_full_queue_ends_when_a_lease_does(live: Queue, pool: ThreadPo
         assert len(_soon(one)) == 1
 
 
-def test_wait_at_a_full_queue_is_told_by_another_process(shared_house: House, pool: ThreadPoolExecutor) -> None:
-    live = shared_house.live()
+def test_wait_at_a_full_queue_is_told_by_another_process(shared_harness: Harness, pool: ThreadPoolExecutor) -> None:
+    live = shared_harness.live()
     live.queues.put("emails", max_in_flight=1)
     live.publish_many("emails", ["first", "second"])
     (first,) = live.claim("emails", lease=LONG)
-    other = shared_house.live()
+    other = shared_harness.live()
     waiting = pool.submit(other.claim, "emails", lease=LONG, wait=LONG)
     until(lambda: waits(other))
     live.ack(first)
     assert payloads(_soon(waiting)) == ["second"]
 
 
-def test_wait_at_a_used_up_rate_ends_when_the_next_claim_is_allowed(live: Queue) -> None:
+def test_wait_at_a_used_up_rate_ends_when_the_next_claim_is_allowed(live: Store) -> None:
     live.queues.put("emails", rate=4, burst=1)
     live.publish_many("emails", range(3))
     began = time.monotonic()

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.claims import MOST, run_joined
-from tampu.engines.port import AGAIN, Call, Claim, Publish, Want
+from tampu.engines.merged_claims import MOST, run_joined
+from tampu.engines.port import AGAIN, Call, Claim, Publish, QueueClaim
 from tampu.model.errors import Unavailable
 
-JOBS = Want("jobs", 30)
+JOBS = QueueClaim("jobs", 30)
 
 
 class Engine:
@@ -37,7 +37,7 @@ def test_claims_alike_are_one_and_the_first_callers_get_the_first_messages() -> 
 
 
 def test_what_is_not_alike_stays_apart() -> None:
-    limited, other = Want("jobs", 30, max_in_flight=5), Want("jobs", 60)
+    limited, other = QueueClaim("jobs", 30, max_in_flight=5), QueueClaim("jobs", 60)
     apart: list[Call] = [
         Claim("t", (JOBS,), 1, "w"),
         Claim("t", (JOBS,), 1, "another"),

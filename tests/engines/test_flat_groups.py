@@ -20,16 +20,16 @@ FEW, MANY = 10, 10_000
 PACES: list[dict[str, Any]] = [{}, {"group_rate": 10_000, "group_burst": 50}]
 
 
-def _filled(url: str | Path, groups: int, **settings: Any) -> tampu.Queue:
+def _filled(url: str | Path, groups: int, **settings: Any) -> tampu.Store:
     """A fair queue with limits, where each group has messages that wait for a place."""
-    q = tampu.open(url, keepers=False)
+    q = tampu.open(url, maintenance=False)
     q.queues.put("jobs", ordering="fair", group_concurrency=1, **settings)
     for _ in range(2):
         q.publish_many("jobs", [NewMessage(n, group=f"g{n}") for n in range(groups)])
     return q
 
 
-def _one_of_each(q: tampu.Queue) -> None:
+def _one_of_each(q: tampu.Store) -> None:
     """What a message goes through, with a place that is given on."""
     q.publish("jobs", 1, group="g3")
     (lease,) = q.claim("jobs")
@@ -39,7 +39,7 @@ def _one_of_each(q: tampu.Queue) -> None:
     q.publish("jobs", 1, group="a new one")
 
 
-def _cost(q: tampu.Queue, count: Callable[[], int]) -> int:
+def _cost(q: tampu.Store, count: Callable[[], int]) -> int:
     _one_of_each(q)  # what is read once is read
     before = count()
     _one_of_each(q)
@@ -48,11 +48,11 @@ def _cost(q: tampu.Queue, count: Callable[[], int]) -> int:
 
 @pytest.mark.parametrize("pace", PACES)
 def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
-    tmp_path: Path, pace: dict[str, Any]
+    tmp_path: Path, group_rate: dict[str, Any]
 ) -> None:
     costs = []
     for groups in (FEW, MANY):
-        with _filled(tmp_path / f"{groups}.db", groups, **pace) as q:
+        with _filled(tmp_path / f"{groups}.db", groups, **group_rate) as q:
             engine: Any = access.engine(q)
             steps = itertools.count()
             engine._db.set_progress_handler(lambda steps=steps: next(steps) < 0, 1)
@@ -61,7 +61,7 @@ def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
 
 
 @pytest.mark.parametrize("pace", PACES)
-def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(pace: dict[str, Any]) -> None:
+def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(group_rate: dict[str, Any]) -> None:
     server = redis.redis.server.client()
 
     def commands() -> int:
@@ -70,7 +70,7 @@ def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(pace: d
 
     costs = []
     for groups in (FEW, MANY):
-        with _filled(redis.redis.url(), groups, **pace) as q:
+        with _filled(redis.redis.url(), groups, **group_rate) as q:
             costs.append(_cost(q, commands))
     assert costs[1] <= 1.3 * costs[0], costs
 
@@ -89,7 +89,7 @@ def test_groups_that_the_queue_has_passed_are_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{"group_concurrency": 1}, {"ordering": "fair"}])
 def test_many_groups_at_once_are_stored_and_delivered(tmp_path: Path, settings: dict[str, Any]) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
         q.queues.put("jobs", **settings)
         q.publish_many("jobs", [NewMessage(n, group=f"g{n % 5000}") for n in range(MANY)])
         done = 0

@@ -53,9 +53,9 @@ def test_example_says_what_it_should(name: str, tmp_path: Path):
     for line in SAYS[name]:
         assert line in done.stdout
     for file in tmp_path.glob("*.db"):
-        with tampu.open(file, keepers=False) as q:
-            assert [f for f in q.check() if f[1] == "bad"] == []
-            assert all(stats.depth == 0 for stats in q.stats())
+        with tampu.open(file, maintenance=False) as store:
+            assert [f for f in store.check() if f[1] == "bad"] == []
+            assert all(stats.depth == 0 for stats in store.stats())
 
 
 def test_worker_finishes_what_it_has_when_told_to_stop(tmp_path: Path):
@@ -67,5 +67,5 @@ def test_worker_finishes_what_it_has_when_told_to_stop(tmp_path: Path):
         rest, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0
     assert "stopped: " in rest
-    with tampu.open(tmp_path / "worker.db", keepers=False) as q:
-        assert q.stats("numbers").leased == 0
+    with tampu.open(tmp_path / "worker.db", maintenance=False) as store:
+        assert store.stats("numbers").leased == 0

@@ -155,7 +155,7 @@ def steadily(role: Callable[[str, Log, random.Random], None]) -> Callable[[str, 
 
 def publish(url: str, log: Log, rng: random.Random) -> None:
     """Publishes one or many, plain or in groups, at once or later; logs the ids when the call has returned."""
-    with tampu.open(url) as q:
+    with tampu.open(url) as store:
         while True:
             count = rng.choice((1, 1, 5, 20))
             news = [
@@ -167,15 +167,15 @@ def publish(url: str, log: Log, rng: random.Random) -> None:
                 )
                 for n in range(count)
             ]
-            made = q.publish_many(rng.choice(QUEUES), news)
+            made = store.publish_many(rng.choice(QUEUES), news)
             log.write(("published", [m.id for m in made]))
 
 
 def work(url: str, log: Log, rng: random.Random) -> None:
     """Claims and settles in every way; some leases it lets run out. Logs what it has and what was acknowledged."""
-    with tampu.open(url) as q:
+    with tampu.open(url) as store:
         while True:
-            leases = q.claim(QUEUES, limit=rng.randint(1, 12), lease=LEASE_SECONDS, wait=0.2)
+            leases = store.claim(QUEUES, limit=rng.randint(1, 12), lease=LEASE_SECONDS, wait=0.2)
             log.write(*(("claimed", lease.id, lease.attempt, lease.receipt, lease.until_us) for lease in leases))
             items: list[Any] = []
             for lease in leases:
@@ -187,7 +187,7 @@ def work(url: str, log: Log, rng: random.Random) -> None:
                 elif verb == "release":
                     items.append(tampu.Release(lease))
             if items:
-                outcomes = q.settle(items)
+                outcomes = store.settle(items)
                 log.write(
                     *(
                         ("settled", type(item).__name__.lower(), item.lease.id, item.lease.receipt, outcome.ok)
@@ -205,14 +205,14 @@ def keep(url: str, _log: Log, _rng: random.Random) -> None:
 
 def work_within_limits(url: str, log: Log, rng: random.Random) -> None:
     """Four workers that claim as much as they can get, hold it for a moment, and settle most of it."""
-    with tampu.open(url) as q, ThreadPoolExecutor(4) as pool:
-        for ended in [pool.submit(_one_within_limits, q, log, random.Random(rng.random())) for _ in range(4)]:
+    with tampu.open(url) as store, ThreadPoolExecutor(4) as pool:
+        for ended in [pool.submit(_one_within_limits, store, log, random.Random(rng.random())) for _ in range(4)]:
             ended.result()
 
 
-def _one_within_limits(q: tampu.Queue, log: Log, rng: random.Random) -> None:
+def _one_within_limits(store: tampu.Store, log: Log, rng: random.Random) -> None:
     while True:
-        leases = q.claim(["limited", "paced"], limit=9, lease=LEASE_SECONDS, wait=0.2)
+        leases = store.claim(["limited", "paced"], limit=9, lease=LEASE_SECONDS, wait=0.2)
         threading.Event().wait(rng.uniform(0, 0.03))  # at work; a kill may come
         items: dict[str, Callable[[tampu.Lease], Any]] = {
             "ack": tampu.Ack,
@@ -222,17 +222,17 @@ def _one_within_limits(q: tampu.Queue, log: Log, rng: random.Random) -> None:
         drawn = [(rng.choices(("ack", "nack", "release", "forget"), (20, 4, 2, 1))[0], lease) for lease in leases]
         settled = [items[verb](lease) for verb, lease in drawn if verb != "forget"]
         if settled:
-            q.settle(settled)
+            store.settle(settled)
         log.write(("settled", len(settled)))
 
 
 def relay(url: str, log: Log, rng: random.Random) -> None:
     """Hands on what it claims in units: the ack, and what comes of the message in two other queues."""
-    with tampu.open(url) as q:
+    with tampu.open(url) as store:
         while True:
-            for lease in q.claim("in", limit=rng.randint(1, 4), lease=LEASE_SECONDS, wait=0.2):
+            for lease in store.claim("in", limit=rng.randint(1, 4), lease=LEASE_SECONDS, wait=0.2):
                 try:
-                    with q.atomic() as unit:
+                    with store.atomic() as unit:
                         unit.ack(lease)
                         unit.publish("out", lease.payload)
                         unit.publish_many("notes", [lease.payload, lease.payload])
@@ -244,10 +244,10 @@ def relay(url: str, log: Log, rng: random.Random) -> None:
 
 def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
     """Claims, is stopped, and comes back when its lease has run out."""
-    with tampu.open(url, keepers=False) as q:
-        (lease,) = q.claim("work", lease=LEASE_SECONDS, worker="sleeper")
+    with tampu.open(url, maintenance=False) as store:
+        (lease,) = store.claim("work", lease=LEASE_SECONDS, worker="sleeper")
         os.kill(os.getpid(), signal.SIGSTOP)
-        for verb in (q.ack, q.nack, q.reject, q.release, q.extend):
+        for verb in (store.ack, store.nack, store.reject, store.release, store.extend):
             try:
                 verb(lease)
                 log.write(("taken", verb.__name__))

@@ -37,12 +37,12 @@ class Logs:
         return logs
 
 
-def stories(q: tampu.Queue) -> dict[str, list[tampu.Transition]]:
+def stories(store: tampu.Store) -> dict[str, list[tampu.Transition]]:
     """Each message's transitions, in order."""
     told: dict[str, list[tampu.Transition]] = defaultdict(list)
     position = None
     while True:
-        page = q.journal(after=position, limit=10_000)
+        page = store.journal(after=position, limit=10_000)
         if not page.transitions:
             return told
         for transition in page.transitions:

@@ -63,8 +63,8 @@ def contents(db: Any) -> bytes:
 class Caller:
     """Makes one call after the other, as a seeded die says."""
 
-    def __init__(self, q: tampu.Queue, clock: Clock, rng: random.Random) -> None:
-        self.q, self.clock, self.rng = q, clock, rng
+    def __init__(self, store: tampu.Store, clock: Clock, rng: random.Random) -> None:
+        self.store, self.clock, self.rng = store, clock, rng
         self.leases: list[tampu.Lease] = []
         self.ids: list[str] = []
 
@@ -79,7 +79,7 @@ class Caller:
     def publish(self) -> None:
         rng = self.rng
         self.ids.append(
-            self.q.publish(
+            self.store.publish(
                 rng.choice(("a", "b")),
                 "x" * rng.choice((10, 200, 9000)),
                 key=rng.choice((None, "k1", "k2")),
@@ -92,11 +92,11 @@ class Caller:
         )
 
     def batch(self) -> None:
-        made = self.q.publish_many(self.rng.choice(("a", "b")), ["y" * 300] * self.rng.randint(2, 12))
+        made = self.store.publish_many(self.rng.choice(("a", "b")), ["y" * 300] * self.rng.randint(2, 12))
         self.ids.extend(m.id for m in made)
 
     def claim(self) -> list[str]:
-        got = self.q.claim(["a", "b"], limit=self.rng.randint(1, 8), lease=self.rng.choice((2, 15)))
+        got = self.store.claim(["a", "b"], limit=self.rng.randint(1, 8), lease=self.rng.choice((2, 15)))
         self.leases.extend(got)
         return [lease.receipt for lease in got]
 
@@ -105,29 +105,29 @@ class Caller:
         count = self.rng.randint(1, 6)
         chosen, self.leases = self.leases[:count], self.leases[count:]
         kinds: tuple[Any, ...] = (tampu.Ack, tampu.Ack, tampu.Nack, tampu.Reject, tampu.Release)
-        self.q.settle([self.rng.choice(kinds)(lease) for lease in chosen])
+        self.store.settle([self.rng.choice(kinds)(lease) for lease in chosen])
 
     def extend(self) -> None:
         for lease in self.leases[:1]:
             try:
-                self.q.extend(lease, self.rng.choice((1, 30)))
+                self.store.extend(lease, self.rng.choice((1, 30)))
             except tampu.LeaseLost:
                 self.leases.remove(lease)
 
     def cancel(self) -> None:
-        self.q.cancel(*self.rng.sample(self.ids, min(2, len(self.ids))))
+        self.store.cancel(*self.rng.sample(self.ids, min(2, len(self.ids))))
 
     def sweep(self) -> None:
-        access.core(self.q).coalescer.submit(Sweep(1000))
+        access.core(self.store).coalescer.submit(Sweep(1000))
 
     def purge(self) -> None:
-        self.q.purge("a", state=self.rng.choice(("done", "ready", "dead")))
+        self.store.purge("a", state=self.rng.choice(("done", "ready", "dead")))
 
     def trim(self) -> None:
-        access.core(self.q).coalescer.submit(Trim({}, 30 * SECOND, DAY, 1000))
+        access.core(self.store).coalescer.submit(Trim({}, 30 * SECOND, DAY, 1000))
 
     def config(self) -> None:
-        self.q.queues.put("a", max_attempts=self.rng.randint(2, 5))
+        self.store.queues.put("a", max_attempts=self.rng.randint(2, 5))
 
 
 def live(folder: Path, seed: int, calls: int, *, durability: str = "full", checkpoint_pages: int = 30) -> History:
@@ -143,14 +143,14 @@ def _live(folder: Path, seed: int, calls: int, durability: str, checkpoint_pages
     disk = Disk(f"recorded-{seed}-{durability}", checkpoint_pages)
     clock = Clock()
     engine = RecordedEngine(str(folder / "jobs.db"), disk, clock=clock, durability=durability)
-    q = tampu.Queue(Core(engine), "default", on_close=engine.close)
+    store = tampu.Store(Core(engine), "default", on_close=engine.close)
     try:
-        q.queues.put("*", backoff=[1, 4])
-        q.queues.put("b", group_order=True)
-        q.queues.put("a", ordering="priority", ageing=5)
+        store.queues.put("*", backoff=[1, 4])
+        store.queues.put("b", group_order=True)
+        store.queues.put("a", ordering="priority", ageing=5)
         history = History(disk, disk.mark("open"), [])
         db = engine._db
-        caller = Caller(q, clock, random.Random(seed))
+        caller = Caller(store, clock, random.Random(seed))
         history.moments.append(Moment("open", 0, history.opened, contents(db)))
         for number in range(calls):
             began = disk.mark(f"call {number}")
@@ -159,6 +159,6 @@ def _live(folder: Path, seed: int, calls: int, durability: str, checkpoint_pages
             history.receipts.update(receipts)
             history.moments.append(Moment(verb, began, ended, contents(db), receipts))
     finally:
-        q.close()
+        store.close()
         disk.close()
     return history

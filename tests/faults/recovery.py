@@ -67,7 +67,7 @@ def examine(history: History, path: Path, point: int, rng: random.Random, report
             problem = _state(history, opened, point, report)
             if problem:
                 return problem
-        return _goes_on(history, opened.q) if rng.random() < 0.1 else None
+        return _goes_on(history, opened.store) if rng.random() < 0.1 else None
     finally:
         engine.close()
 
@@ -79,8 +79,8 @@ class _Opened:
         self.engine = engine
 
     @functools.cached_property
-    def q(self) -> tampu.Queue:
-        return tampu.Queue(Core(self.engine), "default", on_close=self.engine.close)
+    def store(self) -> tampu.Store:
+        return tampu.Store(Core(self.engine), "default", on_close=self.engine.close)
 
 
 def _state(history: History, opened: _Opened, point: int, report: Report) -> str | None:
@@ -105,29 +105,29 @@ def _state(history: History, opened: _Opened, point: int, report: Report) -> str
 
 def _fenced(opened: _Opened, claim: Moment) -> str | None:
     """The crash forgot a claim: nobody may use its receipts."""
-    q, db = opened.q, opened.engine._db
+    store, db = opened.store, opened.engine._db
     before = contents(db)
     for settlement in (tampu.Ack, tampu.Nack, tampu.Reject, tampu.Release):
-        outcomes = q.settle([settlement(receipt) for receipt in claim.receipts])
+        outcomes = store.settle([settlement(receipt) for receipt in claim.receipts])
         if not all(isinstance(outcome.error, tampu.LeaseLost) for outcome in outcomes):
             return f"receipts of a forgotten claim were taken: {outcomes}"
     for receipt in claim.receipts:
         try:
-            q.extend(receipt, 60)
+            store.extend(receipt, 60)
         except tampu.LeaseLost:
             continue
         return f"{receipt} of a forgotten claim was extended"
     return None if contents(db) == before else "a stale receipt changed something"
 
 
-def _goes_on(history: History, q: tampu.Queue) -> str | None:
+def _goes_on(history: History, store: tampu.Store) -> str | None:
     """The file works as before, and no receipt comes twice."""
-    message = q.publish("afterwards", 1)
-    leases = q.claim(["afterwards", "a", "b"], limit=50)
+    message = store.publish("afterwards", 1)
+    leases = store.claim(["afterwards", "a", "b"], limit=50)
     if leases[0].id != message.id:
         return "what was published after the crash was not delivered"
     again = history.receipts.intersection(lease.receipt for lease in leases)
     if again:
         return f"receipts given out twice: {again}"
-    q.settle([tampu.Ack(lease) for lease in leases])
-    return None if q.get(message.id).state == "done" else "an ack after the crash was not kept"
+    store.settle([tampu.Ack(lease) for lease in leases])
+    return None if store.get(message.id).state == "done" else "an ack after the crash was not kept"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 import tampu
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine, works_on
+from tests.faults.verdict import examine, works_on
 
 ROLES = ["publish", "work", "work", "work"]
 
@@ -25,9 +25,9 @@ class Server(Protocol):
 
 def furnish(url: str) -> str:
     """The queues that the crew works on."""
-    with tampu.open(url, keepers=False) as q:
-        q.queues.put("work", group_order=False)
-        q.queues.put("lanes", group_order=True)
+    with tampu.open(url, maintenance=False) as store:
+        store.queues.put("work", group_order=False)
+        store.queues.put("lanes", group_order=True)
     return url
 
 

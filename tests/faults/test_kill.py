@@ -8,15 +8,15 @@ from pathlib import Path
 import tampu
 from tests.faults.crew import Nursery
 from tests.faults.evidence import Logs
-from tests.faults.examining import examine, outlives_its_lease, works_on
+from tests.faults.verdict import examine, outlives_its_lease, works_on
 
 
 def test_killed_processes_lose_nothing_and_explain_every_duplicate(tmp_path: Path, seed: int, long: int):
     rng = random.Random(seed)
     url, logs = tmp_path / "jobs.db", tmp_path / "logs"
     logs.mkdir()
-    with tampu.open(url, keepers=False) as q:
-        q.queues.put("lanes", group_order=True)
+    with tampu.open(url, maintenance=False) as store:
+        store.queues.put("lanes", group_order=True)
     roles = ["publish", "work", "work", "work"]
     kills = 0
     with Nursery(url, logs) as nursery:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from tests.faults.examining import outlives_its_lease
 from tests.faults.server_stories import furnish, processes_are_killed, sessions_are_ended, the_server_is_killed
+from tests.faults.verdict import outlives_its_lease
 from tests.servers.mariadb import MariaDb
 from tests.servers.redis import FAST, Server, redis_binary
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.faults.examining import outlives_its_lease
 from tests.faults.server_stories import furnish, processes_are_killed, sessions_are_ended, the_server_is_killed
+from tests.faults.verdict import outlives_its_lease
 from tests.servers.postgres import Postgres
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.faults.crew import Nursery
 from tests.server.test_nodes import Nodes
 from tests.servers import mariadb, postgres, redis
@@ -18,8 +18,8 @@ from tests.servers.ports import free_port
 
 URLS: dict[str, Callable[[Path], str]] = {
     "file": lambda folder: str(folder / "jobs.db"),
-    "postgres": lambda _: postgres.houses.url(),
-    "mariadb": lambda _: mariadb.houses.url(),
+    "postgres": lambda _: postgres.databases.url(),
+    "mariadb": lambda _: mariadb.databases.url(),
     "mariadb+redis": lambda _: mariadb.indexed(),
     "redis": lambda _: redis.redis.url(),
     "cluster": lambda _: redis.cluster.url(),
@@ -28,21 +28,21 @@ PROCESSES = 4
 MESSAGES = 150
 
 
-def check(q: tampu.Queue, count: int) -> None:
+def check(store: tampu.Store, count: int) -> None:
     """When all is done: exactly once what came of each."""
 
     def over() -> bool:
-        notes = q.stats("notes").counts.get(tampu.State.READY, 0) if "notes" in q.queues.list() else 0
-        return q.stats("in").done == count and notes >= 2 * count
+        notes = store.stats("notes").counts.get(tampu.State.READY, 0) if "notes" in store.queues.list() else 0
+        return store.stats("in").done == count and notes >= 2 * count
 
     until(over, 120)
-    assert sorted(m.payload for m in q.messages("out", limit=10_000)) == list(range(count))
-    assert sorted(m.payload for m in q.messages("notes", limit=10_000)) == sorted([*range(count)] * 2)
+    assert sorted(m.payload for m in store.messages("out", limit=10_000)) == list(range(count))
+    assert sorted(m.payload for m in store.messages("notes", limit=10_000)) == sorted([*range(count)] * 2)
 
 
-def fill(q: tampu.Queue, count: int) -> None:
-    q.queues.put("in", max_attempts=1000)
-    q.publish_many("in", range(count))
+def fill(store: tampu.Store, count: int) -> None:
+    store.queues.put("in", max_attempts=1000)
+    store.publish_many("in", range(count))
 
 
 @pytest.mark.parametrize("engine", URLS)
@@ -52,8 +52,8 @@ def test_what_killed_processes_hand_on_in_units_is_there_once(
     rng = random.Random(seed)
     url = URLS[engine](tmp_path)
     count = MESSAGES * long
-    with tampu.open(url) as q, Nursery(url, logs) as nursery:
-        fill(q, count)
+    with tampu.open(url) as store, Nursery(url, logs) as nursery:
+        fill(store, count)
         for _ in range(PROCESSES):
             nursery.start("relay", rng.randrange(10**9))
         for _ in range(12 * long):
@@ -61,7 +61,7 @@ def test_what_killed_processes_hand_on_in_units_is_there_once(
             for pid in rng.sample(nursery.living, rng.choice((1, 2, PROCESSES))):
                 nursery.kill(pid)
                 nursery.start("relay", rng.randrange(10**9))
-        check(q, count)
+        check(store, count)
 
 
 @pytest.mark.parametrize("engine", ["file", "cluster"])
@@ -75,8 +75,8 @@ def test_units_over_http_take_effect_once_when_clients_and_servers_are_killed(
         url = nodes.start(port)
         monkeypatch.setenv("TAMPU_TOKEN", nodes.token)
         count = MESSAGES * long
-        with tampu.open(url) as q, Nursery(url, logs) as nursery:
-            fill(q, count)
+        with tampu.open(url) as store, Nursery(url, logs) as nursery:
+            fill(store, count)
             for _ in range(PROCESSES):
                 nursery.start("relay", rng.randrange(10**9))
             for _ in range(3 * long):
@@ -87,6 +87,6 @@ def test_units_over_http_take_effect_once_when_clients_and_servers_are_killed(
                     nursery.start("relay", rng.randrange(10**9))
                 nodes.kill(-1)
                 nodes.start(port)
-            check(q, count)
+            check(store, count)
     finally:
         nodes.stop()

@@ -11,7 +11,7 @@ import pytest
 
 import tampu
 from tests.conformance.conftest import SHARED
-from tests.conformance.house import House, until
+from tests.conformance.harness import Harness, until
 from tests.conformance.served import build
 from tests.faults.crew import Nursery
 
@@ -24,24 +24,24 @@ STORES = [kit for kit in SHARED if kit.name in ("file", "postgres", "mariadb", "
 
 
 @pytest.fixture(params=STORES, ids=lambda kit: kit.name)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     built = build(request.param, tmp_path)
     yield built
     built.close()
 
 
-def test_limits_hold_while_workers_are_killed(house: House, logs: Path, seed: int, long: int) -> None:
+def test_limits_hold_while_workers_are_killed(harness: Harness, logs: Path, seed: int, long: int) -> None:
     rng = random.Random(seed)
-    with house.live() as q:
-        url = house.url
-        q.queues.put(
+    with harness.live() as store:
+        url = harness.url
+        store.queues.put(
             "limited", group_concurrency=IN_GROUP, max_in_flight=IN_QUEUE, ordering="fair", max_attempts=1000,
         )  # fmt: skip
-        q.queues.put("paced", group_rate=RATE, group_burst=BURST, max_attempts=1000)
+        store.queues.put("paced", group_rate=RATE, group_burst=BURST, max_attempts=1000)
         for _ in range(long):
             began = time.monotonic()
-            paced = {m.id for m in q.publish_many("paced", [tampu.NewMessage(n, group="a") for n in range(PACED)])}
-            groups = {m.id: m.group or "" for name in GROUPS for m in _publish(q, name)}
+            paced = {m.id for m in store.publish_many("paced", [tampu.NewMessage(n, group="a") for n in range(PACED)])}
+            groups = {m.id: m.group or "" for name in GROUPS for m in _publish(store, name)}
             with Nursery(url, logs) as nursery:
                 for _ in range(PROCESSES):
                     nursery.start("work_within_limits", rng.randrange(10**9))
@@ -49,33 +49,33 @@ def test_limits_hold_while_workers_are_killed(house: House, logs: Path, seed: in
                     time.sleep(rng.uniform(0.05, 0.4))  # noqa: TID251 - a kill at any moment is what is tested
                     nursery.kill(rng.choice(nursery.living))
                     nursery.start("work_within_limits", rng.randrange(10**9))
-                until(lambda: q.stats("limited").depth == q.stats("paced").depth == 0, 120)
-            assert highest(q, groups) == (IN_GROUP, IN_QUEUE)
-            assert PACED <= delivered(q, paced) <= BURST + RATE * (time.monotonic() - began)
+                until(lambda: store.stats("limited").depth == store.stats("paced").depth == 0, 120)
+            assert highest(store, groups) == (IN_GROUP, IN_QUEUE)
+            assert PACED <= delivered(store, paced) <= BURST + RATE * (time.monotonic() - began)
             for name in ("limited", "paced"):
-                q.purge(name, state="done")
+                store.purge(name, state="done")
 
 
-def _publish(q: tampu.Queue, group: str) -> list[tampu.Message]:
-    return q.publish_many("limited", [tampu.NewMessage(n, group=group) for n in range(EACH)])
+def _publish(store: tampu.Store, group: str) -> list[tampu.Message]:
+    return store.publish_many("limited", [tampu.NewMessage(n, group=group) for n in range(EACH)])
 
 
-def delivered(q: tampu.Queue, ids: set[str]) -> int:
+def delivered(store: tampu.Store, ids: set[str]) -> int:
     """How often one of these was leased, as the journal tells it."""
     found, position = 0, None
-    while (page := q.journal(after=position, limit=10_000)).transitions:
+    while (page := store.journal(after=position, limit=10_000)).transitions:
         found += sum(told.verb == "claim" and told.id in ids for told in page.transitions)
         position = page.position
     return found
 
 
-def highest(q: tampu.Queue, groups: dict[str, str]) -> tuple[int, int]:
+def highest(store: tampu.Store, groups: dict[str, str]) -> tuple[int, int]:
     """How many messages were leased at once, of one group and in all, as the journal tells it."""
     leased: dict[str, str] = {}
     of_group = in_all = done = 0
     position = None
     while True:
-        page = q.journal(after=position, limit=10_000)
+        page = store.journal(after=position, limit=10_000)
         for told in page.transitions:
             if told.id not in groups:
                 continue

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tampu.spark
-from tampu.lake import running
+from tampu.lake import run
 from tampu.lake.hands import Hands
 from tampu.lake.storage import Lake
 from tests.spark.conftest import quick
@@ -46,16 +46,16 @@ def without_spark(url: str, lake: str, step: str) -> None:
         if reached == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    running.Pipeline(url, Lake(lake), on_step=at).run(lambda: sys.exit("Spark is not needed here"))
+    run.Pipeline(url, Lake(lake), on_step=at).run(lambda: sys.exit("Spark is not needed here"))
 
 
 def with_spark(url: str, lake: str, step: str, name: str) -> None:
     def at(reached: str) -> None:
         Doomed.armed = Doomed.armed or reached == step
 
-    vars(running)["Hands"] = Doomed
+    vars(run)["Hands"] = Doomed
     spark = tampu.spark.session("local[2]", config=quick())
-    running.Pipeline(url, Lake(lake), name=name, few=0, on_step=at).run(lambda: spark)
+    run.Pipeline(url, Lake(lake), name=name, few=0, on_step=at).run(lambda: spark)
 
 
 if __name__ == "__main__":

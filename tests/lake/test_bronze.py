@@ -11,7 +11,7 @@ import tampu
 from tampu.lake import bronze
 from tampu.lake.bronze import Slice, slices
 from tampu.model.journal import Position
-from tampu.spark.stores.opening import open_store
+from tampu.stores.open_store import open_store
 
 
 def events(url: str, upto: Position, after: int = 0) -> pa.Table:
@@ -46,7 +46,7 @@ def test_slices_cover_everything_once(after: dict, upto: dict, most: int, cut: l
     assert slices(after, upto, most) == cut
 
 
-def test_events_are_the_journal(q: tampu.Queue, url: str) -> None:
+def test_events_are_the_journal(q: tampu.Store, url: str) -> None:
     q.publish_many("jobs", [1, 2, 3])
     q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=2, worker="w")])
     page = q.journal()
@@ -58,7 +58,7 @@ def test_events_are_the_journal(q: tampu.Queue, url: str) -> None:
     assert [r["offset"] for r in events(url, dict.fromkeys(page.latest, 5), after=3).to_pylist()] == [4, 5]
 
 
-def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Queue, url: str) -> None:
+def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Store, url: str) -> None:
     done = q.publish("jobs", {"n": 1}, type="job.do", labels={"a": "b"}, correlation_id="c")
     q.ack(q.claim("jobs")[0], result={"ok": True})
     dead = q.publish("jobs", "x", max_attempts=1)
@@ -75,7 +75,7 @@ def test_an_ended_message_comes_with_payload_result_and_error(q: tampu.Queue, ur
     assert two["created_at"] == dead.created_at
 
 
-def test_what_was_removed_before_is_marked_missing(q: tampu.Queue, url: str) -> None:
+def test_what_was_removed_before_is_marked_missing(q: tampu.Store, url: str) -> None:
     q.publish("jobs", 1, type="job.do")
     q.ack(q.claim("jobs")[0])
     q.purge("jobs", state="done")
@@ -83,7 +83,7 @@ def test_what_was_removed_before_is_marked_missing(q: tampu.Queue, url: str) -> 
     assert (row["missing"], row["payload"], row["state"]) == (True, None, "done")
 
 
-def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Queue, url: str) -> None:
+def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Store, url: str) -> None:
     q.publish("jobs", 7)
     q.reject(q.claim("jobs")[0], error="bad")
     q.replay("jobs", where={})
@@ -96,7 +96,7 @@ def test_each_end_of_a_replayed_message_is_a_row_of_its_own(q: tampu.Queue, url:
     assert first["last_error"] == "bad"
 
 
-def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Queue, url: str) -> None:
+def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Store, url: str) -> None:
     def dies(reason: str | None = None, error: str | None = None) -> None:
         q.publish("jobs", 1, max_attempts=1)
         (lease,) = q.claim("jobs")
@@ -128,8 +128,8 @@ def test_why_a_message_was_dead_is_known_after_its_replay(q: tampu.Queue, url: s
     assert after == [("retries_exhausted", "SMTP 421"), *before[1:3], (None, "too large"), before[4]]
 
 
-def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Queue, url: str) -> None:
-    with tampu.open(url, tenant="acme", keepers=False) as other:
+def test_messages_of_all_tenants_are_fetched_with_their_own(q: tampu.Store, url: str) -> None:
+    with tampu.open(url, tenant="acme", maintenance=False) as other:
         for one in (q, other):
             one.publish("jobs", one is q)
             one.ack(one.claim("jobs")[0])
@@ -158,13 +158,13 @@ class Asking:
             self.rows = [row for b in bronze._fetched(store, ends, "r") for row in b.column("id").to_pylist()]
 
 
-def do_all(q: tampu.Queue, payloads: list[str]) -> list[str]:
+def do_all(q: tampu.Store, payloads: list[str]) -> list[str]:
     ids = [message.id for message in q.publish_many("jobs", payloads)]
     q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=len(payloads))])
     return ids
 
 
-def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bronze, "_FULL", 20_000)
     monkeypatch.setattr(bronze, "_FIRST", 4)
     ids = do_all(q, ["x" * 10_000] * 30)
@@ -174,7 +174,7 @@ def test_large_messages_are_fetched_a_few_at_a_time(q: tampu.Queue, url: str, mo
 
 
 def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(
-    q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch
+    q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small messages first, so that nothing seen so far warns of the large ones."""
     monkeypatch.setattr(bronze, "_HELD", 40_000)
@@ -188,7 +188,7 @@ def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(
 
 
 def test_a_fetch_that_arrow_can_not_hold_is_made_in_parts(
-    q: tampu.Queue, url: str, monkeypatch: pytest.MonkeyPatch
+    q: tampu.Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = do_all(q, ["x"] * 30)
     assert Asking(url, monkeypatch, most=7).rows == ids

@@ -14,8 +14,8 @@ from tampu.lake.gold_read import Ended
 from tampu.lake.objectives import Objective
 from tampu.lake.tables import BY_NAME
 from tests.lake import reference
-from tests.lake.keeping import Keeping, assert_same
-from tests.lake.telling import MIDNIGHT, Telling
+from tests.lake.journals import MIDNIGHT, Telling
+from tests.lake.tables_in_memory import Keeping, assert_same
 
 Row = dict[str, Any]
 DAY = 86_400

@@ -9,8 +9,8 @@ import pytest
 from tampu.lake import walking
 from tampu.lake.objectives import Objective
 from tests.lake import reference
-from tests.lake.keeping import Keeping, assert_same
-from tests.lake.working import Worked, worked
+from tests.lake.random_work import Worked, worked
+from tests.lake.tables_in_memory import Keeping, assert_same
 from tests.seeds import seed_of
 
 OBJECTIVES = (

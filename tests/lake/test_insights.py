@@ -8,7 +8,7 @@ import pytest
 
 from tampu.lake.charts import bar, ceiling, compact, percent, seconds, sparkline
 from tampu.lake.insights import gather
-from tampu.lake.looking import Lake
+from tampu.lake.query import Lake
 from tampu.lake.report import page
 from tampu.model.errors import InvalidMessage
 from tests.lake import sample

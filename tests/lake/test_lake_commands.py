@@ -9,7 +9,7 @@ import pytest
 
 import tampu
 from tampu.cli.session import hidden
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 from tests.lake import sample
 
 
@@ -91,7 +91,7 @@ def test_sql_reads_the_query_from_a_pipe(command: Command, lake: Path):
 
 def test_sql_prompt_goes_on_after_an_error(command: Command, lake: Path, monkeypatch: pytest.MonkeyPatch):
     lines = iter(["SELECT *", "FRM x;", "", "\\d", "SELECT 40 +", "2 AS answer;", "exit"])
-    monkeypatch.setattr("tampu.cli.asking.somebody", lambda: True)
+    monkeypatch.setattr("tampu.cli.prompts.somebody", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
     answer = command("sql")
     assert answer.code == 0
@@ -184,7 +184,7 @@ def test_replay_of_a_queue_into_another(command: Command, lake: Path):
 def test_replay_stays_in_its_tenant(command: Command, lake: Path):
     make_store(command)
     assert command.ok("replay", "--from-lake", "--all", "--yes", "--tenant", "other")["new"] == 1
-    with tampu.open(command.path, tenant="other", keepers=False) as q:
+    with tampu.open(command.path, tenant="other", maintenance=False) as q:
         assert q.stats("orders").depth == 1
 
 

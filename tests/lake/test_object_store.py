@@ -13,12 +13,12 @@ import pytest
 import tampu
 from tampu import InvalidConfig, VersionConflict
 from tampu.lake import frames, maintenance
-from tampu.lake.looking import Lake as Looking
+from tampu.lake.query import Lake as Looking
 from tampu.lake.snapshots import Mark
 from tampu.lake.status import status
 from tampu.lake.storage import Lake
 from tampu.lake.urls import resolved, storage_options
-from tests.lake.running_house import Died, Rig, journal, work
+from tests.lake.pipeline_harness import Died, Rig, journal, work
 from tests.servers.s3 import KEYS, S3
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def rig(s3: str, url: str, request: pytest.FixtureRequest) -> Rig:
     return Rig(url, f"s3://lakes/{request.node.name}", options=options)
 
 
-def test_runs_that_die_are_repeated_exactly_in_s3_too(rig: Rig, q: tampu.Queue, tmp_path: Path) -> None:
+def test_runs_that_die_are_repeated_exactly_in_s3_too(rig: Rig, q: tampu.Store, tmp_path: Path) -> None:
     for turn, step in enumerate(("written", "silver.messages")):
         work(q, turn)
         with pytest.raises(Died):
@@ -70,7 +70,7 @@ def test_of_two_commits_on_the_same_version_in_s3_the_second_is_refused(rig: Rig
         two.commit([], Mark("lake:main", 1, {"0": 2}))
 
 
-def test_executors_write_and_read_s3_without_jars(rig: Rig, q: tampu.Queue, spark: SparkSession) -> None:
+def test_executors_write_and_read_s3_without_jars(rig: Rig, q: tampu.Store, spark: SparkSession) -> None:
     work(q)
     rig.spark = spark
     rig.run()
@@ -132,7 +132,7 @@ def test_a_variable_that_is_not_there_is_named() -> None:
         resolved({"AWS_SECRET_ACCESS_KEY": "env:TAMPU_NO_SUCH"})
 
 
-def test_a_file_url_is_a_folder(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_a_file_url_is_a_folder(url: str, q: tampu.Store, tmp_path: Path) -> None:
     q.publish("jobs", 1)
     rig = Rig(url, f"file://{tmp_path}/a lake")
     rig.run()

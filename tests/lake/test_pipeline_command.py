@@ -19,19 +19,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tampu
-from tampu.broker import access, readers
-from tampu.broker.readers import Reader
-from tampu.cli import exits, pipeline_running
-from tampu.cli.pipeline import _Steps, _Telling
-from tampu.cli.pipeline_running import Runner, translated, working_session
+from tampu.broker import access, journal_readers
+from tampu.broker.journal_readers import Reader
+from tampu.cli import exits
+from tampu.cli.lake import run_pipeline
+from tampu.cli.lake.pipeline import _Steps, _Telling
+from tampu.cli.lake.run_pipeline import Runner, translated, working_session
 from tampu.cli.session import Session
 from tampu.lake.lineage import RunReport
 from tampu.lake.metrics import Metrics
-from tampu.lake.running import Pipeline
+from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
 from tampu.lake.urls import absolute, default_lake
-from tests.cli.running import Command
-from tests.lake.running_house import work
+from tests.cli.run_command import Command
+from tests.lake.pipeline_harness import work
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -51,9 +52,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return Command(tmp_path / "jobs.db")
 
 
-def register(q: tampu.Queue, offset: int, *, idle_us: int = 0) -> None:
+def register(q: tampu.Store, offset: int, *, idle_us: int = 0) -> None:
     engine = access.engine(q)
-    engine.run([readers.saving(Reader("lake:main", {"0": offset}, engine.now() - idle_us))])
+    engine.run([journal_readers.saving(Reader("lake:main", {"0": offset}, engine.now() - idle_us))])
 
 
 def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: SparkSession) -> None:
@@ -140,7 +141,7 @@ def test_the_pipeline_reads_through_a_server(command: Command, tmp_path: Path, m
     with command.queue() as q:
         work(q)
         expected = q.journal().latest["0"]
-    served = Stall(url=str(command.path), key_file=tmp_path / "key", keepers=False)
+    served = Stall(url=str(command.path), key_file=tmp_path / "key", maintenance=False)
     try:
         monkeypatch.setenv("TAMPU_URL", served.url)
         monkeypatch.setenv("TAMPU_TOKEN", Web(served.url, served.token).key("admin"))
@@ -173,7 +174,7 @@ def test_doctor_warns_of_a_reader_that_stands_still(command: Command) -> None:
     assert "forget" not in command("doctor").out, "it has everything"
 
 
-def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Store, tmp_path: Path) -> None:
     register(q, 0)
     told: list[RunReport] = []
 
@@ -192,7 +193,7 @@ def test_a_signal_ends_it_between_two_runs(url: str, q: tampu.Queue, tmp_path: P
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_what_comes_between_two_runs_is_brought_by_the_next(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_what_comes_between_two_runs_is_brought_by_the_next(url: str, q: tampu.Store, tmp_path: Path) -> None:
     moved: list[int] = []
 
     def tell(report: RunReport) -> None:
@@ -257,7 +258,7 @@ def test_ctrl_c_ends_a_command_without_tracebacks(
     def start(*_: object) -> None:
         signal.signal(signal.SIGINT, lambda *_: pytest.fail("Spark's own way to be interrupted"))
 
-    monkeypatch.setattr(pipeline_running, "spark_session", start)
+    monkeypatch.setattr(run_pipeline, "spark_session", start)
     try:
         working_session(None, None, {})
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -268,11 +269,11 @@ def test_ctrl_c_ends_a_command_without_tracebacks(
         logging.error("something else")
     finally:
         signal.signal(signal.SIGINT, before)
-        logging.getLogger().removeFilter(pipeline_running._worth_logging)
+        logging.getLogger().removeFilter(run_pipeline._worth_logging)
     assert [record.message for record in caplog.records] == ["something else"]
 
 
-def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_failures_of_the_store_are_tried_again_and_then_told(url: str, q: tampu.Store, tmp_path: Path) -> None:
     pipeline = Pipeline(url, Lake(tmp_path / "jobs.lake"))
     tries: list[int] = []
 
@@ -324,7 +325,7 @@ def test_metrics_are_served(tmp_path: Path) -> None:
         assert f"tampu_pipeline_{name}" in text
 
 
-def test_metrics_tell_what_a_run_did_and_how_far_behind_it_is(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_metrics_tell_what_a_run_did_and_how_far_behind_it_is(url: str, q: tampu.Store, tmp_path: Path) -> None:
     work(q)
 
     def tell(_: RunReport) -> None:

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import tampu
-from tampu.broker import access, readers
+from tampu.broker import access, journal_readers
 from tampu.lake.tables import BY_NAME
-from tests.lake.running_house import Rig, journal, work
+from tests.lake.pipeline_harness import Rig, journal, work
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def killed(rig: Rig, *words: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
 
 
-def test_a_driver_killed_after_its_files_were_written_doubles_nothing(url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_a_driver_killed_after_its_files_were_written_doubles_nothing(url: str, q: tampu.Store, tmp_path: Path) -> None:
     work(q)
     rig = Rig(url, str(tmp_path / "jobs.lake"))
     killed(rig, "written")
@@ -34,14 +34,14 @@ def test_a_driver_killed_after_its_files_were_written_doubles_nothing(url: str, 
     left = {str(path.relative_to(events.uri)) for path in Path(events.uri).glob("20*/*.parquet")}
     assert left, "the files were written"
     assert events.open().files() == [], "and do not count"
-    (reader,) = readers.registered(access.engine(q))
+    (reader,) = journal_readers.registered(access.engine(q))
     assert set(reader.position.values()) == {0}
 
     work(q, 1)
     rig.run()
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert {file.path for file in events.open().files()}.isdisjoint(left)
-    (reader,) = readers.registered(access.engine(q))
+    (reader,) = journal_readers.registered(access.engine(q))
     assert reader.position == q.journal().latest
 
 
@@ -49,7 +49,7 @@ def test_drivers_killed_with_spark_at_work_are_repeated_exactly(tmp_path: Path) 
     """In the jobs of bronze, silver and gold, all at once, for a driver takes seconds to start."""
     url = str(tmp_path / "jobs.db")
     steps = ("reading", "bronze.messages", "_state.carried")
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         work(q)
         rigs = {step: Rig(url, str(tmp_path / step)) for step in steps}
         for step, rig in rigs.items():

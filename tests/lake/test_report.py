@@ -10,7 +10,7 @@ import pytest
 from tampu.lake import report
 from tampu.lake.charts import Curve, escape, over_time
 from tampu.lake.insights import gather
-from tampu.lake.looking import Lake
+from tampu.lake.query import Lake
 from tests.lake import sample
 from tests.lake.sample import START, minute
 

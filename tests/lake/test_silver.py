@@ -11,8 +11,8 @@ from tampu.lake import walking
 from tampu.lake.tables import BY_NAME
 from tampu.model.journal import lease_end
 from tests.lake import reference
-from tests.lake.keeping import Keeping, assert_same
-from tests.lake.telling import MIDNIGHT, Telling
+from tests.lake.journals import MIDNIGHT, Telling
+from tests.lake.tables_in_memory import Keeping, assert_same
 
 Row = dict[str, Any]
 HOUR = 3600

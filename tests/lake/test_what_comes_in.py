@@ -10,12 +10,12 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.keepers.trimmer import Trimmer
 from tampu.lake import maintenance, state
-from tampu.lake.looking import Lake as Looking
+from tampu.lake.query import Lake as Looking
+from tampu.maintenance.trimmer import Trimmer
 from tampu.model.times import SECOND
-from tests.conformance.house import FakeClock
-from tests.lake.running_house import Died, Rig, journal, work
+from tests.conformance.harness import FakeClock
+from tests.lake.pipeline_harness import Died, Rig, journal, work
 
 DAY = 86_400
 
@@ -28,7 +28,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def q(url: str, clock: FakeClock) -> Any:
-    with tampu.open(url, keepers=False, clock=clock) as queue:
+    with tampu.open(url, maintenance=False, clock=clock) as queue:
         yield queue
 
 
@@ -56,7 +56,7 @@ def by_queue_and_day(rig: Rig) -> dict[tuple[str, int], int]:
     ids=["empty", "not utf-8", "10 MB", "null", "text"],
 )
 def test_any_payload_reaches_the_lake_as_it_is(
-    rig: Rig, q: tampu.Queue, payload: Any, content_type: str | None
+    rig: Rig, q: tampu.Store, payload: Any, content_type: str | None
 ) -> None:
     q.queues.put("jobs", max_payload=20_000_000)
     sent = q.publish("jobs", payload, content_type=content_type) if content_type else q.publish("jobs", payload)
@@ -67,7 +67,7 @@ def test_any_payload_reaches_the_lake_as_it_is(
     assert rig.rows("silver.messages", "payload_bytes") == [(len(sent.raw),)]
 
 
-def test_nothing_at_all_makes_no_rows(rig: Rig, q: tampu.Queue) -> None:
+def test_nothing_at_all_makes_no_rows(rig: Rig, q: tampu.Store) -> None:
     (report,) = rig.run()
     assert report.transitions == 0
     assert status_rows(rig) == 0
@@ -81,7 +81,7 @@ def status_rows(rig: Rig) -> int:
     return sum(len(rig.rows(name)) for name in rig.lake.present())
 
 
-def test_events_that_come_late_change_the_day_they_belong_to(rig: Rig, q: tampu.Queue, clock: FakeClock) -> None:
+def test_events_that_come_late_change_the_day_they_belong_to(rig: Rig, q: tampu.Store, clock: FakeClock) -> None:
     q.publish("jobs", 1)
     clock.advance(2 * DAY)
     q.publish("jobs", 2)
@@ -94,7 +94,7 @@ def test_events_that_come_late_change_the_day_they_belong_to(rig: Rig, q: tampu.
     assert by_queue_and_day(rig) == {("jobs", 1): 1, ("jobs", 2): 0, ("jobs", 3): 1, **late}
 
 
-def test_days_that_were_let_go_do_not_come_back(rig: Rig, q: tampu.Queue, clock: FakeClock) -> None:
+def test_days_that_were_let_go_do_not_come_back(rig: Rig, q: tampu.Store, clock: FakeClock) -> None:
     q.publish("jobs", 1)
     q.ack(q.claim("jobs")[0])
     rig.run()
@@ -109,7 +109,7 @@ def test_days_that_were_let_go_do_not_come_back(rig: Rig, q: tampu.Queue, clock:
     assert rig.rows("silver.messages", "state", "deliveries") == [("done", 1)]
 
 
-def test_payloads_whose_shape_changes_are_asked_together(rig: Rig, q: tampu.Queue) -> None:
+def test_payloads_whose_shape_changes_are_asked_together(rig: Rig, q: tampu.Store) -> None:
     for payload in ({"name": "Ada"}, {"name": {"first": "Ada", "last": "L"}, "age": 36}, ["Ada"], "Ada"):
         q.publish("people", payload, type="person.seen")
         q.ack(q.claim("people")[0])
@@ -123,7 +123,7 @@ def test_payloads_whose_shape_changes_are_asked_together(rig: Rig, q: tampu.Queu
 
 
 def test_the_store_keeps_what_the_lake_has_not_and_lets_go_of_what_it_has(
-    rig: Rig, q: tampu.Queue, clock: FakeClock
+    rig: Rig, q: tampu.Store, clock: FakeClock
 ) -> None:
     """The contract of archiving: nothing past the reader's position leaves the store, whatever its age."""
     keeper = Trimmer(access.core(q), journal_us=SECOND)

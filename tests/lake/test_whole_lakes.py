@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tampu.lake.objectives import Objective
-from tampu.lake.running import Pipeline
+from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
 from tampu.lake.tables import BY_NAME
 from tests.lake import reference
-from tests.lake.keeping import assert_same
-from tests.lake.running_house import Died
-from tests.lake.working import Working
+from tests.lake.pipeline_harness import Died
+from tests.lake.random_work import Working
+from tests.lake.tables_in_memory import assert_same
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def kept(folder: Path, seed: int, runs: int, run: Callable[[Pipeline], None], *,
         for _ in range(runs):
             working.work(STEPS // runs)
             targets = [Objective(**one) for one in OBJECTIVES]  # type: ignore[arg-type]  # as in JSON
-            run(Pipeline(working.house.url, lake, targets=targets, few=few))
+            run(Pipeline(working.registry.url, lake, targets=targets, few=few))
     finally:
         working.close()
     return lake, working
@@ -90,7 +90,7 @@ def test_runs_that_die_by_chance(tmp_path: Path, seed: int) -> None:
                 pipeline.run(no_spark)
 
     lake, working = kept(tmp_path, seed, 8, run, few=10**6)
-    Pipeline(working.house.url, lake).run(no_spark)
+    Pipeline(working.registry.url, lake).run(no_spark)
     check(lake, working)
 
 
@@ -105,5 +105,5 @@ def test_runs_on_spark(tmp_path: Path, seed: int, spark: SparkSession) -> None:
 def test_days_computed_anew_are_the_same(tmp_path: Path, seed: int) -> None:
     lake, working = kept(tmp_path, seed, 3, without_spark, few=10**6)
     days = sorted({e["day"] for e in working.told.events})
-    Pipeline(working.house.url, lake).backfill(no_spark, days, layer="silver")
+    Pipeline(working.registry.url, lake).backfill(no_spark, days, layer="silver")
     check(lake, working)

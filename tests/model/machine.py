@@ -15,8 +15,11 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Sweep, Trim
 from tampu.model.states import WAITING
-from tests.model import looking
-from tests.model.drawing import (
+from tests.model import checks
+from tests.model.entries import SECOND, Entry, New
+from tests.model.reference import Model, Refused
+from tests.model.stores import Place
+from tests.model.strategies import (
     HERE,
     START,
     TENANTS,
@@ -35,9 +38,6 @@ from tests.model.drawing import (
     times,
     written,
 )
-from tests.model.entries import SECOND, Entry, New
-from tests.model.places import Place
-from tests.model.reference import Model, Refused
 
 
 class FakeClock:
@@ -68,10 +68,10 @@ class SideBySide(RuleBasedStateMachine):
 
     def open(self) -> None:
         first = tampu.open(
-            self.place.url, tenant=TENANTS[0], keepers=False, clock=self.clock, durability=self.place.durability
+            self.place.url, tenant=TENANTS[0], maintenance=False, clock=self.clock, durability=self.place.durability
         )
         self.place.opened(access.engine(first))
-        second = tampu.Queue(access.core(first), TENANTS[1], on_close=lambda: None)
+        second = tampu.Store(access.core(first), TENANTS[1], on_close=lambda: None)
         self.q = dict(zip(TENANTS, (first, second), strict=True))
 
     @initialize(favourites=st.lists(places, min_size=1, max_size=3, unique=True))
@@ -88,9 +88,9 @@ class SideBySide(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.q[TENANTS[0]].queues.list():
-                looking.same_messages(self.q, self.model, self.place.unordered, everywhere=True)
-            looking.same_when_asked_for(self.q, self.model)
-            looking.journal_tells_the_same(self.q, self.model)
+                checks.same_messages(self.q, self.model, self.place.unordered, everywhere=True)
+            checks.same_when_asked_for(self.q, self.model)
+            checks.journal_tells_the_same(self.q, self.model)
             findings = {what: grade for what, grade, _ in self.q[TENANTS[0]].check()}
             assert findings["indexes"] == findings.get("file", "ok") == "ok"
         finally:
@@ -101,7 +101,7 @@ class SideBySide(RuleBasedStateMachine):
     @invariant()
     def engine_and_model_agree(self) -> None:
         if self.q[TENANTS[0]].queues.list():
-            looking.same_messages(self.q, self.model, self.place.unordered)
+            checks.same_messages(self.q, self.model, self.place.unordered)
             self.place.agree(access.engine(self.q[TENANTS[0]]), self.model)
 
     # -- publish
@@ -168,7 +168,7 @@ class SideBySide(RuleBasedStateMachine):
             access.core(self.q[tenant]).coalescer.submit(Sweep(1000))
         if not blocked and chooses:
             self.model.sweep()
-            looking.same_messages(self.q, self.model, self.place.unordered)
+            checks.same_messages(self.q, self.model, self.place.unordered)
         leases = self.q[tenant].claim(queues, limit=limit, lease=lease, worker="w")
         if blocked:
             assert leases == []
@@ -313,7 +313,7 @@ class SideBySide(RuleBasedStateMachine):
     # -- keeping house: one rule, so that most steps move messages
 
     @rule(what=st.sampled_from(["purge", "purge", "trim", "steer", "steer"]), place=places, pick=some)
-    def keep_house(self, what: str, place: tuple[str, str], pick: int) -> None:
+    def keep_harness(self, what: str, place: tuple[str, str], pick: int) -> None:
         getattr(self, f"_{what}")(self._favourite(pick) if pick % 2 else place, pick)
 
     def _purge(self, place: tuple[str, str], pick: int) -> None:
@@ -340,7 +340,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule(abruptly=st.booleans())
     def reopen(self, abruptly: bool) -> None:
         """Close and open; or, as after a kill, open what is on the disk at this moment."""
-        looking.journal_tells_the_same(self.q, self.model)
+        checks.journal_tells_the_same(self.q, self.model)
         old = self.q[TENANTS[0]]
         if abruptly:
             self.place.abandon()

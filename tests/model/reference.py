@@ -88,7 +88,7 @@ class Model:
             if self._is_full(entry):
                 entry.state, entry.reason, entry.waits_turn = "held", "group", True
                 return
-            self._seat(entry)
+            self._leader(entry)
         self._start(entry)
 
     def _is_full(self, entry: Entry) -> bool:
@@ -102,7 +102,7 @@ class Model:
         others = [e for e in self.entries.values() if e is not entry and self._same_group(e, entry)]
         return sum(e.has_turn and e.state != "leased" for e in others)
 
-    def _seat(self, entry: Entry) -> None:
+    def _leader(self, entry: Entry) -> None:
         """It may go as soon as there is a token for it, after the others that wait for theirs."""
         entry.has_turn = True
         self._wait_for_token(entry, self._waiting(entry) + 1)
@@ -151,12 +151,12 @@ class Model:
     def _fill(self, entry: Entry) -> None:
         """Who waits for a place of this one's group goes on, while there are any."""
         waiting = [e for e in self.entries.values() if e.waits_turn and self._same_group(e, entry)]
-        for heir in sorted(waiting, key=lambda e: e.n):
-            if self._is_full(heir):
+        for next_leader in sorted(waiting, key=lambda e: e.n):
+            if self._is_full(next_leader):
                 break
-            heir.waits_turn, heir.reason = False, None
-            self._seat(heir)
-            self._start(heir)
+            next_leader.waits_turn, next_leader.reason = False, None
+            self._leader(next_leader)
+            self._start(next_leader)
 
     def _take_marks(self, entry: Entry) -> None:
         """It waits (again): the key is its own unless another message that waits has it."""

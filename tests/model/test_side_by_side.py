@@ -7,38 +7,38 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.model import places
+from tests.model import stores
 from tests.model.machine import SideBySide
 
 EXAMPLES = int(os.environ.get("TAMPU_MODEL_EXAMPLES", "40"))
 
 
 class OnDisk(SideBySide):
-    place_of = places.OnDisk
+    place_of = stores.OnDisk
 
 
 class InMemory(SideBySide):
-    place_of = places.InMemory
+    place_of = stores.InMemory
 
 
 class OnPostgres(SideBySide):
-    place_of = places.OnPostgres
+    place_of = stores.OnPostgres
 
 
 class OnMariaDb(SideBySide):
-    place_of = places.OnMariaDb
+    place_of = stores.OnMariaDb
 
 
 class OnMariaDbWithRedis(SideBySide):
-    place_of = places.OnMariaDbWithRedis
+    place_of = stores.OnMariaDbWithRedis
 
 
 class OnRedis(SideBySide):
-    place_of = places.OnRedis
+    place_of = stores.OnRedis
 
 
 class OnCluster(SideBySide):
-    place_of = places.OnCluster
+    place_of = stores.OnCluster
 
 
 LONG = settings(

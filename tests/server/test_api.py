@@ -15,7 +15,7 @@ import structlog
 
 import tampu
 from tampu.server import logs
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.web import JSON, MSGPACK, Web
 from tests.servers import redis
@@ -160,11 +160,11 @@ def test_a_result_is_waited_for(web: Web, stall: Stall) -> None:
 
 
 def test_what_was_claimed_for_a_client_that_left_is_given_back(stall: Stall) -> None:
-    q = tampu.open(stall.url, token=stall.token)
-    thread = threading.Thread(target=lambda: q.claim("jobs", wait=50))
+    store = tampu.open(stall.url, token=stall.token)
+    thread = threading.Thread(target=lambda: store.claim("jobs", wait=50))
     thread.start()
     until(lambda: len(stall.node.polls) == 1)
-    q.close()
+    store.close()
     thread.join(40)
     until(lambda: len(stall.node.polls) == 0)
     web = Web(stall.url, stall.token)
@@ -211,8 +211,8 @@ def test_a_stop_ends_polls_with_nothing_and_finishes_requests(tmp_path: Any) -> 
 
 def test_the_journal_is_read_page_by_page_where_each_queue_has_a_part_of_its_own(start: Start) -> None:
     node = start(url=redis.redis.url())
-    with tampu.open(node.url, token=node.token) as q:
-        made = [q.publish(queue, n).id for n, queue in enumerate(["a", "b", "a"])]
-        first = q.journal(limit=2)
-        rest = q.journal(after=first.position)
+    with tampu.open(node.url, token=node.token) as store:
+        made = [store.publish(queue, n).id for n, queue in enumerate(["a", "b", "a"])]
+        first = store.journal(limit=2)
+        rest = store.journal(after=first.position)
     assert [t.id for t in (*first.transitions, *rest.transitions)] == made

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from tampu.server import protocol
-from tests.conformance.house import until
+from tampu.server.http import protocol
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.web import JSON, MSGPACK, Web
 from tests.servers.http import Server, Stall

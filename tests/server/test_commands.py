@@ -15,7 +15,7 @@ import pytest
 import tampu
 from tampu.server.options import OPTIONS
 from tampu.server.settings import ServerSettings, load
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.web import Web
 
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
@@ -37,9 +37,9 @@ def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
         web = Web(told["url"], token)
         until(lambda: web.get("/health").status == 200)
         assert web.as_key(None).get(told["sign_in"].removeprefix(told["url"])).status == 303
-        with tampu.open(told["url"], token=token) as q:
-            message = q.publish("jobs", {"n": 1})
-            assert q.claim("jobs")[0].id == message.id
+        with tampu.open(told["url"], token=token) as store:
+            message = store.publish("jobs", {"n": 1})
+            assert store.claim("jobs")[0].id == message.id
         web.get("/v1/queues", x_request_id="mine-1")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == -signal.SIGTERM

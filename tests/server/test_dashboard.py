@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tampu
 from tampu.model.reasons import DEAD_LETTER_REASONS
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -58,15 +58,15 @@ def _asked(query: str) -> tuple[dict[str, set[str]], set[str]]:
 @pytest.fixture
 def told(web: Web, stall: Stall) -> dict[str, set[str]]:
     """The labels of each metric of a server that has done some of everything."""
-    with tampu.open(stall.url, token=stall.token) as q:
-        q.publish_many("jobs", range(4))
-        done, again, dead, lost = q.claim("jobs", limit=4)
-        q.ack(done)
-        q.nack(again, "boom")
-        q.reject(dead)
-        q.release(lost)
+    with tampu.open(stall.url, token=stall.token) as store:
+        store.publish_many("jobs", range(4))
+        done, again, dead, lost = store.claim("jobs", limit=4)
+        store.ack(done)
+        store.nack(again, "boom")
+        store.reject(dead)
+        store.release(lost)
         with pytest.raises(tampu.LeaseLost):
-            q.nack(lost)
+            store.nack(lost)
     assert web.as_key(None).get("/v1/queues").status == 401
     until(lambda: web.get("/ready").status == 200)
     found: dict[str, set[str]] = {}

@@ -11,14 +11,14 @@ import pytest
 
 import tampu
 from tampu.engines.port import Trim
-from tampu.server import feed as feeds
-from tampu.server import positions
 from tampu.server.auth.grants import parse
-from tampu.server.keyring import KeyRing
+from tampu.server.auth.key_admin import KeyAdmin
+from tampu.server.events import feed as feeds
+from tampu.server.events import positions
 from tampu.server.routes import events as route
-from tests.conformance.house import FakeClock, until
+from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
-from tests.server.listening import Event, Listening
+from tests.server.event_client import Event, Listening
 from tests.server.web import Web
 from tests.servers import postgres, redis
 from tests.servers.http import Server, Stall
@@ -26,7 +26,7 @@ from tests.servers.http import Server, Stall
 Listen = Callable[..., Listening]
 STORES: dict[str, Callable[[Path], str]] = {
     "file": lambda folder: str(folder / "jobs.db"),
-    "postgres": lambda _: postgres.houses.url(),
+    "postgres": lambda _: postgres.databases.url(),
     "redis": lambda _: redis.redis.url(),
 }
 
@@ -38,9 +38,9 @@ def stall(start: Start, tmp_path: Path) -> Stall:
 
 
 @pytest.fixture
-def q(stall: Stall) -> Iterator[tampu.Queue]:
+def q(stall: Stall) -> Iterator[tampu.Store]:
     """The store, past the server."""
-    with tampu.open(stall.settings.url, keepers=False) as queue:
+    with tampu.open(stall.settings.url, maintenance=False) as queue:
         yield queue
 
 
@@ -59,7 +59,7 @@ def listen(stall: Stall) -> Iterator[Listen]:
 
 def key(stall: Stall, *grants: str, tenant: str = "default") -> tuple[str, str]:
     """(token, id) of a new key"""
-    made = stall.core.drive(KeyRing(stall.core, "*").create("test", [parse(g) for g in grants], tenant=tenant))
+    made = stall.core.drive(KeyAdmin(stall.core, "*").create("test", [parse(g) for g in grants], tenant=tenant))
     return made.token, made.key.id
 
 
@@ -68,7 +68,7 @@ def moves(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
-    stall: Stall, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "BEAT_SECONDS", 2.0)
     token = Web(stall.url).post("/v1/session", {"key": stall.token}).headers["set-cookie"].split(";")[0]
@@ -94,7 +94,7 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
         feed.close()
 
 
-def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Queue) -> None:
+def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Store) -> None:
     feed = listen()
     q.publish("orders", {"n": 1}, type="order.new")
     (lease,) = q.claim("orders", worker="w")
@@ -107,7 +107,7 @@ def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Q
     assert [event.data["state"] for event in told] == ["ready", "leased", "done"]
 
 
-def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Queue) -> None:
+def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Store) -> None:
     q.publish("orders", 1)
     feed = listen()
     q.publish("orders", 2)
@@ -126,7 +126,7 @@ def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Queue) -> No
         ({"type": "*.*", "verb": "claim"}, [("orders", "claim"), ("mail", "claim")]),
     ],
 )
-def test_filters_choose(listen: Listen, q: tampu.Queue, query: dict[str, Any], expected: list[Any]) -> None:
+def test_filters_choose(listen: Listen, q: tampu.Store, query: dict[str, Any], expected: list[Any]) -> None:
     feed = listen(**query)
     q.publish("orders", 1, type="order.new")
     q.claim("orders")
@@ -136,7 +136,7 @@ def test_filters_choose(listen: Listen, q: tampu.Queue, query: dict[str, Any], e
 
 
 def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
-    listen: Listen, q: tampu.Queue, stall: Stall
+    listen: Listen, q: tampu.Store, stall: Stall
 ) -> None:
     first = q.publish("orders", 1, type="order.new")
     q.publish("orders", 2, type="order.old")
@@ -150,7 +150,7 @@ def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
     assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
 
 
-def test_resume_tells_what_happened_meanwhile_once(listen: Listen, q: tampu.Queue) -> None:
+def test_resume_tells_what_happened_meanwhile_once(listen: Listen, q: tampu.Store) -> None:
     feed = listen()
     q.publish_many("orders", range(5))
     seen = feed.take(3)
@@ -161,7 +161,7 @@ def test_resume_tells_what_happened_meanwhile_once(listen: Listen, q: tampu.Queu
     assert [e.data["offset"] for e in again.take(8)] == list(range(4, 12))
 
 
-def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: Listen, q: tampu.Queue) -> None:
+def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: Listen, q: tampu.Store) -> None:
     q.publish("orders", 1)
     feed = listen()
     feed.close()
@@ -169,7 +169,7 @@ def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: List
     assert listen(after=feed.last).take(1)[0].data["offset"] == 2
 
 
-def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, q: tampu.Queue) -> None:
+def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, q: tampu.Store) -> None:
     q.publish_many("orders", range(1500))
     feed = listen(after="0", seconds=0)
     assert len(feed.take(1500)) == 1500
@@ -182,7 +182,7 @@ def test_resume_across_a_restart_has_no_gap(tmp_path: Path, store: str) -> None:
     url = STORES[store](tmp_path)
     settings: dict[str, Any] = {"url": url, "key_file": tmp_path / "admin.key"}
     server = Server(**settings)
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish("early", 0)
         feed = Listening(server.url, server.token)
         for n in range(3):
@@ -208,7 +208,7 @@ def test_resume_across_a_restart_has_no_gap(tmp_path: Path, store: str) -> None:
         ]
 
 
-def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     feed = listen(token=key(stall, "view:orders.*")[0])
     for queue in ("mail", "orders.eu", "orders", "orders.us"):
         q.publish(queue, 1)
@@ -218,7 +218,7 @@ def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, q:
 def test_a_restricted_key_does_not_learn_names_of_other_queues(tmp_path: Path) -> None:
     server = Stall(url=redis.redis.url(), key_file=tmp_path / "admin.key")
     try:
-        with tampu.open(server.settings.url, keepers=False) as q:
+        with tampu.open(server.settings.url, maintenance=False) as q:
             q.publish("secret", 1)
             q.publish("orders", 1)
             token, _ = key(server, "view:orders")
@@ -237,10 +237,10 @@ def test_a_restricted_key_does_not_learn_names_of_other_queues(tmp_path: Path) -
         server.stop()
 
 
-def test_other_tenants_are_not_heard(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_other_tenants_are_not_heard(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     mine = listen(token=key(stall, "view", tenant="acme")[0])
     q.publish("orders", 1)
-    with tampu.open(stall.settings.url, tenant="acme", keepers=False) as acme:
+    with tampu.open(stall.settings.url, tenant="acme", maintenance=False) as acme:
         acme.publish("orders", 1)
     (event,) = mine.take(1)
     assert event.data["tenant"] == "acme"
@@ -254,20 +254,20 @@ def test_without_view_there_is_no_feed(stall: Stall, listen: Listen) -> None:
     assert listen(token="tampu_nobody").status == 401
 
 
-def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     token, id = key(stall, "view")
     feed = listen(token=token)
-    stall.core.drive(KeyRing(stall.core, "*").revoke(id))
+    stall.core.drive(KeyAdmin(stall.core, "*").revoke(id))
     event = feed.next()
     assert event is not None
     assert (event.kind, event.data) == ("end", {"code": "unauthorized"})
     assert feed.next() is None
 
 
-def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     token, id = key(stall, "view")
     feed = listen(token=token)
-    stall.core.drive(KeyRing(stall.core, "*").rotate(id))
+    stall.core.drive(KeyAdmin(stall.core, "*").rotate(id))
     known = stall.node.gate.ring._known
     until(lambda: any(k.key.rotated_us for k in list(known.values())))
     q.publish("orders", 1)
@@ -275,7 +275,7 @@ def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q:
 
 
 def test_a_quiet_feed_beats_and_its_id_moves_on(
-    listen: Listen, stall: Stall, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+    listen: Listen, stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "BEAT_SECONDS", 0.05)
     feed = listen(queue="mail")
@@ -287,7 +287,7 @@ def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.
     monkeypatch.setattr(route, "BEAT_SECONDS", 0.05)
     clock = FakeClock()
     node = start(clock=clock)
-    ring = KeyRing(node.core, "*")
+    ring = KeyAdmin(node.core, "*")
     made = node.core.drive(ring.create("short", [parse("view")], tenant="default", expires_in=60))
     feed = Listening(node.url, made.token)
     assert feed.status == 200
@@ -298,7 +298,7 @@ def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.
     feed.close()
 
 
-def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit in memory for it is read again from the journal."""
     monkeypatch.setattr(feeds, "_MOST_WAITING", 50)
     monkeypatch.setattr(feeds, "_STEP", 20)
@@ -308,7 +308,7 @@ def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Queue, monkeypatch
     assert [e.data["offset"] for e in feed.take(2000)] == list(range(1, 2001))
 
 
-def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     q.publish_many("orders", range(100))
     first = positions.write({"0": 10})
     done = threading.Event()
@@ -326,7 +326,7 @@ def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: L
     assert all(one == list(range(11, 1601)) for one in offsets)
 
 
-def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, q: tampu.Queue) -> None:
+def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, q: tampu.Store) -> None:
     q.publish("orders", 1)
     feed = listen(after="0:50")
     assert feed.gap == {"asked": {"0": 50}, "found": {"0": 1}}
@@ -335,8 +335,8 @@ def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen:
 
 
 def test_a_position_that_retention_has_passed_is_told_as_a_gap(start: Start, tmp_path: Path) -> None:
-    stall = start(url=str(tmp_path / "jobs.db"), keepers=False)
-    with tampu.open(stall.settings.url, keepers=False) as q:
+    stall = start(url=str(tmp_path / "jobs.db"), maintenance=False)
+    with tampu.open(stall.settings.url, maintenance=False) as q:
         q.publish_many("orders", range(3))
         stall.core.coalescer.submit(Trim({}, 1 << 50, -1, 1000))
         q.publish("orders", 4)
@@ -361,7 +361,7 @@ def test_positions_are_texts_and_back() -> None:
 
 
 def test_many_feeds_share_one_reader(
-    stall: Stall, listen: Listen, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feeds_ = [listen() for _ in range(20)]
     calls: list[Any] = []

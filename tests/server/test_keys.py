@@ -17,17 +17,16 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.server import firstkey
-from tampu.server.auth import keys
+from tampu.server.auth import first_key, keys
 from tampu.server.settings import ServerSettings
-from tests.conformance.house import FakeClock, until
+from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.web import Web
 from tests.servers.http import Stall
 
 
 def test_the_first_start_leaves_an_admin_key_only_its_owner_can_read(stall: Stall) -> None:
-    path = firstkey.path_of(stall.settings)
+    path = first_key.path_of(stall.settings)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert Web(stall.url, stall.token).get("/v1/me").json["permissions"] == [
         "view", "publish", "consume", "operate", "review", "admin",
@@ -37,14 +36,14 @@ def test_the_first_start_leaves_an_admin_key_only_its_owner_can_read(stall: Stal
 def test_the_next_start_keeps_the_key(start: Start, tmp_path: Path) -> None:
     first = start(url=str(tmp_path / "jobs.db"))
     token = first.token
-    second = start(url=str(tmp_path / "jobs.db"), key_file=firstkey.path_of(first.settings))
+    second = start(url=str(tmp_path / "jobs.db"), key_file=first_key.path_of(first.settings))
     assert second.token == token
     assert Web(second.url, token).get("/v1/me").status == 200
 
 
 def test_a_start_that_died_before_the_store_knew_the_key_is_finished_by_the_next(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "left.key"
-    token = firstkey._write(path, 0)
+    token = first_key._write(path, 0)
     node = start(key_file=path)
     assert node.token == token
     assert Web(node.url, token).get("/v1/me").status == 200
@@ -61,7 +60,7 @@ def test_a_key_file_that_others_can_read_is_refused(start: Start, tmp_path: Path
 def test_a_node_that_comes_second_takes_its_key_back(start: Start, tmp_path: Path) -> None:
     first = start(url=str(tmp_path / "jobs.db"))
     second = start(url=str(tmp_path / "jobs.db"))
-    assert not firstkey.path_of(second.settings).exists()
+    assert not first_key.path_of(second.settings).exists()
     assert [k["prefix"] for k in Web(first.url, first.token).get("/v1/keys").json["keys"]] == [first.token[:18]]
     assert Web(second.url, first.token).get("/v1/me").status == 200
 
@@ -72,21 +71,21 @@ def test_two_first_starts_at_once_that_share_the_key_file_have_one_key(
 ) -> None:
     url, path = str(tmp_path / "jobs.db"), tmp_path / "admin.key"
     settings = ServerSettings(url=url, key_file=path)
-    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as beside:
-        submit = access.core(q).coalescer.submit
+    with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as beside:
+        submit = access.core(store).coalescer.submit
 
         def overtaken(step: Any) -> Any:
             """The other start goes all the way just before this step of ours."""
             if step.kind == ("key" if until_there == "the key" else "secret"):
-                monkeypatch.setattr(access.core(q).coalescer, "submit", submit)
-                assert firstkey.ensure(access.core(beside), settings) is not None
+                monkeypatch.setattr(access.core(store).coalescer, "submit", submit)
+                assert first_key.ensure(access.core(beside), settings) is not None
             return submit(step)
 
-        monkeypatch.setattr(access.core(q).coalescer, "submit", overtaken)
-        id = firstkey.ensure(access.core(q), settings)
+        monkeypatch.setattr(access.core(store).coalescer, "submit", overtaken)
+        id = first_key.ensure(access.core(store), settings)
         assert id is not None
         assert path.read_text().startswith(f"tampu_{id}_")
-        assert [d.name for d in access.engine(q).documents(keys.KIND, keys.TENANT)] == [id]
+        assert [d.name for d in access.engine(store).documents(keys.KIND, keys.TENANT)] == [id]
 
 
 def test_the_secret_is_stored_nowhere(stall: Stall, web: Web) -> None:

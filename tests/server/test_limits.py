@@ -12,7 +12,7 @@ import tampu
 from tampu.server import limits
 from tampu.server.auth.bearer import Bearer, Claims
 from tampu.server.auth.grants import FULL
-from tests.conformance.house import FakeClock, until
+from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.web import Answer, Web
 
@@ -131,14 +131,14 @@ def test_the_client_raises_queue_full_and_rate_limited_and_asks_no_second_time(
 
     def publish(token: str, queue: str) -> None:
         async def go() -> None:
-            async with tampu.open_async(node.url, token=token) as q:
-                await q.publish(queue, 1)
+            async with tampu.open_async(node.url, token=token) as store:
+                await store.publish(queue, 1)
 
         if asynchronous:
             asyncio.run(go())
         else:
-            with tampu.open(node.url, token=token) as q:
-                q.publish(queue, 1)
+            with tampu.open(node.url, token=token) as store:
+                store.publish(queue, 1)
 
     def refusals() -> int:
         counts = node.node.metrics.requests.of
@@ -231,7 +231,10 @@ def test_a_stream_costs_what_it_pushes(start: Start) -> None:
     node = start(clock=FakeClock())
     admin = Web(node.url, node.token)
     admin.post("/v1/queues/jobs/publish", _batch(50))
-    with tampu.open(node.url, token=admin.key("consume", rate=1, burst=8)) as q, q.stream("jobs", credit=50) as stream:
+    with (
+        tampu.open(node.url, token=admin.key("consume", rate=1, burst=8)) as store,
+        store.stream("jobs", credit=50) as stream,
+    ):
         came = [stream.next(60) for _ in range(8)]
         assert all(lease is not None for lease in came)
         until(lambda: node.node.limits._slices != {} and all(s.tokens <= 0 for s in node.node.limits._slices.values()))

@@ -17,7 +17,7 @@ import structlog
 
 import tampu
 from tampu.server import logs
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.web import Answer, Web
 from tests.servers.http import Server, settings_of
@@ -181,8 +181,8 @@ def test_a_stream_at_debug_shows_neither_its_key_nor_what_is_pushed(tmp_path: Pa
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
         token = (tmp_path / "tampu.db.key").read_text().strip()
-        with tampu.open(url, token=token) as q, q.stream("jobs") as stream:
-            q.publish("jobs", SECRET)
+        with tampu.open(url, token=token) as store, store.stream("jobs") as stream:
+            store.publish("jobs", SECRET)
             lease = stream.next(60)
             assert lease is not None
             stream.ack(lease, SECRET).result(60)

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tampu
 from tampu.model.reasons import DEAD_LETTER_REASONS
-from tampu.server import metrics
-from tests.conformance.house import until
+from tampu.server.metrics import registry
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.web import Web
 from tests.servers.http import Stall
@@ -114,11 +114,11 @@ def test_reasons_of_the_worker_are_counted_by_their_names(start: Start) -> None:
             raise tampu.Reject
         return object()
 
-    with app.queue as q:
-        ids = [q.publish("default", {"n": n}, type=odd.name).id for n in ("x", 0, 1, 2)]
-        ids += [q.publish("default", {}, type="unheard.of").id]
+    with app.store as store:
+        ids = [store.publish("default", {"n": n}, type=odd.name).id for n in ("x", 0, 1, 2)]
+        ids += [store.publish("default", {}, type="unheard.of").id]
         with tampu.working(app, unknown="reject"):
-            given = [q.result(id, wait=60).reason for id in ids]
+            given = [store.result(id, wait=60).reason for id in ids]
     assert given == ["decode_failed", "result_invalid", "customer-17", "unrecoverable", "unknown_task"]
     seen = Scrape(web)
     expected = {"decode_failed", "result_invalid", "other", "unrecoverable", "unknown_task"}
@@ -145,7 +145,7 @@ def test_leases_that_ran_out_are_counted_too(web: Web) -> None:
 
 
 def test_labels_stay_few_however_many_names_are_asked_for(web: Web, monkeypatch: Any) -> None:
-    monkeypatch.setattr(metrics, "MOST_QUEUES", 3)
+    monkeypatch.setattr(registry, "MOST_QUEUES", 3)
     for n in range(20):
         web.as_key(None).get(f"/v1/nowhere/{n}")
         web.post(f"/v1/queues/q{n}/messages", {"n": n})
@@ -156,7 +156,7 @@ def test_labels_stay_few_however_many_names_are_asked_for(web: Web, monkeypatch:
 
 
 def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall, monkeypatch: Any) -> None:
-    monkeypatch.setattr(metrics, "MOST_OPEN", 5)
+    monkeypatch.setattr(registry, "MOST_OPEN", 5)
     web.post("/v1/queues/jobs/publish", {"messages": [{"payload": n} for n in range(20)]})
     leases = web.post("/v1/claim", {"queues": "jobs", "limit": 20}).json["leases"]
     assert len(stall.node.metrics._open) == 5
@@ -165,7 +165,7 @@ def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall
 
 
 def test_a_lag_of_the_keepers_shows(start: Start) -> None:
-    node = start(keepers=False)
+    node = start(maintenance=False)
     web = Web(node.url, node.token)
     assert Scrape(web).of("tampu_keeper_lag_seconds") == 0
     web.post("/v1/queues/jobs/messages?delay=0.01", {"n": 1})
@@ -195,12 +195,12 @@ def test_a_node_that_can_work_is_ready(web: Web, stall: Stall) -> None:
 def test_a_node_is_not_ready_without_its_store_or_its_keepers(web: Web, stall: Stall, monkeypatch: Any) -> None:
     nobody = web.as_key(None)
     until(lambda: nobody.get("/ready").status == 200)
-    keepers: Any = stall.core.keepers
+    maintenance: Any = stall.core.maintenance
     stuck = threading.Event()
-    monkeypatch.setattr(keepers, "_turn", lambda: stuck.wait(60) and 1.0)
-    monkeypatch.setattr("tampu.server.node.STALE_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "_turn", lambda: stuck.wait(60) and 1.0)
+    monkeypatch.setattr("tampu.server.server_state.STALE_SECONDS", 0.0)
     answer = nobody.get("/ready")
-    assert (answer.status, [check["what"] for check in answer.json["checks"]]) == (503, ["keepers"])
+    assert (answer.status, [check["what"] for check in answer.json["checks"]]) == (503, ["maintenance"])
     monkeypatch.undo()
     stuck.set()
     stall.core.engine.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.web import Web
 from tests.servers import postgres, redis
 from tests.servers.ports import free_port
@@ -57,7 +57,7 @@ class Nodes:
             process.stdout.close()
 
 
-@pytest.fixture(params=[postgres.houses, redis.redis], ids=["postgres", "redis"])
+@pytest.fixture(params=[postgres.databases, redis.redis], ids=["postgres", "redis"])
 def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nodes]:
     made = Nodes(tmp_path, request.param.url())
     yield made
@@ -67,27 +67,27 @@ def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nodes]:
 def test_a_node_killed_under_load_loses_nothing_and_clients_carry_on(nodes: Nodes) -> None:
     port = free_port()
     mortal, steady = nodes.start(port), nodes.start()
-    with tampu.open(steady, token=nodes.token) as q:
-        q.queues.put("jobs", max_attempts=1000)  # leases are short, and a busy machine may lose several
+    with tampu.open(steady, token=nodes.token) as store:
+        store.queues.put("jobs", max_attempts=1000)  # leases are short, and a busy machine may lose several
     opened: list[str] = []
     published: list[int] = []
     done: set[int] = set()
     stop = threading.Event()
 
     def publish(url: str, numbers: range) -> None:
-        with tampu.open(url, token=nodes.token) as q:
+        with tampu.open(url, token=nodes.token) as store:
             opened.append(url)
             for n in numbers:
-                q.publish("jobs", n)  # a killed node is waited for, and asked again
+                store.publish("jobs", n)  # a killed node is waited for, and asked again
                 published.append(n)
 
     def work(url: str) -> None:
-        with tampu.open(url, token=nodes.token) as q:
+        with tampu.open(url, token=nodes.token) as store:
             opened.append(url)
             while not stop.is_set():
-                for lease in q.claim("jobs", limit=5, lease=2, wait=1):
+                for lease in store.claim("jobs", limit=5, lease=2, wait=1):
                     try:
-                        q.ack(lease)
+                        store.ack(lease)
                     except tampu.LeaseLost:
                         continue
                     done.add(lease.payload)
@@ -110,8 +110,8 @@ def test_a_node_killed_under_load_loses_nothing_and_clients_carry_on(nodes: Node
     stop.set()
     for thread in threads[2:]:
         thread.join(60)
-    with tampu.open(steady, token=nodes.token) as q:
-        stats = q.stats("jobs")
+    with tampu.open(steady, token=nodes.token) as store:
+        stats = store.stats("jobs")
         assert (stats.done, stats.depth) == (300, 0), "each exactly once: a repeated publish found the first"
 
 
@@ -133,7 +133,7 @@ def test_a_key_revoked_on_one_node_ends_everywhere(nodes: Nodes) -> None:
     token = admins[0].key("consume,view")
     callers = [Web(url, token) for url in urls]
     assert [caller.get("/v1/queues").status for caller in callers] == [200, 200]
-    with ThreadPoolExecutor(2) as pool, tampu.open(urls[1], token=token) as q, q.stream("jobs") as stream:
+    with ThreadPoolExecutor(2) as pool, tampu.open(urls[1], token=token) as store, store.stream("jobs") as stream:
         polls = [pool.submit(caller.post, "/v1/claim", {"queues": "jobs", "wait": 50}) for caller in callers]
         for admin in admins:
             until(lambda admin=admin: b"tampu_long_polls 0.0" not in admin.get("/metrics").raw)  # type: ignore[misc]  # bound now

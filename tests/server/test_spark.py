@@ -15,19 +15,19 @@ import msgspec
 import pytest
 
 import tampu
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.broker.settings import resolve
 from tampu.engines.port import Call, Load, PutDocument
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import Forbidden, NotFound, RateLimited, Unauthorized, Unavailable
 from tampu.model.message import NewMessage
-from tampu.spark.publishing import JOBS, STREAMS, stem
-from tampu.spark.staging import STAGED_ROWS
-from tampu.spark.stores import http, wire
-from tampu.spark.stores.http import HttpStore
-from tampu.spark.stores.opening import open_store
-from tampu.spark.stores.port import MessageQuery
-from tests.conformance.house import FakeClock
+from tampu.spark.write.publish import JOBS, STREAMS, id_prefix
+from tampu.spark.write.staging import STAGED_ROWS
+from tampu.stores import http, wire
+from tampu.stores.http import HttpStore
+from tampu.stores.open_store import open_store
+from tampu.stores.port import MessageQuery
+from tests.conformance.harness import FakeClock
 from tests.server.conftest import Start
 from tests.server.test_metrics import Scrape
 from tests.server.test_permissions import rows_of
@@ -42,11 +42,11 @@ def store(stall: Stall, token: str | None = None) -> HttpStore:
 
 
 def load(queue: str, *payloads: Any, first: int = 0) -> Load:
-    packed = [incoming.item(queue, SETTINGS, NewMessage(payload)).packed for payload in payloads]
+    packed = [validate.item(queue, SETTINGS, NewMessage(payload)).packed for payload in payloads]
     starts = [sum(len(one) for one in packed[:n]) for n in range(len(packed) + 1)]
     numbers = list(range(first, first + len(packed)))
     types = ["message"] * len(packed)
-    return Load("default", queue, stem("default", "job", 0), numbers, b"".join(packed), starts, types, 1)
+    return Load("default", queue, id_prefix("default", "job", 0), numbers, b"".join(packed), starts, types, 1)
 
 
 def ready(web: Web, queue: str) -> list[Any]:
@@ -62,7 +62,7 @@ def test_messages_and_the_ledger_are_one_commit_and_may_be_sent_twice(stall: Sta
             opened.together([load("jobs", 3, first=2), PutDocument(JOBS, "default", "nightly", b"farther", 0)])
         assert ready(web, "jobs") == [1, 2], "refused together with its ledger"
         # The answer was lost, and the client asks again.
-        again = wire.SparkChanges([opened._said(call) for call in calls], again=True)
+        again = wire.SparkChanges([opened._said(request) for request in calls], again=True)
         assert web.post("/v1/spark/changes", again).json == {"replies": [0, version]}
         assert web.post("/v1/spark/changes", wire.SparkChanges(again.changes)).code == "version_conflict"
         found = opened.document(JOBS, "default", "nightly")
@@ -76,7 +76,7 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
     good = load("jobs", "fine")
     bad = {
         "payload has": load("jobs", "much too long for it"),
-        "not the beginning": msgspec.structs.replace(good, stem=b"12345678901"),
+        "not the beginning": msgspec.structs.replace(good, id_prefix=b"12345678901"),
         "numbers must grow": msgspec.structs.replace(load("jobs", 1, 2), numbers=[1, 1]),
         "where each body begins": msgspec.structs.replace(good, starts=[0, 3]),
         "can not be unpacked": msgspec.structs.replace(good, bodies=b"\xc1", starts=[0, 1]),
@@ -88,9 +88,9 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
         ),
     }
     with store(stall) as opened:
-        for text, call in bad.items():
+        for text, request in bad.items():
             with pytest.raises(tampu.TampuError, match=text):
-                opened.run([call])
+                opened.run([request])
         with pytest.raises(tampu.QueueFull):
             opened.run([load("jobs", 1, 2, 3)])
         assert opened.run([good]) == [1]
@@ -264,7 +264,7 @@ def test_who_leaves_in_the_middle_makes_room_for_others(
 
 
 def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tampu.spark.stores.opening", None)
+    monkeypatch.setitem(sys.modules, "tampu.stores.open_store", None)
     monkeypatch.setattr(stall.node, "_desk", None)
     told = web.get("/v1/spark/place")
     assert told.code == "invalid_config"
@@ -318,7 +318,7 @@ def test_a_key_comes_from_the_environment_or_the_url_and_is_never_told(
     with open_store("env:JOBS") as opened:
         assert opened.now() > 0
     monkeypatch.setenv("JOBS", f"http://:{stall.token}@127.0.0.1:1")
-    monkeypatch.setattr("tampu.client.failing.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.client.failures.PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr("tampu.client.remote.pauses", lambda _: iter(()))
     with open_store("env:JOBS") as opened, pytest.raises(Unavailable) as failed:
         opened.now()

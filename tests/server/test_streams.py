@@ -16,13 +16,13 @@ import aiohttp
 import pytest
 
 import tampu
-from tampu.broker.streaming import PolledStream
-from tampu.client.streaming import WireStream
-from tampu.server import protocol
+from tampu.broker.stream import PolledStream
+from tampu.client.stream import WireStream
 from tampu.server.auth.grants import parse
-from tampu.server.keyring import KeyRing
+from tampu.server.auth.key_admin import KeyAdmin
+from tampu.server.http import protocol
 from tampu.wire import bodies, frames
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.test_metrics import Scrape
 from tests.server.web import Web
@@ -36,14 +36,14 @@ def stall(start: Start, tmp_path: Path) -> Stall:
 
 
 @pytest.fixture
-def q(stall: Stall) -> Iterator[tampu.Queue]:
+def q(stall: Stall) -> Iterator[tampu.Store]:
     """Over HTTP."""
     with tampu.open(stall.url, token=stall.token) as queue:
         yield queue
 
 
 def key(stall: Stall, *grants: str) -> tuple[str, str]:
-    made = stall.core.drive(KeyRing(stall.core, "*").create("test", [parse(g) for g in grants], tenant="default"))
+    made = stall.core.drive(KeyAdmin(stall.core, "*").create("test", [parse(g) for g in grants], tenant="default"))
     return made.token, made.key.id
 
 
@@ -89,7 +89,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 # -- the wire
 
 
-def test_no_more_is_pushed_than_there_is_credit(stall: Stall, q: tampu.Queue) -> None:
+def test_no_more_is_pushed_than_there_is_credit(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", range(10))
 
     async def work() -> None:
@@ -108,7 +108,7 @@ def test_no_more_is_pushed_than_there_is_credit(stall: Stall, q: tampu.Queue) ->
     assert q.stats("jobs").ready == 5
 
 
-def test_what_is_published_is_pushed_to_who_waits(stall: Stall, q: tampu.Queue) -> None:
+def test_what_is_published_is_pushed_to_who_waits(stall: Stall, q: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
             await raw.say(frames.Ready(5))
@@ -120,7 +120,7 @@ def test_what_is_published_is_pushed_to_who_waits(stall: Stall, q: tampu.Queue) 
     run(work)
 
 
-def test_answers_come_in_the_order_of_the_questions(stall: Stall, q: tampu.Queue) -> None:
+def test_answers_come_in_the_order_of_the_questions(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", range(50))
     leases = q.claim("jobs", limit=50)
 
@@ -142,7 +142,7 @@ def test_answers_come_in_the_order_of_the_questions(stall: Stall, q: tampu.Queue
     run(work)
 
 
-def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, q: tampu.Queue) -> None:
+def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", range(2))
     one, two = q.claim("jobs", limit=2)
 
@@ -215,7 +215,7 @@ def test_only_who_may_consume_gets_a_stream(stall: Stall) -> None:
     run(work)
 
 
-def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, q: tampu.Queue) -> None:
+def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, q: tampu.Store) -> None:
     q.publish("secret", 1)
     (lease,) = q.claim("secret")
 
@@ -233,7 +233,7 @@ def test_revoking_the_key_ends_the_stream(stall: Stall) -> None:
         token, id = key(stall, "consume")
         async with connected(stall, token) as raw:
             await raw.say(frames.Ready(1))
-            await asyncio.to_thread(stall.core.drive, KeyRing(stall.core, "*").revoke(id))
+            await asyncio.to_thread(stall.core.drive, KeyAdmin(stall.core, "*").revoke(id))
             await raw.hear()
             assert raw.socket.close_code == frames.UNAUTHORIZED
 
@@ -265,13 +265,13 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
             begun = asyncio.create_task(ended(session))
             await asyncio.to_thread(until, lambda: len(stall.node.polls))
             assert [await guess(session) for _ in range(3)] == [401, 429, 429]
-            await asyncio.to_thread(stall.core.drive, KeyRing(stall.core, "*").revoke(id))
+            await asyncio.to_thread(stall.core.drive, KeyAdmin(stall.core, "*").revoke(id))
             assert await asyncio.wait_for(begun, 60) == (frames.UNAUTHORIZED if of == "stream" else True)
 
     run(work)
 
 
-def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, q: tampu.Queue) -> None:
+def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, q: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
             await raw.say(frames.Ready(5))
@@ -284,7 +284,7 @@ def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall,
     assert lease.message.attempts == 1
 
 
-def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, q: tampu.Queue) -> None:
+def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", [b"x" * 50_000] * 60)
 
     async def work() -> None:
@@ -336,7 +336,7 @@ def test_a_worker_that_does_not_read_is_let_go(
 
     monkeypatch.setattr(protocol._StreamProtocol, "pause_writing", noting)
     with tampu.open(server.url, token=server.token) as q:
-        ring = KeyRing(server.node.core, "default")
+        ring = KeyAdmin(server.node.core, "default")
         made = server.node.core.drive(ring.create("deaf", [parse("consume")]))
         deaf = Deaf(server, made.token)
         q.publish_many("jobs", [b"x" * 200_000] * 60)
@@ -353,7 +353,7 @@ def test_a_worker_that_does_not_read_is_let_go(
 # -- the client
 
 
-def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, q: tampu.Queue) -> None:
+def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", range(300))
     seen: list[int] = []
     with q.stream("jobs", credit=16, worker="w") as stream:
@@ -369,8 +369,8 @@ def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, q: t
 
 
 @pytest.mark.parametrize("kind", ["pushed", "polled"])
-def test_both_kinds_behave_the_same(stall: Stall, q: tampu.Queue, kind: str) -> None:
-    local = tampu.open(stall.settings.url, keepers=False) if kind == "polled" else None
+def test_both_kinds_behave_the_same(stall: Stall, q: tampu.Store, kind: str) -> None:
+    local = tampu.open(stall.settings.url, maintenance=False) if kind == "polled" else None
     source = local or q
     q.queues.put("jobs", backoff=0, max_attempts=2)
     q.publish_many("jobs", ["ack", "nack", "reject", "release"])
@@ -402,8 +402,8 @@ def test_both_kinds_behave_the_same(stall: Stall, q: tampu.Queue, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["pushed", "polled"])
-def test_leases_are_kept_longer_without_waiting(stall: Stall, q: tampu.Queue, kind: str) -> None:
-    local = tampu.open(stall.settings.url, keepers=False) if kind == "polled" else None
+def test_leases_are_kept_longer_without_waiting(stall: Stall, q: tampu.Store, kind: str) -> None:
+    local = tampu.open(stall.settings.url, maintenance=False) if kind == "polled" else None
     q.publish_many("jobs", ["kept", "given back", "asked to stop"])
     with (local or q).stream("jobs", credit=3, lease=60) as stream:
         kept, back, stop = (stream.next(60) for _ in range(3))
@@ -429,7 +429,7 @@ def test_leases_are_kept_longer_without_waiting(stall: Stall, q: tampu.Queue, ki
         local.close()
 
 
-def test_tasks_keep_leases_longer_too(stall: Stall, q: tampu.Queue) -> None:
+def test_tasks_keep_leases_longer_too(stall: Stall, q: tampu.Store) -> None:
     q.publish("jobs", 1)
 
     async def go() -> bool:
@@ -448,7 +448,7 @@ def test_a_restart_of_the_server_is_lived_through(tmp_path: Path) -> None:
         "url": str(tmp_path / "jobs.db"), "key_file": tmp_path / "admin.key", "port": free_port(),
     }  # fmt: skip
     server = Server(**settings)
-    with tampu.open(settings["url"], keepers=False) as store, tampu.open(server.url, token=server.token) as q:
+    with tampu.open(settings["url"], maintenance=False) as store, tampu.open(server.url, token=server.token) as q:
         store.publish_many("jobs", range(10))
         with q.stream("jobs", credit=4) as stream:
             first = [stream.next(60) for _ in range(2)]
@@ -467,7 +467,7 @@ def test_a_restart_of_the_server_is_lived_through(tmp_path: Path) -> None:
 def test_a_revoked_key_ends_the_clients_stream_with_its_error(stall: Stall) -> None:
     token, id = key(stall, "consume")
     with tampu.open(stall.url, token=token) as q, q.stream("jobs") as stream:
-        stall.core.drive(KeyRing(stall.core, "*").revoke(id))
+        stall.core.drive(KeyAdmin(stall.core, "*").revoke(id))
         with pytest.raises(tampu.Unauthorized):
             stream.next(60)
 
@@ -478,7 +478,7 @@ def test_a_client_that_may_not_consume_is_told_so(stall: Stall) -> None:
 
 
 def test_without_websockets_on_the_way_the_client_polls(
-    stall: Stall, q: tampu.Queue, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "PATH", "/v1/nothing")
     q.publish("jobs", 1)
@@ -489,7 +489,7 @@ def test_without_websockets_on_the_way_the_client_polls(
         assert stream.ack(lease).result(60).state == "done"
 
 
-def test_threads_share_a_stream(stall: Stall, q: tampu.Queue) -> None:
+def test_threads_share_a_stream(stall: Stall, q: tampu.Store) -> None:
     q.publish_many("jobs", range(200))
     seen: list[int] = []
     over = threading.Event()
@@ -515,7 +515,7 @@ def test_threads_share_a_stream(stall: Stall, q: tampu.Queue) -> None:
     assert q.stats("jobs").done == 200
 
 
-def test_all_credit_is_used_also_when_little_of_it_was(q: tampu.Queue) -> None:
+def test_all_credit_is_used_also_when_little_of_it_was(q: tampu.Store) -> None:
     with q.stream("jobs", credit=4) as stream:
         q.publish("jobs", "first")
         lease = stream.next(60)

@@ -22,7 +22,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tampu.server.auth import bearer
 from tampu.wire import frames
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.conftest import Start
 from tests.server.web import Web
 from tests.servers.http import Stall

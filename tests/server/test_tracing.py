@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import tampu
 from tampu import tracing
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.server.web import Web
 from tests.servers.http import Stall
 
@@ -58,12 +58,12 @@ def _ids(span: ReadableSpan) -> tuple[int, int]:
 
 
 def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(told: Told, stall: Stall) -> None:
-    with tampu.open(stall.url, token=stall.token) as q:
+    with tampu.open(stall.url, token=stall.token) as store:
         with trace.get_tracer("shop").start_as_current_span("order") as order:
-            message = q.publish("jobs", {"n": 1}, labels={"a": "b"})
-        (lease,) = q.claim("jobs", worker="w1")
+            message = store.publish("jobs", {"n": 1}, labels={"a": "b"})
+        (lease,) = store.claim("jobs", worker="w1")
         with tracing.process(lease):
-            q.ack(lease)
+            store.ack(lease)
     publish, served = told.one("publish jobs"), told.one("POST /v1/queues/{queue}/publish")
     process, ack, claim = told.one("process jobs"), told.one("ack jobs"), told.one("claim jobs")
     assert publish.kind is trace.SpanKind.PRODUCER
@@ -91,12 +91,12 @@ def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(tol
 
 def test_tasks_carry_the_trace_too(told: Told, stall: Stall) -> None:
     async def go() -> None:
-        async with tampu.open_async(stall.url, token=stall.token) as q:
-            await q.publish_many("jobs", [1, 2])
-            leases = await q.claim("jobs", limit=2)
+        async with tampu.open_async(stall.url, token=stall.token) as store:
+            await store.publish_many("jobs", [1, 2])
+            leases = await store.claim("jobs", limit=2)
             for lease in leases:
                 with tracing.process(lease):
-                    await q.ack(lease)
+                    await store.ack(lease)
 
     asyncio.run(go())
     publish = told.one("publish jobs")
@@ -106,9 +106,9 @@ def test_tasks_carry_the_trace_too(told: Told, stall: Stall) -> None:
 
 
 def test_a_stream_is_traced_as_claims_are(told: Told, stall: Stall) -> None:
-    with tampu.open(stall.url, token=stall.token) as q:
-        q.publish("jobs", 1)
-        with q.stream("jobs", worker="w") as stream:
+    with tampu.open(stall.url, token=stall.token) as store:
+        store.publish("jobs", 1)
+        with store.stream("jobs", worker="w") as stream:
             lease = stream.next(60)
             assert lease is not None
             with tracing.process(lease):
@@ -118,13 +118,13 @@ def test_a_stream_is_traced_as_claims_are(told: Told, stall: Stall) -> None:
 
 
 def test_the_library_without_a_server_is_traced_too(told: Told) -> None:
-    with tampu.open("memory://") as q:
-        q.publish("jobs", 1)
-        (lease,) = q.claim("jobs")
+    with tampu.open("memory://") as store:
+        store.publish("jobs", 1)
+        (lease,) = store.claim("jobs")
         with tracing.process(lease):
-            q.nack(lease, "boom")
+            store.nack(lease, "boom")
         with pytest.raises(tampu.LeaseLost):
-            q.ack(lease)
+            store.ack(lease)
     assert _parent(told.one("nack jobs")) == _ids(told.one("process jobs"))[1]
     lost = told.one("ack jobs")
     assert lost.status.status_code is trace.StatusCode.ERROR
@@ -133,20 +133,20 @@ def test_the_library_without_a_server_is_traced_too(told: Told) -> None:
 
 
 def test_the_same_publish_in_another_trace_is_no_conflict(told: Told, stall: Stall) -> None:
-    with tampu.open(stall.url, token=stall.token) as q:
-        first = q.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
-        again = q.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
+    with tampu.open(stall.url, token=stall.token) as store:
+        first = store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
+        again = store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
         assert (again.id, again.duplicate) == (first.id, True)
         with pytest.raises(tampu.IdempotencyConflict):
-            q.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "no"})
-        assert q.claim("jobs")[0].message.headers == first.headers
+            store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "no"})
+        assert store.claim("jobs")[0].message.headers == first.headers
     assert len(told.all("publish jobs")) == 3
 
 
 def test_a_context_of_the_callers_own_stays(told: Told) -> None:
-    with tampu.open("memory://") as q:
-        q.publish("jobs", 1, headers={"traceparent": PARENT})
-        (lease,) = q.claim("jobs")
+    with tampu.open("memory://") as store:
+        store.publish("jobs", 1, headers={"traceparent": PARENT})
+        (lease,) = store.claim("jobs")
         assert lease.message.headers == {"traceparent": PARENT}
         with tracing.process(lease):
             assert tracing.inject()["traceparent"].split("-")[1] == PARENT.split("-")[1]
@@ -155,9 +155,9 @@ def test_a_context_of_the_callers_own_stays(told: Told) -> None:
 
 def test_a_full_set_of_headers_is_left_alone(told: Told) -> None:
     full = {f"h{n}": "x" for n in range(64)}
-    with tampu.open("memory://") as q:
-        q.publish("jobs", 1, headers=full)
-        assert q.claim("jobs")[0].message.headers == full
+    with tampu.open("memory://") as store:
+        store.publish("jobs", 1, headers=full)
+        assert store.claim("jobs")[0].message.headers == full
 
 
 # -- without tracing here
@@ -182,22 +182,22 @@ def test_a_server_without_tracing_hands_the_callers_context_on(web: Web) -> None
 
 
 def test_nothing_is_added_when_nobody_traces() -> None:
-    with tampu.open("memory://") as q:
-        q.publish("jobs", 1)
-        (lease,) = q.claim("jobs")
+    with tampu.open("memory://") as store:
+        store.publish("jobs", 1)
+        (lease,) = store.claim("jobs")
         assert lease.message.headers == {}
         assert tracing.inject({"a": "b"}) == {"a": "b"}
         with tracing.process(lease) as span:
             assert span is None
-            q.ack(lease)
+            store.ack(lease)
 
 
 def test_the_library_works_without_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "trace", None)
-    with tampu.open("memory://") as q:
-        q.publish("jobs", 1, headers={"traceparent": PARENT})
-        (lease,) = q.claim("jobs")
+    with tampu.open("memory://") as store:
+        store.publish("jobs", 1, headers={"traceparent": PARENT})
+        (lease,) = store.claim("jobs")
         assert tracing.extract(lease) is None
         with tracing.process(lease) as span:
             assert span is None
-            q.ack(lease)
+            store.ack(lease)

@@ -16,11 +16,11 @@ from typing import Any
 import uvicorn
 
 from tampu.broker.core import Core
-from tampu.server import firstkey
 from tampu.server.app import make_app
-from tampu.server.front import Front
-from tampu.server.node import Node, open_node
-from tampu.server.running import Running, _config, _listen
+from tampu.server.auth import first_key
+from tampu.server.http.asgi import AsgiApp
+from tampu.server.run import Running, _config, _listen
+from tampu.server.server_state import ServerState, open_server_state
 from tampu.server.settings import ServerSettings
 from tests.servers.ports import free_port
 
@@ -41,13 +41,13 @@ class Server:
         assert self.running.started.wait(60), "the server does not start"
 
     @property
-    def node(self) -> Node:
+    def node(self) -> ServerState:
         return self.running.node
 
     @property
     def token(self) -> str:
         """The admin key, as the first start left it."""
-        return firstkey.path_of(self.settings).read_text().strip()
+        return first_key.path_of(self.settings).read_text().strip()
 
     def stop(self) -> None:
         self.running.stop()
@@ -62,7 +62,7 @@ class Hall:
         settings = settings_of({"port": free_port()})
         self._socket = _listen(settings)
         self.url = "http://{}:{}".format(*self._socket.getsockname())
-        self.fronts: dict[str, Front] = {}
+        self.fronts: dict[str, AsgiApp] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self._server = uvicorn.Server(_config(settings, self._route))
         self._up = threading.Event()
@@ -97,9 +97,9 @@ class Stall:
     def __init__(self, *, clock: Any = None, **settings: Any) -> None:
         self.settings = settings_of(settings)
         self._name = f"n{next(_names)}"
-        self.node = open_node(self.settings, clock=clock)
+        self.node = open_server_state(self.settings, clock=clock)
         try:
-            firstkey.ensure(self.node.core, self.settings)
+            first_key.ensure(self.node.core, self.settings)
         except BaseException:
             self.node.close()
             raise
@@ -124,7 +124,7 @@ class Stall:
 
     @property
     def token(self) -> str:
-        return firstkey.path_of(self.settings).read_text().strip()
+        return first_key.path_of(self.settings).read_text().strip()
 
     def stop(self) -> None:
         loop = hall().loop

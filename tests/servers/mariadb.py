@@ -17,10 +17,10 @@ from typing import Any, Self
 
 import pymysql
 
-from tampu.engines.mariadb import migrating
+from tampu.engines.mariadb import migrations
 from tests.servers import redis
 from tests.servers.ports import free_port
-from tests.servers.watching import Watcher
+from tests.servers.watcher import Watcher
 
 PACKAGE = "mariadb-server"
 _START_SECONDS = 60
@@ -149,7 +149,7 @@ class MariaDb:
         self.remove()
 
 
-class Houses:
+class Databases:
     """One fast server for all tests of this process; each test gets an empty database of it.
 
     Emptying small tables takes a few milliseconds, making them a hundred. A few take turns, for tests with several.
@@ -183,7 +183,7 @@ class Houses:
         with self._db.cursor() as cursor:
             if database not in self._tables:
                 cursor.execute(f"CREATE DATABASE {database}")
-                migrating.migrate(self._db, database)
+                migrations.migrate(self._db, database)
                 self._tables[database] = set(self._names(cursor, database))
             for table in self._names(cursor, database):
                 if table not in self._tables[database]:
@@ -213,12 +213,12 @@ class Houses:
                 cursor.execute(f"KILL CONNECTION {id}")
 
 
-houses = Houses()
+databases = Databases()
 
 
 def indexed() -> str:
     """An empty house whose order is in a Redis too, which is empty."""
-    url = houses.url()
+    url = databases.url()
     with redis.redis.server.client() as client:
         client.flushall()
     place = urllib.parse.quote(redis.redis.server.url(), safe="")

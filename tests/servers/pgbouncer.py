@@ -89,18 +89,18 @@ class Pgbouncer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class Houses:
+class Databases:
     """Empty houses of the tests' server, reached through one pooler."""
 
     def __init__(self) -> None:
         self._pooler: Pgbouncer | None = None
 
     def url(self) -> str:
-        schema = postgres.houses.empty()
+        schema = postgres.databases.empty()
         if self._pooler is None:
-            self._pooler = Pgbouncer(postgres.houses.server).start()
+            self._pooler = Pgbouncer(postgres.databases.server).start()
             atexit.register(self._pooler.remove)
         return self._pooler.url(schema, schema=schema)
 
 
-houses = Houses()
+databases = Databases()

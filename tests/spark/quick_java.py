@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tampu.spark import java
+from tampu.spark.runtime import java
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".pytest_cache" / "java"

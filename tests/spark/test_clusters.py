@@ -26,13 +26,13 @@ from pyspark.errors import StreamingQueryException
 import tampu
 from tampu.engines.port import PutDocument
 from tampu.lake.storage import Lake
-from tampu.spark import java, python
-from tampu.spark.delivery_log import HEADS, head_name, read_head
-from tampu.spark.stores.opening import open_store
+from tampu.spark.queue.delivery_log import HEADS, head_name, read_head
+from tampu.spark.runtime import java, python
+from tampu.stores.open_store import open_store
 from tests.servers.ports import free_port
-from tests.spark import meeting, quick_java
+from tests.spark import paused_driver, quick_java
 from tests.spark.cluster_faults import ROWS, WRITES, evidence
-from tests.spark.hands import staged
+from tests.spark.writer_driver import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, An
 
 def _check(url: str, answer: dict[str, Any]) -> None:
     assert {name: answer[name] for name in EXPECTED} == EXPECTED
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         assert q.stats("numbers").counts[tampu.State.READY] == 200
         written = {(t.offset, t.id) for t in q.journal(limit=1000).transitions}
     assert answer["pipeline"]["transitions"] == 200, answer
@@ -154,7 +154,7 @@ def _check_accidents(url: str, folder: Path, seen: dict[str, Any]) -> None:
     """Copies of slow tasks, killed executors and killed workers: no row is doubled, none is lost."""
     noted = evidence(folder)
     everything = list(range(ROWS))
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         told = Counter((t.queue, t.verb, t.id) for t in q.journal(limit=10_000).transitions)
         assert set(told.values()) == {1}, "nothing happened twice"
         for queue, options in WRITES.items():
@@ -180,7 +180,7 @@ def test_a_local_cluster_with_executors_of_its_own_whose_driver_meets_another(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(_run, url, _environment(tmp_path), *arguments)
         waits = [home / f"{name}.waits" for name in ("drain", "copy", "lake")]
-        meeting.until(lambda: running.done() or all(path.exists() for path in waits), "the first driver")
+        paused_driver.until(lambda: running.done() or all(path.exists() for path in waits), "the first driver")
         try:
             if not running.done():
                 _come_second(spark, str(home / "jobs.db"), home)
@@ -194,15 +194,15 @@ def test_a_local_cluster_with_executors_of_its_own_whose_driver_meets_another(
 def _come_second(spark: SparkSession, url: str, home: Path) -> None:
     """Another driver on the checkpoints and the lake of one that is in the middle of its work."""
     with pytest.raises(StreamingQueryException, match="in use by another driver"):
-        meeting.start_drain(spark, url, home, takeoverSeconds=0).awaitTermination(meeting.PATIENCE)
+        paused_driver.start_drain(spark, url, home, takeoverSeconds=0).awaitTermination(paused_driver.PATIENCE)
     with open_store(url) as store:  # as if the first had not been heard of for long
         head, version = read_head(store, "default", "emails", "billing")
         assert head is not None
         silent = msgspec.msgpack.encode(msgspec.structs.replace(head, beat_us=0))
         store.run([PutDocument(HEADS, "default", head_name("emails", "billing"), silent, version)])
-    assert meeting.start_drain(spark, url, home).awaitTermination(meeting.PATIENCE)
-    assert meeting.start_copy(spark, url, home).awaitTermination(meeting.PATIENCE)
-    meeting.keep_lake(spark, url, home)
+    assert paused_driver.start_drain(spark, url, home).awaitTermination(paused_driver.PATIENCE)
+    assert paused_driver.start_copy(spark, url, home).awaitTermination(paused_driver.PATIENCE)
+    paused_driver.keep_lake(spark, url, home)
 
 
 def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
@@ -210,16 +210,16 @@ def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
     assert "another driver has taken" in ended["drain"], ended
     assert "CONCURRENT_STREAM_LOG_UPDATE" in ended["copy"], ended
     assert ended["lake"].startswith("VersionConflict: another run"), ended
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         told = [(t.offset, t.id, t.verb) for t in q.journal(limit=1000).transitions]
         verbs = Counter((id, verb) for _, id, verb in told)
         ids = {id for _, id, _ in told}
         assert verbs == {(id, verb): 1 for id in ids for verb in ("publish", "claim", "ack")}
-        assert (len(ids), q.stats("emails").done) == (meeting.MESSAGES, meeting.MESSAGES)
+        assert (len(ids), q.stats("emails").done) == (paused_driver.MESSAGES, paused_driver.MESSAGES)
     batches = [json.loads(line) for line in (home / "drained.jsonl").read_text().splitlines()]
     assert [number for number, _ in batches] == [0, 0, 1, 2], "the batch in the middle of which they met came twice"
     assert batches[0] == batches[1]
-    with tampu.open(home / "copy.db", keepers=False) as copy:
+    with tampu.open(home / "copy.db", maintenance=False) as copy:
         copied = [m.payload for m in copy.messages("events", limit=1000)]
     assert sorted((row["offset"], row["id"], row["verb"]) for row in copied) == told
     events = Lake(str(home / "lake")).table("bronze.events").open().arrow().to_table().to_pylist()

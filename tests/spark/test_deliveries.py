@@ -10,8 +10,8 @@ import pytest
 import tampu
 from tampu.engines.port import Extend, PutDocument, Settle
 from tampu.model.errors import Unavailable
-from tampu.spark.delivery_log import HEADS, Fenced, entries
-from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, payloads
+from tampu.spark.queue.delivery_log import HEADS, Fenced, entries
+from tests.spark.delivery_harness import LEASE, FakeClock, Shaky, documents, driver, payloads
 from tests.spark.engines import opened
 
 
@@ -21,13 +21,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
-def store(q: tampu.Queue) -> Any:
+def store(q: tampu.Store) -> Any:
     return Shaky(q)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import tampu
 from tampu.model.times import SECOND
-from tampu.spark.delivery_log import HEADS, Fenced
-from tampu.spark.outcomes import OUTCOMES
-from tampu.spark.settling import Settled, write_down
-from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, rows
+from tampu.spark.queue.delivery_log import HEADS, Fenced
+from tampu.spark.queue.outcomes import OUTCOMES
+from tampu.spark.queue.settle import Settled, write_down
+from tests.spark.delivery_harness import LEASE, FakeClock, Shaky, documents, driver, rows
 from tests.spark.engines import opened
 
 
@@ -22,13 +22,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
-def store(q: tampu.Queue) -> Any:
+def store(q: tampu.Store) -> Any:
     return Shaky(q)
 
 

@@ -16,11 +16,11 @@ import tampu
 from tampu.engines.port import Settle
 from tampu.model.errors import Unavailable
 from tampu.model.times import SECOND
-from tampu.spark.deliveries import Deliveries
-from tampu.spark.delivery_log import HEADS, PAGES, Fenced, read_head
-from tampu.spark.heartbeat import Heartbeat, surely_ended, this_process
-from tampu.spark.stores.opening import open_store
-from tests.spark.delivery_house import LEASE, FakeClock, Shaky, documents, driver, payloads
+from tampu.spark.queue.deliveries import Deliveries
+from tampu.spark.queue.delivery_log import HEADS, PAGES, Fenced, read_head
+from tampu.spark.queue.heartbeat import Heartbeat, surely_ended, this_process
+from tampu.stores.open_store import open_store
+from tests.spark.delivery_harness import LEASE, FakeClock, Shaky, documents, driver, payloads
 from tests.spark.engines import opened
 
 
@@ -30,13 +30,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
 @pytest.fixture
-def store(q: tampu.Queue) -> Any:
+def store(q: tampu.Store) -> Any:
     return Shaky(q)
 
 
@@ -78,7 +78,7 @@ def test_a_driver_that_left_makes_room_at_once(q, store, clock):
 
 def test_a_driver_known_to_be_dead_is_not_waited_for(q, store, clock):
     q.publish("emails", 1)
-    script = "from tampu.spark.heartbeat import this_process; print(this_process())"
+    script = "from tampu.spark.queue.heartbeat import this_process; print(this_process())"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     dead = told.stdout.strip()
     if not dead:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.spark import java, python
+from tampu.spark.runtime import java, python
 
 
 def _fake(folder: Path, version: str) -> Path:

@@ -16,7 +16,7 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
-from tampu.spark import reading
+from tampu.spark import read
 from tampu.spark.journal_stream import JournalStreamReader, _fairly
 from tampu.spark.options import Options
 from tests.spark.engines import opened, partition
@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: Clock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
@@ -107,7 +107,7 @@ def test_available_now_leaves_out_what_comes_later(q, url, part):
 
 
 def test_a_batch_that_is_read_again_is_the_same(q, url, part, monkeypatch):
-    monkeypatch.setattr(reading, "LEAST_TRANSITIONS", 3)
+    monkeypatch.setattr(read, "LEAST_TRANSITIONS", 3)
     q.publish_many("a", range(10))
     first = offsets(stream(url), {part: 2}, {part: 9})
     q.publish_many("a", range(10))

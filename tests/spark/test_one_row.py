@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tampu
-from tampu.lake.running import Pipeline
+from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
-from tests.spark.hands import staged
+from tests.spark.writer_driver import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 def test_one_message_is_written_read_drained_and_kept_in_the_lake(
-    spark: SparkSession, url: str, q: tampu.Queue, tmp_path: Path
+    spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path
 ) -> None:
     row = spark.range(1).selectExpr("'only' AS payload", "'single' AS type")
     row.write.format("tampu").mode("append").options(url=url, queue="emails", jobId="one").save()

@@ -15,11 +15,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import tampu
 import tampu.spark
-from tampu.spark import columns, queue_stream
-from tampu.spark.delivery_log import of_delivery, read_head
 from tampu.spark.options import Options
-from tampu.spark.queue_stream import QueuePartition, QueueStreamReader
-from tampu.spark.stores.opening import open_store
+from tampu.spark.queue import stream as queue_stream
+from tampu.spark.queue.delivery_log import of_delivery, read_head
+from tampu.spark.queue.stream import QueuePartition, QueueStreamReader
+from tampu.stores import columns
+from tampu.stores.open_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,7 +276,7 @@ def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url
         "import sys\n"
         "from pyspark.sql.streaming.datasource import ReadMaxRows\n"
         "from tampu.spark.options import Options\n"
-        "from tampu.spark.queue_stream import QueueStreamReader\n"
+        "from tampu.spark.queue.stream import QueueStreamReader\n"
         "reader = QueueStreamReader(Options({'url': sys.argv[1], 'queue': 'emails', 'consumer': 'billing'}))\n"
         "try:\n"
         "    print(reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))['delivery'], flush=True)\n"

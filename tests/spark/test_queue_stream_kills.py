@@ -62,7 +62,7 @@ def fail_after_sink(spark: SparkSession, url: str, home: Path) -> None:
     raise AssertionError("the query went on after its sink failed")
 
 
-def finish(spark: SparkSession, q: tampu.Queue, url: str, home: Path, ids: set[str]) -> tuple[list[int], set[int]]:
+def finish(spark: SparkSession, q: tampu.Store, url: str, home: Path, ids: set[str]) -> tuple[list[int], set[int]]:
     """Drain what is left and hold what came against the engine; the batches in which it came, and the distinct ones."""
     assert drain_job.drain(spark, url, home, "", form="tampu").awaitTermination(300)
     came = deliveries(home)
@@ -79,7 +79,7 @@ def finish(spark: SparkSession, q: tampu.Queue, url: str, home: Path, ids: set[s
     return [number for number, _ in came], set(by_batch)
 
 
-def test_nothing_is_lost_and_all_is_settled_after_kills_at_every_point(spark, q: tampu.Queue, url, tmp_path):
+def test_nothing_is_lost_and_all_is_settled_after_kills_at_every_point(spark, q: tampu.Store, url, tmp_path):
     ids = {message.id for message in q.publish_many("emails", range(70))}
     home = tmp_path / "home"
     fail_after_sink(spark, url, home)
@@ -97,7 +97,7 @@ def test_whole_drivers_killed_at_each_point_lose_and_double_nothing(spark, tmp_p
     homes = {point: tmp_path / point for point in ("sink", "commit", "lease")}
     urls = {point: str(tmp_path / f"{point}.db") for point in homes}
     with contextlib.ExitStack() as opened:
-        queues = {point: opened.enter_context(tampu.open(url, keepers=False)) for point, url in urls.items()}
+        queues = {point: opened.enter_context(tampu.open(url, maintenance=False)) for point, url in urls.items()}
         ids = {point: {m.id for m in q.publish_many("emails", range(45))} for point, q in queues.items()}
         with ThreadPoolExecutor(len(homes)) as pool:
             for done in [pool.submit(kill_driver, urls[point], homes[point], point) for point in homes]:

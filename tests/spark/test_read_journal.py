@@ -15,10 +15,11 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
-from tampu.spark import columns, reading
+from tampu.spark import read
 from tampu.spark.options import Options
-from tampu.spark.reading import JournalReader
-from tampu.spark.stores.opening import open_store
+from tampu.spark.read import JournalReader
+from tampu.stores import columns
+from tampu.stores.open_store import open_store
 from tests.spark.engines import opened, partition, small_records
 
 OWN = "0199aaaa-0000-4000-8000-00000000000"
@@ -38,12 +39,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: Clock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
-def told(q: tampu.Queue, tenant: str | None = None) -> list[dict[str, Any]]:
+def told(q: tampu.Store, tenant: str | None = None) -> list[dict[str, Any]]:
     """The journal as the library tells it, partition by partition."""
     names = columns.JOURNAL.names
     page = access.engine(q).journal(None, 100_000, tenant)
@@ -71,7 +72,7 @@ def reader(url: str, *filters: Filter, **options: str) -> JournalReader:
     return made
 
 
-def work(q: tampu.Queue, clock: Clock, seed: int = 0) -> None:
+def work(q: tampu.Store, clock: Clock, seed: int = 0) -> None:
     chance = random.Random(seed)
     ids: list[str] = []
     for step in range(40):
@@ -115,7 +116,7 @@ def test_parts_have_a_least_size_and_together_are_everything(q, url, clock, monk
     expected = told(q)
     journals = len({row["partition"] for row in expected})
     assert len(JournalReader(Options({"url": url})).partitions()) == journals
-    monkeypatch.setattr(reading, "LEAST_TRANSITIONS", 10)
+    monkeypatch.setattr(read, "LEAST_TRANSITIONS", 10)
     many = JournalReader(Options({"url": url, "minPartitions": "5"}))
     assert len(many.partitions()) == 5 * journals
     assert rows(many) == expected
@@ -201,7 +202,7 @@ def test_a_clock_that_went_back_hides_nothing(q, url, engine, clock):
         assert store.at_time(at) == store.until_time(at) == {partition(engine, "a"): 6}
 
 
-def trim(q: tampu.Queue, clock: Clock) -> None:
+def trim(q: tampu.Store, clock: Clock) -> None:
     """Everything so far goes out of the journal but the last transition."""
     clock.at += 100 * SECOND
     q.publish("a", "kept")
@@ -229,9 +230,9 @@ def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, engin
 
 def test_a_queue_can_only_be_drained_by_a_stream(url):
     with pytest.raises(tampu.InvalidConfig, match="readStream"):
-        reading.reader("queue", Options({"url": url}))
+        read.reader("queue", Options({"url": url}))
     with pytest.raises(tampu.InvalidConfig, match="the option url is missing"):
-        reading.reader("journal", Options({}))
+        read.reader("journal", Options({}))
 
 
 def test_spark_reads_the_journal_and_pushes_filters_down(q, url, clock, spark):

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 import tampu
 from tampu.model.times import instant
 from tampu.spark.options import Options
-from tampu.spark.reading import MessagesReader
+from tampu.spark.read import MessagesReader
 from tests.servers import redis
 from tests.spark.engines import opened
 
@@ -46,7 +46,7 @@ def payloads(*args: Any, **options: str) -> list[int]:
 
 
 @pytest.fixture
-def ids(q: tampu.Queue) -> list[str]:
+def ids(q: tampu.Store) -> list[str]:
     """Messages 0 to 9, half of them in each of two queues; of queue a 0 and 2 are done and 4 is dead."""
     made = [q.publish("ab"[n % 2], n).id for n in range(10)]
     first, second, third = q.claim("a", limit=3)
@@ -160,7 +160,7 @@ def test_spark_gets_the_same_rows_with_and_without_pushed_filters(q, url, ids, s
 
 def test_no_plan_of_spark_holds_a_password(spark):
     url = redis.redis.url().replace("://", "://default:s3cret@")  # a server without passwords takes any
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish("jobs", 1)
     frame = spark.read.format("tampu").option("url", url).load()
     assert frame.count() == 1

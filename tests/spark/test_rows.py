@@ -13,9 +13,9 @@ import pytest
 from tampu.broker.settings import Settings, resolve
 from tampu.model.config import BUILT_IN
 from tampu.model.message import pack_plain, unpack_body
-from tampu.spark import values
-from tampu.spark.columns import PAIRS, TIME
-from tampu.spark.rows import Packer, item
+from tampu.spark.write import values
+from tampu.spark.write.rows import Packer, item
+from tampu.stores.columns import PAIRS, TIME
 
 SETTINGS = resolve(BUILT_IN)
 
@@ -103,7 +103,7 @@ def test_all_columns_reach_the_message() -> None:
     assert (body.payload, body.content_type, body.priority, body.labels, body.headers) == (
         b"x", "text/html", 3, {"a": "b"}, None,
     )  # fmt: skip
-    assert (made.ttl_us, made.delay_us, made.max_attempts, made.lane) == (1_500_000, 2_000_000, 9, "group")
+    assert (made.ttl_us, made.delay_us, made.max_attempts, made.group) == (1_500_000, 2_000_000, 9, "group")
     assert made.digest is not None
     assert body.deadline == round(at.timestamp() * 1_000_000)
 

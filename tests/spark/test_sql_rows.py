@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.spark.stores import sql_rows
-from tampu.spark.stores.port import MessageQuery
+from tampu.stores.port import MessageQuery
+from tampu.stores.sql import rows as sql_rows
 from tests.spark.engines import URLS, store_for
 
 ROOM = 4 << 20
@@ -18,8 +18,8 @@ LARGE = 200_000
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
-def q(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Queue]:
-    with tampu.open(URLS[request.param](tmp_path), keepers=False) as queue:
+def q(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Store]:
+    with tampu.open(URLS[request.param](tmp_path), maintenance=False) as queue:
         yield queue
 
 
@@ -43,12 +43,12 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def read(q: tampu.Queue, queue: str) -> list[dict[str, Any]]:
+def read(q: tampu.Store, queue: str) -> list[dict[str, Any]]:
     pieces = store_for(q).plan(MessageQuery(queues=(queue,)), 1).pieces
     return [row for piece in pieces for batch in store_for(q).messages(piece) for row in batch.to_pylist()]
 
 
-def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(q: tampu.Queue, fetched: list[int]) -> None:
+def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(q: tampu.Store, fetched: list[int]) -> None:
     sizes = [10] * 200 + [LARGE] * 60 + [10] * 50
     for start in range(0, len(sizes), 10):
         for size in sizes[start : start + 10]:
@@ -61,7 +61,7 @@ def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(q: tam
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_large_results_are_fetched_a_few_at_a_time(q: tampu.Queue, fetched: list[int], others: int) -> None:
+def test_large_results_are_fetched_a_few_at_a_time(q: tampu.Store, fetched: list[int], others: int) -> None:
     q.queues.put("*", max_payload=LARGE * 2)
     for _ in range(60):
         q.publish("mine", 1)

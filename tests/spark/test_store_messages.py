@@ -18,9 +18,9 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, instant
-from tampu.spark import columns
-from tampu.spark.stores.opening import open_store
-from tampu.spark.stores.port import MessageQuery, SnapshotPlan, Store
+from tampu.stores import columns
+from tampu.stores.open_store import open_store
+from tampu.stores.port import ArrowStore, MessageQuery, SnapshotPlan
 from tests.spark.engines import URLS, opened, small_batches, small_pieces, store_for
 
 OWN = "0199aaaa-0000-4000-8000-00000000000"
@@ -40,21 +40,21 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def q(url: str, clock: Clock) -> Iterator[tampu.Queue]:
+def q(url: str, clock: Clock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
-def store(q: tampu.Queue) -> Store:
+def store(q: tampu.Store) -> ArrowStore:
     """With the clock of the test."""
     return store_for(q)
 
 
-def plan(q: tampu.Queue, pieces: int = 4, **query: Any) -> SnapshotPlan:
+def plan(q: tampu.Store, pieces: int = 4, **query: Any) -> SnapshotPlan:
     return store(q).plan(MessageQuery(**query), pieces)
 
 
-def read(q: tampu.Queue, planned: SnapshotPlan) -> dict[str, dict[str, Any]]:
+def read(q: tampu.Store, planned: SnapshotPlan) -> dict[str, dict[str, Any]]:
     rows = [row for piece in planned.pieces for batch in store(q).messages(piece) for row in batch.to_pylist()]
     found = {row["id"]: row for row in rows}
     assert len(found) == len(rows), "a message came twice"
@@ -75,11 +75,11 @@ def told(message: tampu.Message) -> dict[str, Any]:
     }
 
 
-def all_told(q: tampu.Queue, ids: list[str]) -> dict[str, dict[str, Any]]:
+def all_told(q: tampu.Store, ids: list[str]) -> dict[str, dict[str, Any]]:
     return {id: told(q.get(id)) for id in ids}
 
 
-def every_state(q: tampu.Queue, clock: Clock) -> list[str]:
+def every_state(q: tampu.Store, clock: Clock) -> list[str]:
     """Messages in every state and with every field; their ids."""
     when = datetime.fromisoformat("2026-01-31T12:00:00Z")
     made = [

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import tampu
 from tampu.spark.journal_stream import JournalStreamReader
 from tampu.spark.options import Options, has_password
-from tampu.spark.reading import JournalReader, MessagesReader
-from tampu.spark.stores.opening import open_existing, open_store
-from tests.servers.postgres import houses
+from tampu.spark.read import JournalReader, MessagesReader
+from tampu.stores.open_store import open_existing, open_store
+from tests.servers.postgres import databases
 
 READS: list[Callable[[Options], object]] = [
     lambda options: MessagesReader(options).partitions(),
@@ -29,12 +29,12 @@ def test_reading_a_file_that_is_not_there_is_refused_and_makes_none(tmp_path: Pa
     with pytest.raises(tampu.NotFound, match=r"there is no file .*typo.db .*name an absolute one"):
         read(Options({"url": form.format(path)}))
     assert list(tmp_path.iterdir()) == []
-    tampu.open(path, keepers=False).close()
+    tampu.open(path, maintenance=False).close()
     read(Options({"url": form.format(path)}))
 
 
 def test_reading_a_schema_that_is_not_there_is_refused_and_makes_none() -> None:
-    url = houses.server.url(schema="nobodys")
+    url = databases.server.url(schema="nobodys")
     for _ in range(2):
         with pytest.raises(tampu.NotFound, match=r"has no schema nobodys .*\?schema="):
             open_existing(url)

@@ -12,8 +12,8 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.spark import publishing
-from tests.spark.hands import staged
+from tampu.spark.write import publish
+from tests.spark.writer_driver import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,12 +23,12 @@ def save(df: DataFrame, url: str, **options: Any) -> None:
     df.write.format("tampu").mode("append").options(url=url, **{"queue": "jobs", **options}).save()
 
 
-def payloads(q: tampu.Queue, queue: str = "jobs") -> list[Any]:
+def payloads(q: tampu.Store, queue: str = "jobs") -> list[Any]:
     return [message.payload for message in q.messages(queue, limit=10_000)]
 
 
 def test_rows_become_messages_in_their_order_with_the_columns_they_have(
-    spark: SparkSession, url: str, q: tampu.Queue
+    spark: SparkSession, url: str, q: tampu.Store
 ) -> None:
     at = datetime(2100, 1, 1, tzinfo=UTC)
     q.queues.put("vip", ordering="priority")
@@ -52,10 +52,10 @@ def test_rows_become_messages_in_their_order_with_the_columns_they_have(
     assert (b.message.max_attempts, b.message.group, b.message.priority) == (7, "g", 5)
     assert (d.payload, d.message.expires_at) == ("d", d.message.created_at + timedelta(seconds=60.5))
     assert staged(url) == []
-    assert access.engine(q).documents(publishing.JOBS, "default") == []
+    assert access.engine(q).documents(publish.JOBS, "default") == []
 
 
-def test_payloads_of_any_type_and_of_ten_megabytes(spark: SparkSession, url: str, q: tampu.Queue) -> None:
+def test_payloads_of_any_type_and_of_ten_megabytes(spark: SparkSession, url: str, q: tampu.Store) -> None:
     df = spark.sql(
         "SELECT named_struct('day', date'2026-02-03', 'sum', 1.50BD, 'raw', X'ff00', 'none', null,"
         " 'at', timestamp'2026-02-03 04:05:06Z', 'map', map('a', array(1, 2)), 'any', parse_json('{\"v\": [1]}'),"
@@ -74,7 +74,7 @@ def test_payloads_of_any_type_and_of_ten_megabytes(spark: SparkSession, url: str
 
 
 def test_a_job_of_skewed_partitions_that_is_run_again_changes_nothing(
-    spark: SparkSession, url: str, q: tampu.Queue
+    spark: SparkSession, url: str, q: tampu.Store
 ) -> None:
     df = spark.range(0, 12_000, 1, 1).union(spark.range(0, 3, 1, 1)).selectExpr("cast(id as string) payload")
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_a_job_of_skewed_partitions_that_is_run_again_changes_nothing(
 
 
 def test_a_task_that_fails_after_its_rows_are_staged_leaves_no_second_copy(
-    spark: SparkSession, url: str, q: tampu.Queue, tmp_path: Path
+    spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path
 ) -> None:
     fuse = tmp_path / "fuse"
     fuse.touch()
@@ -107,7 +107,7 @@ def test_a_task_that_fails_after_its_rows_are_staged_leaves_no_second_copy(
     assert staged(url) == []
 
 
-def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession, url: str, q: tampu.Queue) -> None:
+def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession, url: str, q: tampu.Store) -> None:
     df = spark.createDataFrame(
         [("a", "t"), (None, "t"), ("c", "no type!"), ("d" * 300_000, "t")], "payload string, type string"
     ).coalesce(1)
@@ -121,7 +121,7 @@ def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession,
     assert staged(url) == []
 
 
-def test_bad_rows_are_set_aside_when_asked(spark: SparkSession, url: str, q: tampu.Queue, tmp_path: Path) -> None:
+def test_bad_rows_are_set_aside_when_asked(spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path) -> None:
     aside = str(tmp_path / "aside")
     df = spark.createDataFrame([("a", 1), (None, 2), ("c", 3)], "payload string, max_attempts int").coalesce(1)
     df = df.selectExpr("payload", "if(max_attempts = 3, 5000, max_attempts) as max_attempts")

@@ -10,8 +10,8 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 import tampu
 from tampu.spark.options import Options
-from tampu.spark.writing import BatchWriter
-from tests.spark.hands import TEXT
+from tampu.spark.write.writer import BatchWriter
+from tests.spark.writer_driver import TEXT
 
 
 def _with(name: str, kind: Any) -> StructType:

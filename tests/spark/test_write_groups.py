@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import tampu
-from tests.spark.hands import TEXT, Hands, batch_writer, hands
+from tests.spark.writer_driver import TEXT, Hands, batch_writer, hands
 
 GROUPED = StructType([*TEXT, StructField("group", StringType())])
 TYPED = StructType([*TEXT, StructField("type", StringType())])
@@ -41,7 +41,7 @@ def _write(url: str, tasks: Hands, schema: StructType, count: int) -> None:
     ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
 )
 def test_grouped_rows_keep_the_limits_of_their_queue(
-    url: str, q: tampu.Queue, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
+    url: str, q: tampu.Store, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
 ) -> None:
     q.queues.put("*" if queue == "inherits" else "jobs", **limits)
     if queue == "used":
@@ -54,7 +54,7 @@ def test_grouped_rows_keep_the_limits_of_their_queue(
     assert q.get(more.id).state in ("held", "delayed")
 
 
-def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, q: tampu.Store, tasks: Hands) -> None:
     q.queues.put("jobs", group_by="type", group_rate=0.001, group_burst=2)
     _write(url, tasks, TYPED, 6)
     assert len(q.claim("jobs", limit=20)) == 2

@@ -12,7 +12,7 @@ import tampu
 from tampu.broker import publish_steps
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
-from tests.spark.hands import Hands, batch_writer, hands
+from tests.spark.writer_driver import Hands, batch_writer, hands
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def test_rows_of_a_group_keep_its_rate(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_rows_of_a_group_keep_its_rate(url: str, q: tampu.Store, tasks: Hands) -> None:
     q.queues.put("jobs", group_rate=0.001, group_burst=1)
     q.publish("jobs", "first", group="a")
     schema = StructType([StructField("payload", StringType()), StructField("group", StringType())])
@@ -32,7 +32,7 @@ def test_rows_of_a_group_keep_its_rate(url: str, q: tampu.Queue, tasks: Hands) -
     assert sorted(lease.payload for lease in q.claim("jobs", limit=9)) == ["first", "y"]
 
 
-def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(url: str, q: tampu.Store, tasks: Hands) -> None:
     schema = StructType([StructField("payload", StringType()), StructField("priority", LongType())])
     writer = batch_writer(url, schema)
     batch = pa.record_batch([pa.array(["low", "high"]), pa.array([1, 2])], names=["payload", "priority"])
@@ -55,7 +55,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_rows_go_through_the_publish_steps_once(url: str, q: tampu.Queue, tasks: Hands, on_commit: str) -> None:
+def test_rows_go_through_the_publish_steps_once(url: str, q: tampu.Store, tasks: Hands, on_commit: str) -> None:
     with publish_steps.registered(Mirror()):
         for _ in range(2):
             writer = batch_writer(url, jobId="j", onCommit=on_commit)

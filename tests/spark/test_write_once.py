@@ -14,11 +14,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 import tampu
 from tampu.broker import access, verbs
 from tampu.engines.port import PutDocument
-from tampu.spark import publishing, staging
-from tampu.spark.writing import BatchWriter
+from tampu.spark.write import publish, staging
+from tampu.spark.write.writer import BatchWriter
 from tests.servers.redis import until
 from tests.spark.engines import store_for
-from tests.spark.hands import TEXT, Died, Hands, Reaper, batch_writer, hands, joint, make_old, staged, unstage
+from tests.spark.writer_driver import TEXT, Died, Hands, Reaper, batch_writer, hands, joint, make_old, staged, unstage
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def payloads(q: tampu.Queue, queue: str = "jobs") -> list[Any]:
+def payloads(q: tampu.Store, queue: str = "jobs") -> list[Any]:
     return [message.payload for message in q.messages(queue, limit=1000)] if queue in q.queues.list() else []
 
 
@@ -39,7 +39,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("atomic", ["false", "true"])
 def test_a_driver_that_dies_at_any_step_can_be_run_again(
-    url: str, q: tampu.Queue, engine: str, tasks: Hands, monkeypatch: pytest.MonkeyPatch, atomic: str
+    url: str, q: tampu.Store, engine: str, tasks: Hands, monkeypatch: pytest.MonkeyPatch, atomic: str
 ) -> None:
     reaper = Reaper(monkeypatch, url)
     expected, lived, nth = texts(15) + texts(7, 100), False, 0
@@ -74,7 +74,7 @@ def test_a_driver_that_dies_at_any_step_can_be_run_again(
 
 
 def test_who_waits_for_messages_is_woken_by_a_job(
-    url: str, q: tampu.Queue, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verbs, "_UNWATCHED_LOOK", 600.0)
     q.queues.put("jobs")
@@ -92,7 +92,7 @@ def test_who_waits_for_messages_is_woken_by_a_job(
 
 @pytest.mark.parametrize("column", ["payload", "key"])
 def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_published_again(
-    url: str, q: tampu.Queue, tasks: Hands, monkeypatch: pytest.MonkeyPatch, column: str
+    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     """Plain rows, and rows with a key: they are stored in two ways."""
     reaper = Reaper(monkeypatch, url)
@@ -128,7 +128,7 @@ def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_publi
     assert nth > 10
 
 
-def test_only_the_winning_attempt_of_a_partition_counts(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_only_the_winning_attempt_of_a_partition_counts(url: str, q: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     tasks.write(writer, texts(30), 1)
     first, loser, winner = (tasks.write(writer, texts(n), p) for n, p in ((15, 0), (3, 1), (30, 1)))
@@ -138,7 +138,7 @@ def test_only_the_winning_attempt_of_a_partition_counts(url: str, q: tampu.Queue
     assert staged(url) == []
 
 
-def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, q: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url, onCommit="false", jobId="j")
     one = tasks.write(writer, texts(15), 0)
     assert payloads(q) == texts(15)
@@ -158,14 +158,14 @@ def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, q: tam
 
 
 def test_two_drivers_with_one_job_publish_it_once(
-    url: str, q: tampu.Queue, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = batch_writer(url, jobId="j"), batch_writer(url, jobId="j")
     of_slow, of_fast = tasks.write(slow, texts(25)), tasks.write(fast, texts(25))
-    real = publishing.Publisher.calls
+    real = publish.Publisher.calls
     chunks: list[int] = []
 
-    def overtaken(self: publishing.Publisher, partition: int, batch: Any, **more: Any) -> Any:
+    def overtaken(self: publish.Publisher, partition: int, batch: Any, **more: Any) -> Any:
         """The slow driver stops after its first chunk until the fast one is through."""
         chunks.append(1)
         if len(chunks) == 2:
@@ -173,19 +173,19 @@ def test_two_drivers_with_one_job_publish_it_once(
         return real(self, partition, batch, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(publishing.Publisher, "calls", overtaken)
+        patch.setattr(publish.Publisher, "calls", overtaken)
         with pytest.raises(Died):
             slow.commit([of_slow])
         fast.commit([of_fast])
     with monkeypatch.context() as patch:
-        patch.setattr(publishing.Publisher, "entry", lambda self: (None, 0))
+        patch.setattr(publish.Publisher, "entry", lambda self: (None, 0))
         with pytest.raises(tampu.InvalidState, match="another driver"):
             slow.commit([of_slow])
     assert payloads(q) == texts(25)
 
 
 def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
-    url: str, q: tampu.Queue, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     q.queues.put("jobs", max_depth=15)
     writer = batch_writer(url)
@@ -193,7 +193,7 @@ def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
         writer.commit([tasks.write(writer, texts(25))])
     assert payloads(q) == []
     with monkeypatch.context() as patch:
-        patch.setattr(publishing.Publisher, "check_room", lambda *_: None)  # there was room when it looked
+        patch.setattr(publish.Publisher, "check_room", lambda *_: None)  # there was room when it looked
         with pytest.raises(tampu.QueueFull, match=f"10 of 25 rows are published; jobId={writer.job.name} goes on"):
             writer.commit([tasks.write(writer, texts(25))])
     assert payloads(q) == texts(10)
@@ -203,7 +203,7 @@ def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
     assert payloads(q) == texts(25)
 
 
-def test_a_closed_queue_refuses_before_anything_is_published(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_a_closed_queue_refuses_before_anything_is_published(url: str, q: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     done = tasks.write(writer, texts(25))
     for status in ("draining", "closed"):
@@ -215,7 +215,7 @@ def test_a_closed_queue_refuses_before_anything_is_published(url: str, q: tampu.
     assert payloads(q) == []
 
 
-def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, q: tampu.Store, tasks: Hands) -> None:
     for rows, partition in ((3, 0), (4, 0), (3, 1)):
         writer = batch_writer(url, jobId="j")
         done = tasks.write(writer, texts(rows), partition)
@@ -227,21 +227,21 @@ def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, 
     assert payloads(q) == texts(3)
 
 
-def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, q: tampu.Store, tasks: Hands) -> None:
     named, nameless = batch_writer(url, jobId="j"), batch_writer(url)
     for writer in (named, nameless):
         writer.commit([tasks.write(writer, texts(3))])
     store = store_for(q).within("jobs")
-    (entry,) = store.documents(publishing.JOBS, "default")
+    (entry,) = store.documents(publish.JOBS, "default")
     assert entry.name == "j"
-    old = publishing.Entry("x", 1, store.now() - publishing.KEPT_US - 1, done=True)
-    store.run([PutDocument(publishing.JOBS, "default", "old", msgspec.json.encode(old))])
+    old = publish.Entry("x", 1, store.now() - publish.KEPT_US - 1, done=True)
+    store.run([PutDocument(publish.JOBS, "default", "old", msgspec.json.encode(old))])
     writer = batch_writer(url)
     writer.commit([tasks.write(writer, texts(3))])
-    assert [document.name for document in store.documents(publishing.JOBS, "default")] == ["j"]
+    assert [document.name for document in store.documents(publish.JOBS, "default")] == ["j"]
 
 
-def test_what_dead_writers_staged_is_removed_a_day_later(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_what_dead_writers_staged_is_removed_a_day_later(url: str, q: tampu.Store, tasks: Hands) -> None:
     dead, dying, alive = (batch_writer(url) for _ in range(3))
     left = [tasks.write(writer, texts(3)) for writer in (dead, dying)]
     make_old(url, left[0].folder)
@@ -251,7 +251,7 @@ def test_what_dead_writers_staged_is_removed_a_day_later(url: str, q: tampu.Queu
     assert staged(url) == []
 
 
-def test_staged_rows_that_are_gone_fail_the_job(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_staged_rows_that_are_gone_fail_the_job(url: str, q: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     gone = tasks.write(writer, texts(3))
     unstage(url, gone.folder)

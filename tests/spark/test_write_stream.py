@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tampu
-from tampu.spark import publishing, staging
+from tampu.spark.write import publish, staging
 from tests.spark.engines import store_for
-from tests.spark.hands import Hands, hands, staged, stream_writer
+from tests.spark.writer_driver import Hands, hands, staged, stream_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def payloads(q: tampu.Queue) -> list[Any]:
+def payloads(q: tampu.Store) -> list[Any]:
     return [message.payload for message in q.messages("jobs", limit=1000)] if q.queues.list() else []
 
 
@@ -40,7 +40,7 @@ def bring(tasks: Hands, url: str, rows: list[str], batch: int, query: str | None
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_a_batch_that_comes_again_is_published_once(url: str, q: tampu.Queue, tasks: Hands, on_commit: str) -> None:
+def test_a_batch_that_comes_again_is_published_once(url: str, q: tampu.Store, tasks: Hands, on_commit: str) -> None:
     options = {"onCommit": on_commit}
     bring(tasks, url, texts(15), 0, **options)
     bring(tasks, url, texts(15), 0, **options)
@@ -51,35 +51,35 @@ def test_a_batch_that_comes_again_is_published_once(url: str, q: tampu.Queue, ta
     bring(tasks, url, texts(1), 0, query="another", **options)
     assert payloads(q) == [*texts(15), *texts(15), "0"]
     assert staged(url) == []
-    kept = [document.name for document in store_for(q).within("jobs").documents(publishing.STREAMS, "default")]
+    kept = [document.name for document in store_for(q).within("jobs").documents(publish.STREAMS, "default")]
     assert kept == ["another", "q1"]
 
 
 def test_a_batch_that_died_half_way_goes_on_even_if_it_comes_with_other_rows(
-    url: str, q: tampu.Queue, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chunks = publishing.Publisher._chunks
+    chunks = publish.Publisher._chunks
 
     def half(self: Any, *args: Any) -> Any:
         yield next(chunks(self, *args))
         raise RuntimeError("the driver dies")
 
     with monkeypatch.context() as patch:
-        patch.setattr(publishing.Publisher, "_chunks", half)
+        patch.setattr(publish.Publisher, "_chunks", half)
         with pytest.raises(RuntimeError):
             bring(tasks, url, texts(25), 0)
     assert payloads(q) == texts(10)
     bring(tasks, url, texts(25), 0)
     assert payloads(q) == texts(25)
     with monkeypatch.context() as patch:
-        patch.setattr(publishing.Publisher, "_chunks", half)
+        patch.setattr(publish.Publisher, "_chunks", half)
         with pytest.raises(RuntimeError):
             bring(tasks, url, texts(25, 100), 1)
     bring(tasks, url, texts(30, 100), 1)
     assert payloads(q) == texts(25) + texts(30, 100)
 
 
-def test_a_stream_of_one_name_belongs_to_one_query(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_a_stream_of_one_name_belongs_to_one_query(url: str, q: tampu.Store, tasks: Hands) -> None:
     bring(tasks, url, texts(3), 0, streamId="orders")
     with pytest.raises(tampu.InvalidState, match="written by another query"):
         bring(tasks, url, texts(3), 0, query="q2", streamId="orders")
@@ -89,7 +89,7 @@ def test_a_stream_of_one_name_belongs_to_one_query(url: str, q: tampu.Queue, tas
         tasks.write(stream_writer(url), texts(1), 0, None, 0)
 
 
-def test_an_aborted_batch_leaves_nothing(url: str, q: tampu.Queue, tasks: Hands) -> None:
+def test_an_aborted_batch_leaves_nothing(url: str, q: tampu.Store, tasks: Hands) -> None:
     writer = stream_writer(url)
     done = tasks.write(writer, texts(3), 0, "q1", 0)
     writer.abort([done, None], 0)
@@ -98,7 +98,7 @@ def test_an_aborted_batch_leaves_nothing(url: str, q: tampu.Queue, tasks: Hands)
 
 
 def test_a_query_restarted_from_its_checkpoint_replays_without_a_second_copy(
-    spark: SparkSession, url: str, q: tampu.Queue, tmp_path: Path
+    spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path
 ) -> None:
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     source.mkdir()

@@ -32,7 +32,7 @@ PLAIN = """
 import sys
 
 def test_default_app(tampu_app, tampu_rehearsal):
-    assert tampu_app.queue is tampu_rehearsal.queue
+    assert tampu_app.store is tampu_rehearsal.store
 
 def test_nothing_is_imported_for_tests_that_ask_for_nothing():
     pass

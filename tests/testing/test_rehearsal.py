@@ -95,7 +95,7 @@ def test_a_task_fails_on_demand_and_is_tried_again(stage: Rehearsal) -> None:
     stage.advance(10)
     (last,) = stage.drain()
     assert (last.attempt, last.state, last.error) == (3, "done", None)
-    assert [f.error for f in stage.queue.get(message.id).failures] == ["ConnectionError: no route"] * 2
+    assert [f.error for f in stage.store.get(message.id).failures] == ["ConnectionError: no route"] * 2
 
 
 def test_errors_can_be_raised_in_the_test(stage: Rehearsal) -> None:
@@ -114,7 +114,7 @@ def test_a_message_that_fails_without_an_error_of_its_task_is_told_too() -> None
 
     for payload, reason in (({"n": "x"}, "decode_failed"), ({"n": 1}, "result_invalid"), ({"n": 2}, "result_invalid")):
         with Rehearsal(own) as stage:
-            own.queue.publish("default", payload, type="work")
+            own.store.publish("default", payload, type="work")
             with pytest.raises(tampu.TaskFailed, match=reason):
                 stage.drain(raise_errors=True)
 
@@ -167,7 +167,7 @@ def test_a_stalled_worker_is_refused_and_the_message_runs_again(stage: Rehearsal
 
 
 def test_a_message_nobody_handles_is_told(stage: Rehearsal) -> None:
-    app.queue.publish("default", 1, type="unheard.of")
+    app.store.publish("default", 1, type="unheard.of")
     with pytest.raises(tampu.NotFound, match=r"unheard\.of"):
         stage.drain()
 
@@ -195,11 +195,11 @@ def test_in_an_event_loop(stage: Rehearsal) -> None:
 
 
 def test_the_app_is_as_before_afterwards() -> None:
-    with tampu.open("memory://") as q:
-        own = tampu.App(q)
+    with tampu.open("memory://") as store:
+        own = tampu.App(store)
         with Rehearsal(own) as stage:
-            assert own.queue is stage.queue
-        assert own.queue is q
+            assert own.store is stage.store
+        assert own.store is store
         assert own.running == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tampu
 from tests.conformance.conftest import KITS
-from tests.conformance.house import House
+from tests.conformance.harness import Harness
 from tests.conformance.served import build
 from tests.worker import shop
 
@@ -17,14 +17,14 @@ SHARED = [kit for kit in CHOSEN if not kit.private]
 
 
 @pytest.fixture(params=CHOSEN, ids=lambda kit: kit.name)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     built = build(request.param, tmp_path)
     yield built
     built.close()
 
 
 @pytest.fixture(params=SHARED, ids=lambda kit: kit.name)
-def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def shared_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """Only stores that several processes may have open."""
     built = build(request.param, tmp_path)
     yield built
@@ -32,9 +32,9 @@ def shared_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hou
 
 
 @pytest.fixture
-def app(house: House) -> tampu.App:
+def app(harness: Harness) -> tampu.App:
     """Without tasks. The worker's leases are kept by a thread, which is there at once."""
-    return tampu.App(house.live())
+    return tampu.App(harness.live())
 
 
 @pytest.fixture

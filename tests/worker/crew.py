@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tampu
-from tests.conformance.house import until
+from tests.conformance.harness import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 240.0
@@ -97,11 +97,11 @@ def wait(condition: object) -> None:
     until(condition, PATIENCE)  # type: ignore[arg-type]  # a callable
 
 
-def completions(q: tampu.Queue) -> Counter[str]:
+def completions(store: tampu.Store) -> Counter[str]:
     """How many acks of each message were accepted, by the journal."""
     found: Counter[str] = Counter()
-    page = q.journal(limit=100_000)
+    page = store.journal(limit=100_000)
     while page.transitions:
         found.update(moved.id for moved in page.transitions if moved.verb == "ack")
-        page = q.journal(after=page.position, limit=100_000)
+        page = store.journal(after=page.position, limit=100_000)
     return found

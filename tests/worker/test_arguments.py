@@ -50,8 +50,8 @@ def test_keyword_only_without_default_after_ones_with() -> None:
 
 
 def test_rich_types_arrive_by_their_annotations() -> None:
-    def function(p: Point, q: Person, when: datetime.datetime, n: decimal.Decimal, u: uuid.UUID, raw: bytes) -> Any:
-        return p, q, when, n, u, raw
+    def function(p: Point, store: Person, when: datetime.datetime, n: decimal.Decimal, u: uuid.UUID, raw: bytes) -> Any:
+        return p, store, when, n, u, raw
 
     given = (
         Point(1, 2), Person("ada", datetime.date(1815, 12, 10)), datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
@@ -75,9 +75,9 @@ def test_payload_is_an_object_that_people_and_other_languages_can_write(memory: 
 
     assert msgspec.json.decode(send.message("ada").new.payload) == {"to": "ada"}
     assert msgspec.json.decode(send.message("ada", subject="x").new.payload) == {"to": "ada", "subject": "x"}
-    found = memory.queue.publish("default", {"to": "grace"}, type="send")
+    found = memory.store.publish("default", {"to": "grace"}, type="send")
     with tampu.working(memory):
-        assert memory.queue.result(found.id, wait=30).result == "hi, grace"
+        assert memory.store.result(found.id, wait=30).result == "hi, grace"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_wrong_arguments_are_refused_at_publish(
 
     with pytest.raises(tampu.InvalidMessage, match=told):
         work.publish(*args, **kwargs)
-    assert not memory.queue.queues.list()
+    assert not memory.store.queues.list()
 
 
 def test_annotation_that_can_not_be_read_is_told_when_it_is_needed(memory: tampu.App) -> None:

@@ -24,7 +24,7 @@ def test_child_that_dies_while_it_waits_for_work_costs_no_attempt(app: tampu.App
         wait(lambda: _gone(pid))
         published = once.publish()
         assert published.result(90) != pid
-    assert app.queue.get(published.id).failures == ()
+    assert app.store.get(published.id).failures == ()
 
 
 def test_child_knows_its_message_and_the_store_of_its_worker(
@@ -36,7 +36,7 @@ def test_child_knows_its_message_and_the_store_of_its_worker(
         attempt, left = published.result(90)
         assert left is not None
         assert (attempt, 0 < left <= 60) == (1, True)
-        wait(lambda: app.queue.stats("default").done == 2)
+        wait(lambda: app.store.stats("default").done == 2)
 
 
 def test_child_can_not_publish_into_the_memory_of_its_worker(app: tampu.App) -> None:
@@ -79,7 +79,7 @@ def test_cancelled_child_is_killed(app: tampu.App, tmp_path: Path) -> None:
     with tampu.working(app, lease=6):
         published = shop.wait_process.publish(1)
         wait((tmp_path / "ledger").exists)
-        app.queue.cancel(published.id)
+        app.store.cancel(published.id)
         with pytest.raises(tampu.TaskFailed, match="cancelled"):
             published.result(90)
 
@@ -87,8 +87,8 @@ def test_cancelled_child_is_killed(app: tampu.App, tmp_path: Path) -> None:
 def test_children_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
     from tests.worker.crew import crew
 
-    with tampu.open(tmp_path / "jobs.db") as q, crew(str(tmp_path / "jobs.db"), tmp_path) as made:
-        q.publish_many("default", [shop.wait_process.message(1).new])
+    with tampu.open(tmp_path / "jobs.db") as store, crew(str(tmp_path / "jobs.db"), tmp_path) as made:
+        store.publish_many("default", [shop.wait_process.message(1).new])
         worker = made.start()
         wait(lambda: made.count("begun") == 1)
         ((_, id, child, _),) = made.ledger()

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.worker import process
 from tampu.worker.current import Current
-from tampu.worker.desk import StoreDesk
 from tampu.worker.outages import Outages
-from tampu.worker.tray import Tray
+from tampu.worker.process import run
+from tampu.worker.settle_queue import SettleQueue
+from tampu.worker.task_store import LocalTaskStore
 from tests.servers.ports import free_port
 from tests.worker import shop
 from tests.worker.crew import PATIENCE, ROOT, Crew, crew, wait
@@ -30,13 +30,13 @@ def made(tmp_path: Path) -> Iterator[Crew]:
 
 
 @pytest.fixture
-def q(made: Crew) -> Iterator[tampu.Queue]:
-    with tampu.open(made.url) as q:
-        yield q
+def store(made: Crew) -> Iterator[tampu.Store]:
+    with tampu.open(made.url) as store:
+        yield store
 
 
-def test_second_signal_ends_at_once(made: Crew, q: tampu.Queue) -> None:
-    (message,) = q.publish_many("default", [shop.wait_thread.message(1).new])
+def test_second_signal_ends_at_once(made: Crew, store: tampu.Store) -> None:
+    (message,) = store.publish_many("default", [shop.wait_thread.message(1).new])
     worker = made.start()
     wait(lambda: made.count("begun") == 1)
     worker.send(signal.SIGTERM)
@@ -44,10 +44,10 @@ def test_second_signal_ends_at_once(made: Crew, q: tampu.Queue) -> None:
     worker.send(signal.SIGTERM)
     assert worker.process.wait(PATIENCE) == 1
     assert made.count("ended") == 0
-    assert q.get(message.id).state in ("ready", "leased")
+    assert store.get(message.id).state in ("ready", "leased")
 
 
-def test_signs_of_life(made: Crew, q: tampu.Queue, tmp_path: Path) -> None:
+def test_signs_of_life(made: Crew, store: tampu.Store, tmp_path: Path) -> None:
     port = free_port()
     worker = made.start("--alive-file", str(tmp_path / "alive"), "--alive-port", str(port))
 
@@ -65,7 +65,7 @@ def test_signs_of_life(made: Crew, q: tampu.Queue, tmp_path: Path) -> None:
     wait((tmp_path / "alive").exists)
     first = (tmp_path / "alive").stat().st_mtime_ns
     wait(lambda: (tmp_path / "alive").stat().st_mtime_ns > first)
-    q.publish_many("default", [shop.wait_thread.message(1).new])
+    store.publish_many("default", [shop.wait_thread.message(1).new])
     wait(lambda: made.count("begun") == 1)
     worker.send(signal.SIGTERM)
     wait(lambda: answers("/ready") == 503)  # no more work for this one
@@ -85,11 +85,11 @@ def test_worker_is_neither_live_nor_ready_when_its_loop_is_stuck(
         assert go.wait(PATIENCE)
 
     with tampu.working(memory) as runner:
-        assert (process.live(runner), process.ready(runner)) == (True, True)
+        assert (run.live(runner), run.ready(runner)) == (True, True)
         block.publish()
         assert blocking.wait(PATIENCE)
-        monkeypatch.setattr(process, "_STUCK_SECONDS", 0.0)
-        assert (process.live(runner), process.ready(runner)) == (False, False)
+        monkeypatch.setattr(run, "_STUCK_SECONDS", 0.0)
+        assert (run.live(runner), run.ready(runner)) == (False, False)
         go.set()
 
 
@@ -111,43 +111,43 @@ def test_work_that_could_not_be_settled_at_the_end_is_counted_and_exit_code_1(
 
     task = memory.task(name="work")(lambda: None)
     task.publish()
-    (lease,) = memory.queue.claim("default")
-    monkeypatch.setattr(memory.queue, "settle", gone)
-    tray = Tray(memory.queue, Outages(), lambda _: None)
-    tray.put(Current(lease, task, StoreDesk(memory.queue, 30)), tampu.Ack(lease))
-    tray.close(0.1)
-    assert tray.left == 1
+    (lease,) = memory.store.claim("default")
+    monkeypatch.setattr(memory.store, "settle", gone)
+    settle_queue = SettleQueue(memory.store, Outages(), lambda _: None)
+    settle_queue.put(Current(lease, task, LocalTaskStore(memory.store, 30)), tampu.Ack(lease))
+    settle_queue.close(0.1)
+    assert settle_queue.left == 1
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        for left, code in ((tray.left, 1), (0, 0)):
+        for left, code in ((settle_queue.left, 1), (0, 0)):
             runner = tampu.Runner(memory)
             monkeypatch.setattr(runner, "run", lambda left=left: left)
-            assert process.run(runner, process.Signs()) == code
+            assert run.run(runner, run.Signs()) == code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def test_worker_that_dies_is_replaced_and_all_are_stopped_together(made: Crew, q: tampu.Queue) -> None:
-    q.publish_many("default", [shop.wait_async.message(n).new for n in range(2)])
+def test_worker_that_dies_is_replaced_and_all_are_stopped_together(made: Crew, store: tampu.Store) -> None:
+    store.publish_many("default", [shop.wait_async.message(n).new for n in range(2)])
     boss = made.start("--processes", "2", "--concurrency", "1", "--lease", "4")
     wait(lambda: len({line[2] for line in made.ledger()}) == 2)
     victim = made.ledger()[0][2]
     subprocess.run(["kill", "-KILL", str(victim)], check=True)
     wait(lambda: len({line[2] for line in made.ledger()}) == 3)  # its message is begun by the one that took its place
     made.open_gate()
-    wait(lambda: q.stats("default").done == 2)
+    wait(lambda: store.stats("default").done == 2)
     assert boss.stop() == 0
     assert boss.says(f"worker {victim} ended with -9")
 
 
-def test_several_workers_are_seen_as_one(made: Crew, q: tampu.Queue) -> None:
-    q.publish_many("default", [shop.wait_async.message(n).new for n in range(40)])
+def test_several_workers_are_seen_as_one(made: Crew, store: tampu.Store) -> None:
+    store.publish_many("default", [shop.wait_async.message(n).new for n in range(40)])
     boss = made.start("--processes", "2", "--concurrency", "1", "--live")
     wait(lambda: len({line[2] for line in made.ledger()}) == 2)
     made.open_gate()
-    wait(lambda: q.stats("default").done == 40)
+    wait(lambda: store.stats("default").done == 40)
     assert boss.stop() == 0
     text = boss.log.read_text()  # no terminal: only the last picture is drawn
     assert "2 workers · 0 held · 40 ended" in text
@@ -165,15 +165,19 @@ def test_code_that_changes_is_loaded_anew(tmp_path: Path) -> None:
     url = str(tmp_path / "jobs.db")
     module.write_text(text.format(url, "old"))
     log = tmp_path / "log"
-    with log.open("wb") as out, tampu.open(url) as q:
+    with log.open("wb") as out, tampu.open(url) as store:
         worker = subprocess.Popen(
             [sys.executable, "-c", "from tampu.cli.main import main; main()", "work", "changing:app", "--reload"],
             cwd=folder, stderr=out,
         )  # fmt: skip
         try:
-            assert q.result(q.publish("default", {}, type="tell").id, wait=PATIENCE).result == "old"
+            assert store.result(store.publish("default", {}, type="tell").id, wait=PATIENCE).result == "old"
             module.write_text(text.format(url, "the new one"))
-            wait(lambda: q.result(q.publish("default", {}, type="tell").id, wait=PATIENCE).result == "the new one")
+            wait(
+                lambda: (
+                    store.result(store.publish("default", {}, type="tell").id, wait=PATIENCE).result == "the new one"
+                )
+            )
         finally:
             worker.send_signal(signal.SIGINT)
             assert worker.wait(PATIENCE) == 0, log.read_text()
@@ -198,23 +202,23 @@ def test_what_is_wrong_is_said_and_is_exit_code_2(arguments: list[str], told: st
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
 
 
-def test_worker_is_replaced_after_so_many_messages(made: Crew, q: tampu.Queue) -> None:
+def test_worker_is_replaced_after_so_many_messages(made: Crew, store: tampu.Store) -> None:
     made.open_gate()
     boss = made.start("--process-recycle", "2")
     for n in range(2):
-        q.publish_many("default", [shop.wait_async.message(n).new, shop.wait_thread.message(n).new])
+        store.publish_many("default", [shop.wait_async.message(n).new, shop.wait_thread.message(n).new])
         wait(lambda: made.count("ended") == 2 * n + 2)  # noqa: B023 - called at once
         wait(lambda: boss.log.read_text().count("another worker takes over") == n + 1)  # noqa: B023
     assert len({pid for _, _, pid, _ in made.ledger()}) == 2
     assert boss.stop() == 0
-    assert q.stats("default").done == 4
+    assert store.stats("default").done == 4
 
 
 def test_worker_that_uses_too_much_memory_stops_claiming(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = tampu.Runner(tampu.App("memory://"))
     used = 99 << 20
-    monkeypatch.setattr(process, "resident", lambda: used)
-    pulse = process._pulse(runner, process.Signs(), process.Ceiling(memory=100))
+    monkeypatch.setattr(run, "resident", lambda: used)
+    pulse = run._pulse(runner, run.Signs(), run.Ceiling(memory=100))
     pulse()
     assert not runner._stop_early
     used = 101 << 20

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.worker.intake import Intake
+from tampu.worker.claimer import Claimer
 from tests.servers.redis import DURABLE, Server, redis_binary
 from tests.worker import shop
 from tests.worker.crew import PATIENCE, Crew, crew, wait
@@ -57,10 +57,10 @@ class Running:
 def test_what_a_claim_brings_while_the_worker_is_stopped_is_given_back(
     app: tampu.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim, stopped, running = Intake._claim, threading.Event(), list[Running]()
+    claim, stopped, running = Claimer._claim, threading.Event(), list[Running]()
     started = threading.Event()
 
-    def claim_and_stop(intake: Intake, limit: int) -> Any:
+    def claim_and_stop(intake: Claimer, limit: int) -> Any:
         leases = claim(intake, limit)
         if leases and not stopped.is_set():
             stopped.set()
@@ -69,14 +69,14 @@ def test_what_a_claim_brings_while_the_worker_is_stopped_is_given_back(
             intake.stop()
         return leases
 
-    monkeypatch.setattr(Intake, "_claim", claim_and_stop)
+    monkeypatch.setattr(Claimer, "_claim", claim_and_stop)
     task = app.task(name="work")(lambda: None)
     ids = [one.id for one in app.publish_many([task.message() for _ in range(5)])]
     running.append(Running(app))
     started.set()
     assert stopped.wait(PATIENCE)
     assert running[0].stop() == 0
-    assert [(app.queue.get(id).state, app.queue.get(id).attempts) for id in ids] == [("ready", 0)] * 5
+    assert [(app.store.get(id).state, app.store.get(id).attempts) for id in ids] == [("ready", 0)] * 5
 
 
 _SLOW = """
@@ -107,7 +107,7 @@ def test_child_that_is_still_starting_begins_nothing_after_the_stop(
             wait((tmp_path / "importing").exists)
             runner.stop()
             (tmp_path / "go").touch()
-        found = app.queue.get(published.id)
+        found = app.store.get(published.id)
     assert not (tmp_path / "begun").exists()
     assert (found.state, found.attempts) == ("ready", 0)
 
@@ -131,7 +131,7 @@ def test_coroutine_that_swallows_its_cancellation_is_given_back_and_not_waited_f
     published = stubborn.publish()
     assert begun.wait(PATIENCE)
     assert running.stop() == 0
-    found = memory.queue.get(published.id)
+    found = memory.store.get(published.id)
     assert (found.state, found.attempts) == ("ready", 0)
 
 
@@ -149,7 +149,7 @@ def test_thread_that_a_coroutine_has_started_is_not_waited_for(memory: tampu.App
     assert begun.wait(PATIENCE)
     assert running.stop() == 0
     assert not go.is_set()
-    found = memory.queue.get(published.id)
+    found = memory.store.get(published.id)
     assert (found.state, found.attempts) == ("ready", 0)
 
 
@@ -157,14 +157,14 @@ def test_thread_that_a_coroutine_has_started_is_not_waited_for(memory: tampu.App
 def test_settlement_that_is_never_answered_is_told_and_not_waited_for(
     memory: tampu.App, go: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, settle = threading.Event(), memory.queue.settle
+    asked, settle = threading.Event(), memory.store.settle
 
     def hang(settlements: Any) -> Any:
         asked.set()
         assert go.wait(PATIENCE)
         return settle(settlements)
 
-    monkeypatch.setattr(memory.queue, "settle", hang)
+    monkeypatch.setattr(memory.store, "settle", hang)
     task = memory.task(name="work")(lambda: None)
     running = Running(memory, grace=0.05)
     task.publish()
@@ -184,7 +184,7 @@ def test_claim_that_is_never_answered_is_told_and_not_waited_for(
         assert go.wait(PATIENCE)
         return []
 
-    monkeypatch.setattr(Intake, "_claim", hang)
+    monkeypatch.setattr(Claimer, "_claim", hang)
     running = Running(memory, grace=0.05)
     assert asked.wait(PATIENCE)
     assert running.stop() == 1
@@ -199,7 +199,7 @@ def test_settlements_that_are_refused_for_good_are_told(memory: tampu.App, monke
         asked.set()
         raise tampu.Unauthorized("the key was revoked")
 
-    monkeypatch.setattr(memory.queue, "settle", refuse)
+    monkeypatch.setattr(memory.store, "settle", refuse)
     task = memory.task(name="work")(lambda: None)
     running = Running(memory)
     task.publish()
@@ -210,8 +210,8 @@ def test_settlements_that_are_refused_for_good_are_told(memory: tampu.App, monke
 def test_worker_whose_store_hangs_ends_with_exit_code_1(tmp_path: Path) -> None:
     server = Server(redis_binary(), DURABLE).start()
     try:
-        with crew(server.url(), tmp_path) as made, tampu.open(server.url(), keepers=False) as q:
-            q.publish_many("default", [shop.wait_thread.message(1).new])
+        with crew(server.url(), tmp_path) as made, tampu.open(server.url(), maintenance=False) as store:
+            store.publish_many("default", [shop.wait_thread.message(1).new])
             worker = made.start("--grace", "0.1")
             wait(lambda: made.count("begun") == 1)
             assert server._process is not None
@@ -236,4 +236,4 @@ def test_what_runs_is_given_back_uncounted_when_somebody_asks_twice(
         wait(lambda: made.count("begun") == 3)
         runner.stop()
         runner.stop(now=True)
-    assert [(shop_app.queue.get(id).state, shop_app.queue.get(id).attempts) for id in ids] == [("ready", 0)] * 3
+    assert [(shop_app.store.get(id).state, shop_app.store.get(id).attempts) for id in ids] == [("ready", 0)] * 3

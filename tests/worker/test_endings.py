@@ -67,9 +67,9 @@ def _ended(app: tampu.App, function: Callable[..., Any], payload: Any = None) ->
         return 5
 
     with tampu.working(app, concurrency=1):
-        published = app.queue.publish("default", payload or {}, type="odd", max_attempts=1)
+        published = app.store.publish("default", payload or {}, type="odd", max_attempts=1)
         later = next_one.publish()
-        found = app.queue.result(published.id, wait=PATIENCE)
+        found = app.store.result(published.id, wait=PATIENCE)
         assert later.result(PATIENCE) == 5
     return found
 

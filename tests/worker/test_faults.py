@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 from tampu.model.times import SECOND
-from tests.conformance.house import House, Kit
+from tests.conformance.harness import Harness, Kit
 from tests.conformance.served import build
 from tests.worker import shop
 from tests.worker.conftest import SHARED
@@ -24,38 +24,38 @@ MANY = 1_000
 
 
 class Scene:
-    def __init__(self, house: House, crew: Crew) -> None:
-        self.q: Queue = house.live()
+    def __init__(self, harness: Harness, crew: Crew) -> None:
+        self.store: Store = harness.live()
         self.crew = crew
 
     def publish(self, task: tampu.Task[[int], int], count: int) -> list[str]:
         news = [task.message(n).new for n in range(count)]
-        return [message.id for message in self.q.publish_many("default", news)]
+        return [message.id for message in self.store.publish_many("default", news)]
 
 
 @pytest.fixture
-def scene(shared_house: House, tmp_path: Path) -> Iterator[Scene]:
-    with _set(shared_house, tmp_path) as made:
+def scene(shared_harness: Harness, tmp_path: Path) -> Iterator[Scene]:
+    with _set(shared_harness, tmp_path) as made:
         yield made
 
 
 @contextlib.contextmanager
-def _set(house: House, folder: Path) -> Iterator[Scene]:
-    q = house.live()  # so that the url is that of the live store
-    with crew(house.url, folder) as made:
-        yield Scene(house, made)
-    q.close()
+def _set(harness: Harness, folder: Path) -> Iterator[Scene]:
+    store = harness.live()  # so that the url is that of the live store
+    with crew(harness.url, folder) as made:
+        yield Scene(harness, made)
+    store.close()
 
 
 @contextlib.contextmanager
 def _scene(kit: Kit, folder: Path) -> Iterator[Scene]:
     folder.mkdir()
-    house = build(kit, folder)
+    harness = build(kit, folder)
     try:
-        with _set(house, folder) as made:
+        with _set(harness, folder) as made:
             yield made
     finally:
-        house.close()
+        harness.close()
 
 
 def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> None:
@@ -65,9 +65,9 @@ def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> 
     first.kill()
     scene.crew.open_gate()
     second = scene.crew.start("--concurrency", str(MANY), "--lease", "4")
-    wait(lambda: scene.q.stats("default").done == MANY)
+    wait(lambda: scene.store.stats("default").done == MANY)
     assert second.stop() == 0
-    assert completions(scene.q) == dict.fromkeys(ids, 1)
+    assert completions(scene.store) == dict.fromkeys(ids, 1)
     assert {attempt for _, _, _, attempt in scene.crew.ledger()} >= {1, 2}
 
 
@@ -79,25 +79,25 @@ def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Sc
     second = scene.crew.start("--lease", "3", "--concurrency", "20")
     wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the warden was never stopped
     scene.crew.open_gate()
-    wait(lambda: scene.q.stats("default").done == 20)
+    wait(lambda: scene.store.stats("default").done == 20)
     first.send(signal.SIGCONT)
     wait(lambda: first.says("came too late") or first.says("lease lost"))
     assert second.stop() == 0
     assert first.stop() == 0
-    assert completions(scene.q) == dict.fromkeys(ids, 1)
-    assert scene.q.stats("default").done == 20
+    assert completions(scene.store) == dict.fromkeys(ids, 1)
+    assert scene.store.stats("default").done == 20
 
 
 def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(scene: Scene) -> None:
-    (id,) = (m.id for m in scene.q.publish_many("default", [shop.hold_interpreter.message(8.0).new]))
+    (id,) = (m.id for m in scene.store.publish_many("default", [shop.hold_interpreter.message(8.0).new]))
     holder = scene.crew.start("--lease", "5")
     wait(lambda: scene.crew.count("begun") >= 1)
     other = scene.crew.start("--lease", "5")  # would have it at once, if the lease ran out
     wait(lambda: other.says("works on"))  # and hears when it is to stop
-    assert scene.q.result(id, wait=90).result == holder.process.pid
+    assert scene.store.result(id, wait=90).result == holder.process.pid
     assert (holder.stop(), other.stop()) == (0, 0)
     assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
-    assert completions(scene.q) == {id: 1}
+    assert completions(scene.store) == {id: 1}
 
 
 def test_task_of_31_seconds_with_a_lease_of_10_runs_once_on_every_store(tmp_path: Path) -> None:
@@ -106,13 +106,13 @@ def test_task_of_31_seconds_with_a_lease_of_10_runs_once_on_every_store(tmp_path
         scenes = [stack.enter_context(_scene(kit, tmp_path / kit.name)) for kit in SHARED]
         assert [kit.name for kit in SHARED] == ["file", "postgres", "redis", "http"]
         for scene in scenes:
-            scene.q.publish_many("default", [shop.takes.message(31.0).new])
+            scene.store.publish_many("default", [shop.takes.message(31.0).new])
             scene.crew.start("--lease", "10")
         for scene in scenes:
-            wait(lambda: scene.q.stats("default").done == 1)  # noqa: B023 - called at once
+            wait(lambda: scene.store.stats("default").done == 1)  # noqa: B023 - called at once
             ((begun, id, _, attempt), ended) = scene.crew.ledger()
             assert (begun, attempt, ended[0]) == ("begun", 1, "ended")
-            found = scene.q.get(id)
+            found = scene.store.get(id)
             assert (found.state, found.attempts) == ("done", 1)
             assert [worker.stop() for worker in scene.crew.workers] == [0]
 
@@ -121,18 +121,18 @@ def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(scene: Sce
     scene.crew.open_gate()
     crew = [scene.crew.start() for _ in range(5)]
     wait(lambda: all(worker.says("works on") for worker in crew))
-    made = scene.q.schedules.put(
+    made = scene.store.schedules.put(
         "s", queue="default", payload={"n": 1}, type="wait_async", every=1, limit=6, missed="all(1000)"
     )
-    wait(lambda: scene.q.schedules.get("s").fired >= 2)
+    wait(lambda: scene.store.schedules.get("s").fired >= 2)
     crew.pop().kill()
     crew.append(scene.crew.start())
-    wait(lambda: scene.q.schedules.get("s").status == "ended")
-    wait(lambda: scene.q.stats("default").done == 6)
-    found = sorted(message.headers["tampu-tick"] for message in scene.q.messages("default", limit=100))
+    wait(lambda: scene.store.schedules.get("s").status == "ended")
+    wait(lambda: scene.store.stats("default").done == 6)
+    found = sorted(message.headers["tampu-tick"] for message in scene.store.messages("default", limit=100))
     assert found == [(made.created_at + timedelta(seconds=n)).isoformat() for n in range(1, 7)]
     assert [worker.stop() for worker in crew] == [0] * 5
-    assert set(completions(scene.q).values()) == {1}
+    assert set(completions(scene.store).values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -140,18 +140,18 @@ def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(scene: Sce
 )
 def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(scene: Scene) -> None:
     """Where the store's clock is its own; of a file, see below."""
-    (id,) = (m.id for m in scene.q.publish_many("default", [shop.through_jumps.message(4.5).new]))
+    (id,) = (m.id for m in scene.store.publish_many("default", [shop.through_jumps.message(4.5).new]))
     jumper = scene.crew.start("--lease", "4")
     wait(lambda: scene.crew.count("begun") >= 1)
     other = scene.crew.start("--lease", "4")  # would have it at once, if the lease ran out
     wait(lambda: other.says("works on"))  # and hears when it is to stop
-    message = scene.q.result(id, wait=90)
+    message = scene.store.result(id, wait=90)
     assert (message.result, message.attempts) == (jumper.process.pid, 1)
     later = scene.publish(shop.wait_async, 20)  # the one that is an hour behind works on
     scene.crew.open_gate()
-    wait(lambda: scene.q.stats("default").done == 21)
+    wait(lambda: scene.store.stats("default").done == 21)
     assert (jumper.stop(), other.stop()) == (0, 0)
-    assert completions(scene.q) == dict.fromkeys([id, *later], 1)
+    assert completions(scene.store) == dict.fromkeys([id, *later], 1)
 
 
 class Jumping:
@@ -174,7 +174,7 @@ def test_machine_whose_clock_jumps_an_hour_completes_all_work_of_its_file_once(t
         return n
 
     with tampu.App(path, clock=clock) as app, tampu.App(path, clock=clock) as other:
-        app.queue.queues.put("default", max_attempts=1000)  # leases are short, and a busy machine may lose several
+        app.store.queues.put("default", max_attempts=1000)  # leases are short, and a busy machine may lose several
         task = app.task(name="work")(work)
         other.task(name="work")(work)
         news = [task.message(n) for n in range(20)]
@@ -188,14 +188,14 @@ def test_machine_whose_clock_jumps_an_hour_completes_all_work_of_its_file_once(t
             clock.ahead = -3600 * SECOND
             later = app.publish_many(news)
             assert [one.result(90) for one in later] == list(range(20))
-        assert completions(app.queue) == dict.fromkeys((one.id for one in (*published, *later)), 1)
+        assert completions(app.store) == dict.fromkeys((one.id for one in (*published, *later)), 1)
 
 
 def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody(scene: Scene) -> None:
     """The test does as the kernel does: it looks at who has grown too large, and kills it."""
     large, last = shop.grow.message(80).new, shop.grow.options(max_attempts=1).message(80).new
     news = [shop.wait_process.message(1).new, large, last]
-    neighbour, again, dead = (m.id for m in scene.q.publish_many("default", news))
+    neighbour, again, dead = (m.id for m in scene.store.publish_many("default", news))
     worker = scene.crew.start("--children", "3")
     wait(lambda: (scene.crew.count("begun"), scene.crew.count("grown")) == (1, 2))
     before = {id: pid for _, id, pid, _ in scene.crew.ledger()}
@@ -203,7 +203,7 @@ def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody
         pages = int(Path(f"/proc/{before[id]}/statm").read_text().split()[1])
         assert pages * os.sysconf("SC_PAGE_SIZE") > 80 << 20
         os.kill(before[id], signal.SIGKILL)
-    found = [scene.q.result(id, wait=90) for id in (again, dead)]
+    found = [scene.store.result(id, wait=90) for id in (again, dead)]
     assert [(m.state, m.reason, m.attempts) for m in found] == [("done", None, 2), ("dead", "retries_exhausted", 1)]
     assert found[0].result not in before.values()
     for message in found:
@@ -211,7 +211,7 @@ def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody
         assert "ChildDied" in (failure.error or "")
         assert "killed by SIGKILL, perhaps because memory ran out" in (failure.error or "")
     scene.crew.open_gate()
-    unharmed = scene.q.result(neighbour, wait=90)
+    unharmed = scene.store.result(neighbour, wait=90)
     assert (unharmed.state, unharmed.attempts) == ("done", 1)
     assert {pid for _, id, pid, _ in scene.crew.ledger() if id == neighbour} == {before[neighbour]}
     assert worker.stop() == 0
@@ -232,15 +232,15 @@ def test_graceful_stop_finishes_what_runs_and_gives_back_the_rest_uncounted(
     begun |= {line[1] for line in scene.crew.ledger()}
     assert 4 <= len(begun) < 12
     for id in ids:
-        found = scene.q.get(id)
+        found = scene.store.get(id)
         assert (found.state, found.attempts) == (("done", 1) if id in begun else ("ready", 0))
 
 
 def test_what_does_not_finish_within_the_grace_period_is_given_back_uncounted(scene: Scene) -> None:
     tasks = [shop.wait_async, shop.wait_thread, shop.wait_process]
-    ids = [scene.q.publish_many("default", [task.message(1).new])[0].id for task in tasks]
+    ids = [scene.store.publish_many("default", [task.message(1).new])[0].id for task in tasks]
     worker = scene.crew.start("--grace", "0.2", "--children", "1")
     wait(lambda: scene.crew.count("begun") >= 3)
     assert worker.stop() == 0
-    assert [(scene.q.get(id).state, scene.q.get(id).attempts) for id in ids] == [("ready", 0)] * 3
+    assert [(scene.store.get(id).state, scene.store.get(id).attempts) for id in ids] == [("ready", 0)] * 3
     assert scene.crew.count("ended") == 0

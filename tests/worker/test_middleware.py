@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 import tampu
-from tampu.worker.live import View, picture, shown
+from tampu.worker.process.live import View, picture, shown
 from tests.conformance.conftest import TRANSACTIONAL
-from tests.conformance.house import House, Kit
+from tests.conformance.harness import Harness, Kit
 from tests.conformance.served import build
 from tests.worker.crew import wait
 
@@ -91,22 +91,22 @@ def test_middleware_may_change_what_travels_and_what_it_can_not_undo_is_dead() -
 
         published = double.publish(21)
         assert b"21" not in published.message.raw
-        spoilt = app.queue.publish("default", b"\xff", type="double")
+        spoilt = app.store.publish("default", b"\xff", type="double")
         with tampu.working(app):
             assert published.result(60) == 42
-            assert app.queue.result(spoilt.id, wait=60).reason == "decode_failed"
+            assert app.store.result(spoilt.id, wait=60).reason == "decode_failed"
 
 
 @pytest.fixture(params=[kit for kit in TRANSACTIONAL if kit.name in ("file", "postgres")], ids=lambda k: k.name)
-def sql_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def sql_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     kit: Kit = request.param
     built = build(kit, tmp_path)
     yield built
     built.close()
 
 
-def _shop(house: House) -> tampu.App:
-    app = tampu.App(house.live())
+def _shop(harness: Harness) -> tampu.App:
+    app = tampu.App(harness.live())
     with app.transaction() as tx:
         tx.execute("CREATE TABLE orders (item TEXT)")
     return app
@@ -117,15 +117,15 @@ def _ordered_once(app: tampu.App, order: tampu.Task[[str], str]) -> None:
     with tampu.working(app):
         published = order.publish("tea")
         assert published.result(60) == "tea"
-        wait(lambda: app.queue.stats("mails").done == 1)
+        wait(lambda: app.store.stats("mails").done == 1)
     with app.transaction() as tx:
         assert [tuple(row) for row in tx.execute("SELECT item FROM orders").fetchall()] == [("tea",)]
-    assert app.queue.get(published.id).attempts == 2
-    assert app.queue.stats("mails").depth == 0
+    assert app.store.get(published.id).attempts == 2
+    assert app.store.stats("mails").depth == 0
 
 
-def test_effect_publish_and_ack_of_a_task_are_one_transaction(sql_house: House) -> None:
-    app = _shop(sql_house)
+def test_effect_publish_and_ack_of_a_task_are_one_transaction(sql_harness: Harness) -> None:
+    app = _shop(sql_harness)
     failed = threading.Event()
 
     @app.task(queue="mails")
@@ -144,8 +144,8 @@ def test_effect_publish_and_ack_of_a_task_are_one_transaction(sql_house: House) 
     _ordered_once(app, order)
 
 
-def test_effect_publish_and_ack_of_an_async_task_are_one_transaction(sql_house: House) -> None:
-    app = _shop(sql_house)
+def test_effect_publish_and_ack_of_an_async_task_are_one_transaction(sql_harness: Harness) -> None:
+    app = _shop(sql_harness)
     failed, told = threading.Event(), list[str]()
 
     @app.task(queue="mails")
@@ -170,8 +170,8 @@ def test_effect_publish_and_ack_of_an_async_task_are_one_transaction(sql_house: 
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_task_joins_the_transaction_of_a_connection_of_its_own(sql_house: House, kind: str) -> None:
-    app = _shop(sql_house)
+def test_task_joins_the_transaction_of_a_connection_of_its_own(sql_harness: Harness, kind: str) -> None:
+    app = _shop(sql_harness)
     failed = threading.Event()
 
     @app.task(queue="mails")
@@ -179,7 +179,7 @@ def test_task_joins_the_transaction_of_a_connection_of_its_own(sql_house: House,
         return item
 
     def order(item: str) -> str:
-        with _connection(sql_house) as mine, app.transaction(mine) as tx:
+        with _connection(sql_harness) as mine, app.transaction(mine) as tx:
             mine.execute(f"INSERT INTO orders VALUES ('{item}')")
             tx.publish(mail.message(item))
             tx.ack(item)
@@ -187,7 +187,7 @@ def test_task_joins_the_transaction_of_a_connection_of_its_own(sql_house: House,
         return item
 
     async def order_async(item: str) -> str:
-        with _connection(sql_house) as mine:
+        with _connection(sql_harness) as mine:
             async with app.transaction_async(mine) as tx:
                 await tx.execute(f"INSERT INTO orders VALUES ('{item}')")
                 await tx.publish(mail.message(item))
@@ -199,12 +199,12 @@ def test_task_joins_the_transaction_of_a_connection_of_its_own(sql_house: House,
     _ordered_once(app, task)
 
 
-def _connection(house: House) -> Any:
+def _connection(harness: Harness) -> Any:
     """The user's, to the same store."""
-    if house.url.startswith("postgresql"):
-        base, _, rest = house.url.partition("?schema=")
+    if harness.url.startswith("postgresql"):
+        base, _, rest = harness.url.partition("?schema=")
         return psycopg.connect(f"{base}?{rest.partition('&')[2]}")
-    return contextlib.closing(sqlite3.connect(house.url, check_same_thread=False))
+    return contextlib.closing(sqlite3.connect(harness.url, check_same_thread=False))
 
 
 def _fail_once(failed: threading.Event) -> None:

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 import tampu
-from tampu.worker.book import Book
-from tampu.worker.order import Order, parse
-from tampu.worker.pace import Pace
+from tampu.worker.leases.lease_timers import LeaseTimers
+from tampu.worker.prefetch import Prefetch
+from tampu.worker.queue_order import QueueOrder, parse
 
 
 def test_turns_are_as_the_weights_say_and_evenly_spread() -> None:
-    order = Order(parse("critical=5,default,low=2"))
+    order = QueueOrder(parse("critical=5,default,low=2"))
     turns = [order.next() for _ in range(80)]
     assert Counter(turn[0] for turn in turns) == {"critical": 50, "default": 10, "low": 20}
     assert Counter(turn[0] for turn in turns[:8]) == {"critical": 5, "default": 1, "low": 2}
@@ -19,33 +19,33 @@ def test_turns_are_as_the_weights_say_and_evenly_spread() -> None:
 
 
 def test_strict_order_is_always_the_same() -> None:
-    order = Order(parse(["a", "b=9"]), strict=True)
+    order = QueueOrder(parse(["a", "b=9"]), strict=True)
     assert [order.next() for _ in range(3)] == [["a", "b"]] * 3
 
 
 @pytest.mark.parametrize("text", ["", "a=", "a=x", "a,,b", "a=0", "a=1001", "a b"])
 def test_bad_queues_are_refused(text: str) -> None:
     with pytest.raises(tampu.TampuError):
-        Order(parse(text))
+        QueueOrder(parse(text))
 
 
 def test_quick_tasks_are_claimed_by_hundreds_and_slow_ones_as_they_can_start() -> None:
-    quick = Pace(100)
+    quick = Prefetch(100)
     quick.ran(100, 0.001, 0.001)
     assert quick.room(0) > 500
     assert quick.room(900) == 0  # not a few at a time
-    slow = Pace(100)
+    slow = Prefetch(100)
     slow.ran(10, 10 * 60.0, 0.0)
     assert slow.room(0) == 100
     assert slow.room(99) == 1
     assert slow.room(100) == 0
-    blocking = Pace(100)
+    blocking = Prefetch(100)
     blocking.ran(10, 1.0, 1.0)  # each keeps the loop for a tenth of a second: only one can run at a time
     assert blocking.room(0) < 5
 
 
 def test_leases_are_due_after_a_third_and_again_after_that() -> None:
-    book = Book(9.0)
+    book = LeaseTimers(9.0)
     book.add(["a", "b"], 0.0)
     book.add(["c"], 1.0)
     assert book.due(2.9) == []

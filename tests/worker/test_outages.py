@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.client.asking import Ask
-from tampu.worker.pace import Pace
+from tampu.client.request import Ask
+from tampu.worker.prefetch import Prefetch
 from tests.servers import http
 from tests.servers.ports import free_port
 from tests.servers.postgres import Postgres
@@ -40,10 +40,10 @@ def _postgres(_folder: Path) -> Iterator[Place]:
 @contextlib.contextmanager
 def _http(folder: Path) -> Iterator[Place]:
     port = free_port()
-    stalls = [http.Server(url=str(folder / "jobs.db"), port=port, keepers=True)]
+    stalls = [http.Server(url=str(folder / "jobs.db"), port=port, maintenance=True)]
 
     def start() -> None:
-        stalls.append(http.Server(url=str(folder / "jobs.db"), port=port, keepers=True))
+        stalls.append(http.Server(url=str(folder / "jobs.db"), port=port, maintenance=True))
 
     try:
         yield stalls[0].url, stalls[0].token, stalls[0].stop, start
@@ -57,7 +57,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
 ) -> None:
     # A client of a server tries for half a minute before it says that it is gone.
     monkeypatch.setitem(Ask.__init__.__kwdefaults__ or {}, "patience", 0.5)
-    monkeypatch.setattr(Pace, "room", lambda _, held: 20 - held)  # no claim is under way while all of them run
+    monkeypatch.setattr(Prefetch, "room", lambda _, held: 20 - held)  # no claim is under way while all of them run
     go, begun, runs = threading.Event(), threading.Semaphore(0), list[int]()
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
 
@@ -69,7 +69,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
             return n
 
         published = app.publish_many([wait_for_it.message(n) for n in range(40)])
-        working = tampu.working(app, warden=False, concurrency=20, lease=300)  # longer than any outage here
+        working = tampu.working(app, lease_keeper=False, concurrency=20, lease=300)  # longer than any outage here
         with caplog.at_level(logging.WARNING, "tampu.worker"), working:
             for _ in range(20):
                 assert begun.acquire(timeout=90)
@@ -80,7 +80,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
             assert [one.result(90) for one in published] == list(range(40))
             wait(lambda: "the store is back" in caplog.text)
         assert sorted(runs) == list(range(40))  # what had ended meanwhile was settled, and not run again
-        assert completions(app.queue) == dict.fromkeys((one.id for one in published), 1)
+        assert completions(app.store) == dict.fromkeys((one.id for one in published), 1)
 
 
 @pytest.mark.parametrize("place", [_redis, _postgres, _http], ids=["redis", "postgres", "http"])
@@ -120,7 +120,7 @@ def test_leases_timeouts_and_progress_outlive_an_outage(
             back()
             words.append("after")
             wait(lambda: published[0].progress() == (0.5, "after"))
-            app.queue.cancel(published[9].id)
+            app.store.cancel(published[9].id)
             with pytest.raises(tampu.TaskFailed, match="cancelled"):  # the warden tells, when it extends
                 published[9].result(90)
             go.set()

@@ -11,8 +11,8 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.worker.alive import Extended, extend
-from tampu.worker.book import Book
+from tampu.worker.leases.lease_keeper import Extended, extend
+from tampu.worker.leases.lease_timers import LeaseTimers
 from tests.servers import http
 from tests.worker.crew import PATIENCE, completions, wait
 
@@ -28,37 +28,37 @@ def _bounded(most: int, real: Callable[..., Any], limited: tampu.RateLimited) ->
     return ask
 
 
-def _held(q: tampu.Queue, count: int) -> list[str]:
-    q.publish_many("jobs", range(count))
-    return [lease.receipt for lease in q.claim("jobs", limit=count, lease=300)]
+def _held(store: tampu.Store, count: int) -> list[str]:
+    store.publish_many("jobs", range(count))
+    return [lease.receipt for lease in store.claim("jobs", limit=count, lease=300)]
 
 
 def test_more_leases_than_the_server_takes_at_once_are_extended_in_parts(
     memory: tampu.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    q = memory.queue
-    receipts = _held(q, 21)
+    store = memory.store
+    receipts = _held(store, 21)
     limited = tampu.RateLimited("too many at once")
-    monkeypatch.setattr(access.verbs(q), "extend_many", _bounded(4, access.verbs(q).extend_many, limited))
-    assert extend(q, receipts, 300) == Extended([], [], [])
+    monkeypatch.setattr(access.verbs(store), "extend_many", _bounded(4, access.verbs(store).extend_many, limited))
+    assert extend(store, receipts, 300) == Extended([], [], [])
 
 
 @pytest.mark.parametrize("error", [tampu.RateLimited("slow down", retry_after=2), tampu.Unauthorized("revoked")])
 def test_leases_that_the_server_refuses_to_extend_are_tried_again(
     memory: tampu.App, monkeypatch: pytest.MonkeyPatch, error: tampu.TampuError
 ) -> None:
-    q = memory.queue
-    receipts = _held(q, 3)
+    store = memory.store
+    receipts = _held(store, 3)
 
     def refuse(_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(access.verbs(q), "extend_many", refuse)
-    assert extend(q, receipts, 300) == Extended([], [], receipts, error)
+    monkeypatch.setattr(access.verbs(store), "extend_many", refuse)
+    assert extend(store, receipts, 300) == Extended([], [], receipts, error)
 
 
 def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
-    book = Book(30.0)
+    book = LeaseTimers(30.0)
     book.add(["a", "b"], 0.0)
     assert book.due(3.0) == ["a", "b"]
     book.again(["b"], 3.0, 2.0)
@@ -69,7 +69,7 @@ def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
 
 
 def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, refused, go = access.verbs(memory.queue).extend_many, list[int](), threading.Event()
+    real, refused, go = access.verbs(memory.store).extend_many, list[int](), threading.Event()
 
     def refuse_first(items: Sequence[Any]) -> Any:
         if len(refused) < 3:
@@ -78,7 +78,7 @@ def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monk
         go.set()
         return real(items)
 
-    monkeypatch.setattr(access.verbs(memory.queue), "extend_many", refuse_first)
+    monkeypatch.setattr(access.verbs(memory.store), "extend_many", refuse_first)
 
     @memory.task
     def long() -> bool:
@@ -90,7 +90,7 @@ def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monk
 
 def test_all_work_is_done_once_at_the_rate_of_the_key(tmp_path: Path) -> None:
     """Each message is two of the key's: claimed and settled. More are claimed than may be settled at once."""
-    stall = http.Server(url=str(tmp_path / "jobs.db"), keepers=True, key_rate=200, key_burst=50)
+    stall = http.Server(url=str(tmp_path / "jobs.db"), maintenance=True, key_rate=200, key_burst=50)
     runs: list[int] = []
     try:
         with tampu.App(stall.url, token=stall.token) as app, tampu.open(tmp_path / "jobs.db") as store:
@@ -100,7 +100,7 @@ def test_all_work_is_done_once_at_the_rate_of_the_key(tmp_path: Path) -> None:
                 runs.append(n)
 
             store.publish_many("default", [noop.message(n).new for n in range(500)])
-            with tampu.working(app, warden=False):
+            with tampu.working(app, lease_keeper=False):
                 wait(lambda: store.stats("default").done == 500)
             assert sorted(runs) == list(range(500))
             assert set(completions(store).values()) == {1}

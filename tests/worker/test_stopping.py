@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.worker.pace import Pace
+from tampu.worker.prefetch import Prefetch
 from tests.worker import shop
 from tests.worker.crew import Crew, wait
 
@@ -20,7 +20,7 @@ HELD = 12
 @pytest.fixture(autouse=True)
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is claimed at once, as if tasks were quick."""
-    monkeypatch.setattr(Pace, "room", lambda _, held: HELD - held)
+    monkeypatch.setattr(Prefetch, "room", lambda _, held: HELD - held)
 
 
 @pytest.mark.parametrize("task", [shop.wait_async, shop.wait_thread, shop.wait_process], ids=lambda task: task.name)
@@ -33,10 +33,10 @@ def test_what_was_claimed_ahead_is_given_back_and_never_begun(
         wait(lambda: (runner.held, made.count("begun")) == (HELD, 2))
         begun = {id for _, id, _, _ in made.ledger()}
         runner.stop()
-        wait(lambda: shop_app.queue.stats("default").ready == HELD - 2)
+        wait(lambda: shop_app.store.stats("default").ready == HELD - 2)
         made.open_gate()
     assert {id for _, id, _, _ in made.ledger()} == begun
-    found = {id: shop_app.queue.get(id) for id in ids}
+    found = {id: shop_app.store.get(id) for id in ids}
     assert {id for id, m in found.items() if (m.state, m.attempts) == ("done", 1)} == begun
     assert {id for id, m in found.items() if (m.state, m.attempts) == ("ready", 0)} == ids - begun
 
@@ -62,16 +62,16 @@ def test_nothing_is_begun_after_the_stop_while_a_task_blocks_the_loop(memory: ta
         assert blocking.wait(90)
         runner.stop()
         go.set()
-        wait(lambda: not runner._threads.running)
+        wait(lambda: not runner._thread_pool.running)
         loop_goes_on.set()
     assert begun == [0, 1]
-    assert memory.queue.stats("default").ready == HELD - 3
+    assert memory.store.stats("default").ready == HELD - 3
 
 
 def test_a_worker_that_has_ended_leaves_no_thread(
     shop_app: tampu.App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tampu.worker.threads._IDLE_SECONDS", 3600)
+    monkeypatch.setattr("tampu.worker.pools.thread_pool._IDLE_SECONDS", 3600)
     Crew("", tmp_path).open_gate()
     before = set(threading.enumerate())
 

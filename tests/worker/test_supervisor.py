@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tampu.worker import supervisor
+from tampu.worker.process import supervisor
 
 
 def test_signal_that_comes_while_workers_are_started_is_told_to_all_and_no_more_are_started(
@@ -18,8 +18,8 @@ def test_signal_that_comes_while_workers_are_started_is_told_to_all_and_no_more_
     boss = supervisor.Supervisor([sys.executable, "-c", "import signal; signal.pause()"], 5)
     start, started = supervisor.Supervisor._start, list[subprocess.Popen[bytes]]()
 
-    def start_one(self: supervisor.Supervisor, seat: supervisor._Seat) -> subprocess.Popen[bytes]:
-        started.append(start(self, seat))
+    def start_one(self: supervisor.Supervisor, slot: supervisor._WorkerSlot) -> subprocess.Popen[bytes]:
+        started.append(start(self, slot))
         if len(started) == 2:
             self._stop(signal.SIGTERM, None)  # the second one has no seat yet
         return started[-1]

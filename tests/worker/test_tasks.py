@@ -14,10 +14,10 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.keepers.sweeper import Sweeper
+from tampu.maintenance.sweeper import Sweeper
 from tampu.testing import Rehearsal
-from tampu.worker.logs import Json, Plain
-from tests.conformance.house import until
+from tampu.worker.process.logs import Json, Plain
+from tests.conformance.harness import until
 from tests.worker.crew import PATIENCE
 
 
@@ -72,7 +72,7 @@ def test_many_are_published_in_one_commit_and_all_run(app: tampu.App) -> None:
     published = app.publish_many([double.message(n) for n in range(300)])
     with tampu.working(app):
         assert [one.result(60) for one in published] == [2 * n for n in range(300)]
-    assert app.queue.stats("default").done == 300
+    assert app.store.stats("default").done == 300
 
 
 def test_calls_with_and_without_options_are_published_together(app: tampu.App) -> None:
@@ -87,7 +87,7 @@ def test_calls_with_and_without_options_are_published_together(app: tampu.App) -
 
 
 def test_each_task_has_a_limit_of_its_own_where_the_queue_says_so(app: tampu.App) -> None:
-    app.queue.queues.put("default", group_by="type", group_concurrency=2)
+    app.store.queues.put("default", group_by="type", group_concurrency=2)
     running, most, lock = Counter[str](), Counter[str](), threading.Lock()
 
     async def work() -> None:
@@ -102,7 +102,7 @@ def test_each_task_has_a_limit_of_its_own_where_the_queue_says_so(app: tampu.App
     tasks = [app.task(name=name)(work) for name in ("a", "b")]
     with tampu.working(app), tampu.working(app):
         app.publish_many([task.message() for task in tasks for _ in range(10)])
-        until(lambda: app.queue.stats("default").done == 20, 60)
+        until(lambda: app.store.stats("default").done == 20, 60)
     assert set(most) == {"a", "b"}
     assert max(most.values()) <= 2
 
@@ -147,8 +147,8 @@ def _run(app: tampu.App, task: Any, *args: Any, state: str) -> tampu.Message:
     """Publish one and wait until its message is in the state."""
     published = task.publish(*args)
     with tampu.working(app):
-        until(lambda: app.queue.get(published.id).state == state, 60)
-    return app.queue.get(published.id)
+        until(lambda: app.store.get(published.id).state == state, 60)
+    return app.store.get(published.id)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -185,7 +185,7 @@ def test_failed_task_is_tried_again_by_its_own_backoff(app: tampu.App) -> None:
 
 @pytest.mark.parametrize("most", [2, 4])
 def test_task_brings_its_own_policy_to_messages_that_others_published(app: tampu.App, most: int) -> None:
-    app.queue.queues.put("default", max_attempts=3, backoff=3600)
+    app.store.queues.put("default", max_attempts=3, backoff=3600)
     seen: list[int] = []
 
     @app.task(max_attempts=most, backoff=tampu.fixed(0.01))
@@ -193,9 +193,9 @@ def test_task_brings_its_own_policy_to_messages_that_others_published(app: tampu
         seen.append(tampu.current().attempt)
         raise OSError("again")
 
-    foreign = app.queue.publish("default", {}, type="flaky")
+    foreign = app.store.publish("default", {}, type="flaky")
     with tampu.working(app):
-        found = app.queue.result(foreign.id, wait=60)
+        found = app.store.result(foreign.id, wait=60)
     assert (found.state, found.reason, found.attempts, found.max_attempts) == ("dead", "retries_exhausted", most, most)
     assert seen == list(range(1, most + 1))
 
@@ -208,11 +208,11 @@ def test_publisher_that_sets_max_attempts_has_the_last_word(app: tampu.App) -> N
         seen.append(tampu.current().attempt)
         raise OSError("again")
 
-    foreign = app.queue.publish("default", {}, type="flaky", max_attempts=2)
+    foreign = app.store.publish("default", {}, type="flaky", max_attempts=2)
     with tampu.working(app):
-        assert app.queue.result(foreign.id, wait=60).attempts == 2
+        assert app.store.result(foreign.id, wait=60).attempts == 2
         own = flaky.options(max_attempts=1).publish()
-        assert app.queue.result(own.id, wait=60).attempts == 1
+        assert app.store.result(own.id, wait=60).attempts == 1
     assert seen == [1, 2, 1]
 
 
@@ -227,11 +227,11 @@ def test_task_is_not_called_more_often_than_it_says_though_leases_ran_out(app: t
         work()
 
     app.task(name="work", max_attempts=1)(work if kind == "sync" else work_async)
-    foreign = app.queue.publish("default", {}, type="work")
+    foreign = app.store.publish("default", {}, type="work")
     # A worker that dies: nobody settles the only attempt that the task allows, and the queue allows more.
-    (lost,) = app.queue.claim("default", lease=0.05)
+    (lost,) = app.store.claim("default", lease=0.05)
     with tampu.working(app):
-        found = app.queue.result(foreign.id, wait=60)
+        found = app.store.result(foreign.id, wait=60)
     assert (found.state, found.reason) == ("dead", "retries_exhausted")
     assert "takes 1 attempts" in (found.last_error or "")
     assert (lost.attempt, seen) == (1, [])
@@ -247,7 +247,7 @@ def test_arguments_that_json_would_change_arrive_unchanged(app: tampu.App) -> No
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     for data in ({"b": b"abc"}, {1: 2}, [at]):
         work.publish(data, Decimal("1.50"))
-    app.queue.publish("default", {"data": {"b": b"abc", 1: at}, "exact": "1.50"}, type="work")
+    app.store.publish("default", {"data": {"b": b"abc", 1: at}, "exact": "1.50"}, type="work")
     with tampu.working(app):
         until(lambda: len(seen) == 4, 60)
     assert sorted(seen, key=repr) == sorted(
@@ -266,7 +266,7 @@ def test_result_that_would_arrive_as_another_value_is_dead_unless_the_annotation
 
     with tampu.working(app):
         assert typed.publish().result(60) == Decimal("1.50")
-        found = app.queue.result(untyped.publish().id, wait=60)
+        found = app.store.result(untyped.publish().id, wait=60)
     assert (found.state, found.reason) == ("dead", "result_invalid")
     assert "$['price'] is a Decimal" in (found.last_error or "")
 
@@ -308,9 +308,9 @@ def test_payload_that_does_not_fit_is_dead_with_the_reason(app: tampu.App) -> No
     @app.task
     async def work(n: int) -> None: ...
 
-    published = app.queue.publish("default", {"n": "x"}, type="work")
+    published = app.store.publish("default", {"n": "x"}, type="work")
     with tampu.working(app):
-        found = app.queue.result(published.id, wait=60)
+        found = app.store.result(published.id, wait=60)
     assert (found.state, found.reason) == ("dead", "decode_failed")
     assert "Expected `int`, got `str` - at `$.n`" in (found.last_error or "")
 
@@ -322,7 +322,7 @@ def test_result_that_can_not_be_kept_is_dead_and_its_neighbours_are_not(app: tam
 
     published = app.publish_many([odd.message(n) for n in range(5)])
     with tampu.working(app):
-        ended = [app.queue.result(one.id, wait=60) for one in published]
+        ended = [app.store.result(one.id, wait=60) for one in published]
     assert [(m.state, m.reason) for m in ended] == [
         ("done", None), ("dead", "result_invalid"), ("dead", "result_invalid"), ("done", None), ("done", None),
     ]  # fmt: skip
@@ -331,19 +331,19 @@ def test_result_that_can_not_be_kept_is_dead_and_its_neighbours_are_not(app: tam
 
 def test_unknown_task_is_tried_again_later_so_that_a_newer_worker_can_have_it(app: tampu.App) -> None:
     app.task(name="known")(lambda: None)
-    published = app.queue.publish("default", {}, type="unheard.of")
+    published = app.store.publish("default", {}, type="unheard.of")
     with tampu.working(app):
-        until(lambda: app.queue.get(published.id).state == "delayed", 60)
-    found = app.queue.get(published.id)
+        until(lambda: app.store.get(published.id).state == "delayed", 60)
+    found = app.store.get(published.id)
     assert found.last_error == "no task named unheard.of in this worker"
     assert found.run_at is not None
     assert 25 < (found.run_at - found.created_at).total_seconds() < 600
 
 
 def test_unknown_task_can_be_dead_at_once(app: tampu.App) -> None:
-    published = app.queue.publish("default", {}, type="unheard.of")
+    published = app.store.publish("default", {}, type="unheard.of")
     with tampu.working(app, unknown="reject"):
-        assert app.queue.result(published.id, wait=60).reason == "unknown_task"
+        assert app.store.result(published.id, wait=60).reason == "unknown_task"
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -364,17 +364,17 @@ def test_task_that_wants_to_end_the_program_only_fails(memory: tampu.App, kind: 
 
 
 def test_notes_that_a_crash_left_behind_are_removed_by_the_next_worker(app: tampu.App) -> None:
-    if not hasattr(access.core(app.queue), "coalescer"):
+    if not hasattr(access.core(app.store), "coalescer"):
         return  # behind a server, a worker beside the store does it
-    done, still = app.queue.publish_many("other", [1, 2])
-    q = app.queue
-    for lease in q.claim("other", limit=2):
-        access.run(q, access.verbs(q).write_note(lease.id, lease.receipt, {"cursor": 1}, 60))
+    done, before_fork = app.store.publish_many("other", [1, 2])
+    store = app.store
+    for lease in store.claim("other", limit=2):
+        access.run(store, access.verbs(store).write_note(lease.id, lease.receipt, {"cursor": 1}, 60))
         if lease.id == done.id:
-            q.ack(lease)
+            store.ack(lease)
     with tampu.working(app):
-        until(lambda: access.run(q, access.verbs(q).read_note(done.id)) is None)
-    assert access.run(q, access.verbs(q).read_note(still.id)) == {"cursor": 1}
+        until(lambda: access.run(store, access.verbs(store).read_note(done.id)) is None)
+    assert access.run(store, access.verbs(store).read_note(before_fork.id)) == {"cursor": 1}
 
 
 # -- what runs now
@@ -411,7 +411,7 @@ def test_checkpoint_is_kept_across_attempts_and_gone_at_the_end(app: tampu.App) 
     with tampu.working(app):
         published = copy.publish(6)
         assert published.result(60) == 6
-        until(lambda: access.run(app.queue, access.verbs(app.queue).read_note(published.id)) is None)
+        until(lambda: access.run(app.store, access.verbs(app.store).read_note(published.id)) is None)
     assert seen == [0, 3]
 
 
@@ -450,7 +450,7 @@ def test_task_knows_what_time_is_left(memory: tampu.App, kind: str) -> None:
 def test_lease_that_a_task_extends_lasts_so_much_longer(memory: tampu.App, kind: str) -> None:
     def pause() -> None:
         stage.clock.advance(3000)
-        Sweeper(access.core(stage.queue)).sweep()
+        Sweeper(access.core(stage.store)).sweep()
 
     def work() -> None:
         tampu.current().extend(3600)
@@ -471,7 +471,7 @@ def test_extending_a_lease_that_is_lost_is_told_to_the_task(memory: tampu.App) -
 
     @memory.task
     def work() -> None:
-        memory.queue.nack(tampu.current().lease, delay=3600)  # as if it had run out
+        memory.store.nack(tampu.current().lease, delay=3600)  # as if it had run out
         try:
             tampu.current().extend(60)
         except tampu.LeaseLost as error:
@@ -515,7 +515,7 @@ def test_cancelled_task_is_told_and_ends_as_cancelled(app: tampu.App) -> None:
     with tampu.working(app, lease=6):
         published = wait.publish()
         assert started.wait(60)
-        app.queue.cancel(published.id)
+        app.store.cancel(published.id)
         with pytest.raises(tampu.TaskFailed, match="cancelled"):
             published.result(60)
     assert told == [False, True]
@@ -533,7 +533,7 @@ def test_cancelled_function_in_a_thread_is_interrupted(app: tampu.App) -> None:
     with tampu.working(app, lease=6):
         published = wait.publish()
         assert started.wait(60)
-        app.queue.cancel(published.id)
+        app.store.cancel(published.id)
         with pytest.raises(tampu.TaskFailed, match="cancelled"):
             published.result(60)
 
@@ -553,13 +553,13 @@ def test_task_that_takes_longer_than_its_timeout_fails(app: tampu.App, kind: str
 
 
 def test_long_task_with_a_short_lease_runs_once(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
-    extend, extended, runs, go = access.verbs(memory.queue).extend_many, list[int](), list[int](), threading.Event()
+    extend, extended, runs, go = access.verbs(memory.store).extend_many, list[int](), list[int](), threading.Event()
 
     def count(items: Sequence[Any]) -> Any:
         extended.append(1)
         return extend(items)
 
-    monkeypatch.setattr(access.verbs(memory.queue), "extend_many", count)
+    monkeypatch.setattr(access.verbs(memory.store), "extend_many", count)
 
     @memory.task
     def long() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.worker.every import Every
+from tampu.worker.repeat import Repeat
 from tests.worker import shop
 from tests.worker.crew import PATIENCE, wait
 
@@ -43,7 +43,7 @@ def test_progress_that_can_not_be_stored_stops_no_timeout(
 
     slow = memory.task(name="slow", timeout=0.05, max_attempts=1)(_until_raised)
     with tampu.working(memory) as runner:
-        monkeypatch.setattr(runner._desk, "write_note", refuse)  # a store that is gone
+        monkeypatch.setattr(runner._task_store, "write_note", refuse)  # a store that is gone
         moves.publish()
         assert tried.wait(PATIENCE)
         with pytest.raises(tampu.TaskFailed, match="TimedOut"):
@@ -63,7 +63,7 @@ def test_progress_is_stored_when_the_store_is_back(
         assert go.wait(PATIENCE)
 
     with tampu.working(memory) as runner:
-        real = runner._desk.write_note
+        real = runner._task_store.write_note
 
         def refuse(*given: Any) -> None:
             nonlocal tries
@@ -72,7 +72,7 @@ def test_progress_is_stored_when_the_store_is_back(
                 raise tampu.Unavailable("gone")
             real(*given)
 
-        monkeypatch.setattr(runner._desk, "write_note", refuse)  # a store that is gone for a while
+        monkeypatch.setattr(runner._task_store, "write_note", refuse)  # a store that is gone for a while
         published = moves.publish()
         wait(lambda: published.progress() == (0.5, "half"))
         go.set()
@@ -107,8 +107,8 @@ def test_blocked_loop_delays_no_timeout_of_threads_and_children(shop_app: tampu.
         slow: Any = shop_app.task(name=f"{name}.slow", timeout=0.3, max_attempts=1)(_until_raised)
         with tampu.working(shop_app, children=1) as runner:
             late = [slow.publish(), shop.never_ends.publish()]
-            lanes = (runner._threads, runner._children)
-            wait(lambda: all(lane.running or _is_dead(shop_app, one) for lane, one in zip(lanes, late, strict=True)))
+            lanes = (runner._thread_pool, runner._process_pool)
+            wait(lambda: all(pool.running or _is_dead(shop_app, one) for pool, one in zip(lanes, late, strict=True)))
             blocker.publish()
             assert blocked.wait(PATIENCE)
             for one in late:
@@ -122,7 +122,7 @@ def test_blocked_loop_delays_no_timeout_of_threads_and_children(shop_app: tampu.
 
 def _is_dead(app: tampu.App, published: tampu.Published[Any]) -> bool:
     """On a busy machine one may have timed out before the other has begun."""
-    return app.queue.get(published.id).state == "dead"
+    return app.store.get(published.id).state == "dead"
 
 
 def test_an_error_does_not_end_what_is_done_every_so_often(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +132,7 @@ def test_an_error_does_not_end_what_is_done_every_so_often(caplog: pytest.LogCap
         done.release()
         raise ValueError("not today")
 
-    ticks = Every("tampu-test", 0.001, act)
+    ticks = Repeat("tampu-test", 0.001, act)
     ticks.wake()
     for _ in range(3):
         assert done.acquire(timeout=PATIENCE)

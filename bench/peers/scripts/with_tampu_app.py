@@ -13,7 +13,7 @@ async def nothing(payload: str) -> None:
 
 
 nothing.message(PAYLOAD)
-app.queue.queues.list()  # opened before the clock starts, as the others are
+app.store.queues.list()  # opened before the clock starts, as the others are
 with Timer() as fill:
     for size in chunks(1000):
         app.publish_many([nothing.message(PAYLOAD) for _ in range(size)])

@@ -6,11 +6,11 @@ from counting import PAYLOAD, URL, Timer, chunks, jobs, tell
 
 import tampu
 
-with tampu.open(URL) as q:
+with tampu.open(URL) as store:
     with Timer() as fill:
         for size in chunks(1000):
-            q.publish_many("bench", [PAYLOAD] * size)
-    while leases := q.claim("bench", limit=int(sys.argv[3])):
+            store.publish_many("bench", [PAYLOAD] * size)
+    while leases := store.claim("bench", limit=int(sys.argv[3])):
         jobs.one(len(leases))
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
 tell(fill)

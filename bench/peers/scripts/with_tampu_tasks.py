@@ -7,18 +7,18 @@ from counting import PAYLOAD, URL, Timer, chunks, jobs, tell
 import tampu
 
 
-async def work(q: tampu.AsyncQueue) -> None:
-    while leases := await q.claim("bench"):
+async def work(store: tampu.AsyncStore) -> None:
+    while leases := await store.claim("bench"):
         jobs.one()
-        await q.ack(leases[0])
+        await store.ack(leases[0])
 
 
 async def main() -> None:
-    async with tampu.open_async(URL) as q:
+    async with tampu.open_async(URL) as store:
         with Timer() as fill:
             for size in chunks(100):
-                await asyncio.gather(*(q.publish("bench", PAYLOAD) for _ in range(size)))
-        await asyncio.gather(*(work(q) for _ in range(100)))
+                await asyncio.gather(*(store.publish("bench", PAYLOAD) for _ in range(size)))
+        await asyncio.gather(*(work(store) for _ in range(100)))
     tell(fill)
 
 

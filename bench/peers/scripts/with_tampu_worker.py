@@ -11,21 +11,21 @@ from counting import PAYLOAD, URL, Timer, chunks, jobs, tell
 import tampu
 
 
-async def handle(q: tampu.AsyncQueue, lease: tampu.Lease) -> None:
+async def handle(store: tampu.AsyncStore, lease: tampu.Lease) -> None:
     jobs.one()
-    await q.ack(lease)
+    await store.ack(lease)
 
 
 async def main() -> None:
-    async with tampu.open_async(URL) as q:
+    async with tampu.open_async(URL) as store:
         with Timer() as fill:
             for size in chunks(100):
-                await asyncio.gather(*(q.publish("bench", PAYLOAD) for _ in range(size)))
+                await asyncio.gather(*(store.publish("bench", PAYLOAD) for _ in range(size)))
         running: set[asyncio.Task[None]] = set()
-        while leases := await q.claim("bench", limit=100):
+        while leases := await store.claim("bench", limit=100):
             if len(running) >= 200:
                 _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            running.update(asyncio.create_task(handle(q, lease)) for lease in leases)
+            running.update(asyncio.create_task(handle(store, lease)) for lease in leases)
         await asyncio.gather(*running)
     tell(fill)
 

@@ -8,43 +8,43 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from tampu.broker.aio import AsyncQueue
+from tampu.broker.async_store import AsyncStore
 from tampu.broker.core import Core, Steps
-from tampu.broker.queue import AllVerbs, Queue, Transaction
+from tampu.broker.store import AllVerbs, Store, Transaction
 from tampu.engines.port import Call, Engine
 from tampu.model.errors import TampuError
 
 R = TypeVar("R")
 
 
-def is_local(store: Queue) -> bool:
+def is_local(store: Store) -> bool:
     """True if this process has the store itself open, and not a connection to a server."""
     return isinstance(store._core, Core)
 
 
-def core(store: Queue) -> Core:
+def core(store: Store) -> Core:
     """What all that works on the store shares: engine, settings, waiting claims. Of a server's, what sends requests."""
     return store._core
 
 
-def engine(store: Queue) -> Engine:
+def engine(store: Store) -> Engine:
     """The engine of a local store."""
     return store._core.engine
 
 
-def verbs(store: Queue) -> AllVerbs:
+def verbs(store: Store) -> AllVerbs:
     """Every verb as steps, also those that have no method; `run` carries them out."""
     return store._verbs
 
 
-def run(store: Queue, steps: Steps[R]) -> R:
+def run(store: Store, steps: Steps[R]) -> R:
     """Carry out a verb from this thread, as the methods of the store do."""
     return store._drive(steps)
 
 
-def awaitable(store: Queue) -> AsyncQueue:
+def awaitable(store: Store) -> AsyncStore:
     """The same open store for event loops; needs no ``async with``."""
-    made = AsyncQueue(lambda: store)
+    made = AsyncStore(lambda: store)
     made._queue = store
     return made
 

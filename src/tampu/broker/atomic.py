@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tampu import tracing
-from tampu.broker import incoming
-from tampu.broker.core import Look, PublishSet, Steps
+from tampu.broker import validate
+from tampu.broker.core import PublishSet, Read, Steps
 from tampu.broker.verbs import Verbs
 from tampu.engines import port
 from tampu.model.document import Document
@@ -36,7 +36,7 @@ class Atomic(Verbs):
 
     def publish_member(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
         step = self.publishing(queue, news)
-        return step if isinstance(step, PublishSet) else msgspec.structs.replace(step, bare=False)
+        return step if isinstance(step, PublishSet) else msgspec.structs.replace(step, simple=False)
 
     def settle_member(self, settlement: Settlement) -> Any:
         return msgspec.structs.replace(self._settling([settlement]), strict=True)
@@ -63,13 +63,13 @@ class Atomic(Verbs):
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
         """A document that a unit has written; None when there is none."""
         checked_document(kind, name)
-        found: port.Document | None = yield Look(lambda engine: engine.document(_OWN + kind, self.tenant, name))
+        found: port.Document | None = yield Read(lambda engine: engine.document(_OWN + kind, self.tenant, name))
         return None if found is None else Document(kind, name, found.version, msgspec.json.decode(found.value))
 
 
 def checked_document(kind: str, name: str) -> None:
-    incoming.name(kind, "kind")
-    incoming.name(name, "name")
+    validate.name(kind, "kind")
+    validate.name(name, "name")
 
 
 class Reply(Generic[T]):
@@ -121,12 +121,12 @@ class Unit:
         return self._add(self._publishing(queue, news))
 
     def _publishing(self, queue: str, news: list[Any]) -> Any:
-        if self._messages + len(news) > incoming.MOST_MESSAGES:
+        if self._messages + len(news) > validate.MOST_MESSAGES:
             raise InvalidMessage(
-                f"a unit takes at most {incoming.MOST_MESSAGES} messages", field="messages", hint="use several units"
+                f"a unit takes at most {validate.MOST_MESSAGES} messages", field="messages", hint="use several units"
             )
         if self._verbs.traced and tracing.on():
-            with tracing.Publishing(self._verbs.tenant, incoming.name(queue, "queue"), len(news)) as span:
+            with tracing.Publishing(self._verbs.tenant, validate.name(queue, "queue"), len(news)) as span:
                 news = tracing.carrying(news, span.context)
         member = self._verbs.publish_member(queue, news)
         self._messages += len(news)
@@ -141,11 +141,11 @@ class Unit:
         return self._ids("free", ids)
 
     def _ids(self, verb: str, ids: Sequence[str]) -> Reply[list[Outcome]]:
-        checked = [incoming.id_text(id) for id in ids]
+        checked = [validate.id_text(id) for id in ids]
         if not checked:
             raise InvalidMessage("there are no ids", field="ids", hint="leave the call out")
-        if len(checked) > incoming.MOST_MESSAGES:
-            raise InvalidMessage(f"a unit takes at most {incoming.MOST_MESSAGES} ids in a call", field="ids")
+        if len(checked) > validate.MOST_MESSAGES:
+            raise InvalidMessage(f"a unit takes at most {validate.MOST_MESSAGES} ids in a call", field="ids")
         for id in checked:
             self._name_once(id)
         return self._add(self._verbs.ids_member(verb, checked))
@@ -198,7 +198,7 @@ class Unit:
         """
         checked_document(kind, name)
         if version is not None:
-            incoming.whole(version, "version", 0, 1 << 53)
+            validate.whole(version, "version", 0, 1 << 53)
         try:
             raw = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

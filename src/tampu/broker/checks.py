@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tampu.broker import readers
-from tampu.broker.core import Look, Steps
-from tampu.broker.steering import Stats, Steering
+from tampu.broker import journal_readers
+from tampu.broker.admin import Admin, Stats
+from tampu.broker.core import Read, Steps
 from tampu.engines.port import Engine
 from tampu.model.errors import StorageError
 
@@ -15,20 +15,20 @@ Finding = tuple[str, str, str]
 _MOST_NAMED = 10
 
 
-class Checks(Steering):
+class Checks(Admin):
     def check(self) -> Steps[list[Finding]]:
         """What the engine finds, then queues of the tenant that need somebody, then readers of the journal."""
-        return (yield from self._check(readers.findings))
+        return (yield from self._check(journal_readers.findings))
 
     def check_tenant(self) -> Steps[list[Finding]]:
         """Without the readers of the journal: they are of the whole store, which not everybody may see."""
         return (yield from self._check(lambda _: []))
 
     def _check(self, of_readers: Callable[[Engine], list[Finding]]) -> Steps[list[Finding]]:
-        found: list[Finding] = yield Look(lambda engine: engine.check())
+        found: list[Finding] = yield Read(lambda engine: engine.check())
         try:
             queues: list[Stats] = yield from self.stats()
-            return [*found, *_of_queues(queues), *(yield Look(of_readers))]
+            return [*found, *_of_queues(queues), *(yield Read(of_readers))]
         except StorageError:
             if any(level == "bad" for _, level, _ in found):
                 return found  # it says already why nothing can be read

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tampu.broker.ends import Ends
-from tampu.broker.lanes import Lanes
+from tampu.broker.commit_queue.coalescers import Coalescers
+from tampu.broker.commit_queue.completion import Completion
+from tampu.broker.commit_queue.waiters import Waiter, Waiters
+from tampu.broker.commit_queue.waiting_claims import MakeClaim, WaitingClaim, WaitingClaims
 from tampu.broker.settings import SettingsCache
-from tampu.broker.standing import Claimer, MakeClaim, Standing
-from tampu.broker.waiting import Waiter, Waiting
-from tampu.engines.port import Call, Engine, Glance, Publish, Settle, Together
+from tampu.engines.port import Call, Engine, PollStatus, Publish, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message, State
 from tampu.model.states import has_ended
@@ -23,19 +23,19 @@ R = TypeVar("R")
 log = logging.getLogger("tampu")
 
 
-class Keepers(Protocol):
+class Maintenance(Protocol):
     """The loops that keep promises over time, as those see them who watch over them."""
 
     leads: bool
     """Is it this process whose keepers do the work?"""
-    turned_at: float
+    last_run_at: float
     """When they last looked for work, by the monotonic clock."""
 
     @property
     def alive(self) -> bool: ...
 
 
-class Look:
+class Read:
     """A step that reads: what to ask of the engine."""
 
     __slots__ = ("ask",)
@@ -44,7 +44,7 @@ class Look:
         self.ask = ask
 
 
-class Pause:
+class WaitForMessages:
     """A step that waits for messages in queues, at most so long."""
 
     __slots__ = ("claim", "empty", "full", "mark", "queues", "seconds")
@@ -67,10 +67,10 @@ class Pause:
         self.claim = claim
         """What is waited for. When a commit took it along its reply answers the step, else None does."""
         self.mark = mark
-        """What `Waiting.mark` was before the last claim; None: not known."""
+        """What `Waiters.mark` was before the last claim; None: not known."""
 
 
-class Expect:
+class WaitForEnd:
     """A step that waits for the end of a message, at most so long; it may be over before the message has ended."""
 
     __slots__ = ("id", "seconds", "tenant")
@@ -116,7 +116,7 @@ class PublishSet:
         return [replies[call][at] for call, at in self._order]
 
 
-Step = Call | Look | Pause | Expect | PublishSet
+Step = Call | Read | WaitForMessages | WaitForEnd | PublishSet
 Steps = Generator[Step, Any, R]
 """A verb: yields what is to be done and is sent the answer, so that threads and tasks share one definition."""
 
@@ -129,7 +129,7 @@ def without_errors(replies: list[Any]) -> list[Any]:
     return replies
 
 
-class Carrier:
+class StepRunner:
     """Carries out the steps of verbs; here or, for a remote store, over the network."""
 
     closed = False
@@ -184,22 +184,22 @@ class Carrier:
                 act, value = steps.throw, error
 
 
-class Core(Carrier):
+class Core(StepRunner):
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.engine = engine
         self.settings = SettingsCache(engine)
-        self.waiting = Waiting()
-        self._standing = Standing(self.waiting)
+        self.waiting = Waiters()
+        self._waiting_claims = WaitingClaims(self.waiting)
         self._near = "hand_over" in engine.capabilities
         """Every change is told here as it is made; none is on its way over a network."""
-        self.lanes = Lanes(engine, self._standing if self._near else None)
+        self.lanes = Coalescers(engine, self._waiting_claims if self._near else None)
         self.coalescer = self.lanes.main
-        self.ends = Ends(engine)
+        self.ends = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
-        self.on_stir: Callable[[], None] = lambda: None
-        self.on_lapse: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
-        self.keepers: Keepers | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_leases_expired: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
+        self.maintenance: Maintenance | None = None
         self.watched = False
         """Somebody looks after waiters now and then, so they need not look themselves."""
         self.warned_of_priority: set[tuple[str, str]] = set()
@@ -210,44 +210,44 @@ class Core(Carrier):
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
         self.waiting.note(queues)
-        self.waiting.wake(self._standing.left(queues))
+        self.waiting.wake(self._waiting_claims.left(queues))
 
     def due(self, at_us: int) -> None:
         self.on_due(at_us)
 
-    def lapsed(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
-        self.on_lapse(queues)
+    def leases_expired(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        self.on_leases_expired(queues)
 
-    def stirred(self) -> bool:
+    def on_remote_change(self) -> bool:
         self.waiting.note_all()
         try:
             self.look()
         except TampuError as error:  # the bell must go on ringing
             log.warning("could not look for messages: %s", error)
-        self.on_stir()
+        self.on_change()
         return self.waiting.anybody
 
     def look(self) -> None:
         """Wake those whose queues have messages, whoever published them."""
         if self.waiting.anybody:
-            self._while_open(self.glance)
+            self._while_open(self.poll_status)
 
-    def glance(self) -> Glance:
+    def poll_status(self) -> PollStatus:
         """As `look`, and with the same round trip all that keepers want to know."""
-        told = self.engine.glance(self.waiting.queues)
+        told = self.engine.poll_status(self.waiting.queues)
         self.waiting.wake(told.ready)
         return told
 
-    def came_meanwhile(self, pause: Pause) -> bool:
+    def arrived_since_claim(self, pause: WaitForMessages) -> bool:
         """What came between the last claim and joining those who wait must not be slept through."""
         return not self._unchanged(pause) and bool(self._while_open(lambda: self._ready(pause)))
 
-    def _unchanged(self, pause: Pause) -> bool:
+    def _unchanged(self, pause: WaitForMessages) -> bool:
         """Has nobody told of anything since the claim? Then there is nothing to look for."""
         return self._near and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
 
-    def _ready(self, pause: Pause) -> bool:
-        if pause.empty and any(self.engine.glance(pause.empty).ready.values()):
+    def _ready(self, pause: WaitForMessages) -> bool:
+        if pause.empty and any(self.engine.poll_status(pause.empty).ready.values()):
             return True
         return any(
             stats.counts.get(State.READY, 0) and stats.counts.get(State.LEASED, 0) < most
@@ -271,11 +271,11 @@ class Core(Carrier):
     def do(self, step: Step) -> Any:
         if type(step) is Publish:  # first: it is asked most often
             return self.coalescer.submit(step)
-        if isinstance(step, Look):
+        if isinstance(step, Read):
             return step.ask(self.engine)
         if isinstance(step, PublishSet):
             return step.messages(step.replies(self.coalescer.submit(step.call)))
-        if isinstance(step, Pause | Expect):
+        if isinstance(step, WaitForMessages | WaitForEnd):
             self._wait(step)
             return None
         if not isinstance(step, Settle | Together):
@@ -285,12 +285,12 @@ class Core(Carrier):
             self.ends.stir()
         return reply
 
-    def _wait(self, step: Pause | Expect) -> None:
-        if isinstance(step, Pause):
+    def _wait(self, step: WaitForMessages | WaitForEnd) -> None:
+        if isinstance(step, WaitForMessages):
             waiter = Waiter(step.queues, None)
             self.waiting.join(waiter)
             try:
-                if not self.came_meanwhile(step):
+                if not self.arrived_since_claim(step):
                     waiter.wait(step.seconds)
             finally:
                 self.waiting.leave(waiter)
@@ -303,7 +303,7 @@ class Core(Carrier):
         finally:
             self.ends.forget(step.tenant, step.id, ended.set)
 
-    def _has_ended(self, step: Expect) -> bool:
+    def _has_ended(self, step: WaitForEnd) -> bool:
         """What ended between the last look and the expectation must not be waited for."""
         found = self.engine.get(step.tenant, step.id)
         return found is None or has_ended(found.state)
@@ -311,11 +311,11 @@ class Core(Carrier):
     async def do_async(self, step: Step) -> Any:
         if type(step) is Publish:
             return await self.coalescer.submit_async(step)
-        if isinstance(step, Look):
+        if isinstance(step, Read):
             return await asyncio.to_thread(step.ask, self.engine)
-        if isinstance(step, Pause):
-            return await self.pause_async(step, Claimer(step.queues, asyncio.get_running_loop(), step.claim))
-        if isinstance(step, Expect):
+        if isinstance(step, WaitForMessages):
+            return await self.pause_async(step, WaitingClaim(step.queues, asyncio.get_running_loop(), step.claim))
+        if isinstance(step, WaitForEnd):
             await self._expect_async(step)
             return None
         if isinstance(step, PublishSet):
@@ -325,7 +325,7 @@ class Core(Carrier):
             self.ends.stir()
         return reply
 
-    async def _expect_async(self, step: Expect) -> None:
+    async def _expect_async(self, step: WaitForEnd) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
@@ -342,11 +342,11 @@ class Core(Carrier):
         finally:
             self.ends.forget(step.tenant, step.id, tell)
 
-    async def pause_async(self, step: Pause, waiter: Claimer) -> Any:
+    async def pause_async(self, step: WaitForMessages, waiter: WaitingClaim) -> Any:
         """Wait for messages; whoever holds the waiter can end it sooner. The step's answer."""
         self.waiting.join(waiter)
         try:
-            if self._unchanged(step) or not await asyncio.to_thread(self.came_meanwhile, step):
+            if self._unchanged(step) or not await asyncio.to_thread(self.arrived_since_claim, step):
                 await waiter.wait_async(step.seconds)
         except BaseException:
             self.waiting.leave(waiter)

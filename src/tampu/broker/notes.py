@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming
-from tampu.broker.core import Core, Look, Steps
+from tampu.broker import validate
+from tampu.broker.core import Core, Read, Steps
 from tampu.engines import port
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, TampuError, VersionConflict
 from tampu.model.message import Message
@@ -39,8 +39,8 @@ class Notes:
 
     def read_note(self, id: str) -> Steps[Any]:
         """What was noted about a message; None for nothing."""
-        name = incoming.id_text(id)
-        found: port.Document | None = yield Look(lambda engine: engine.document(KIND, self.tenant, name))
+        name = validate.id_text(id)
+        found: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, name))
         return None if found is None else msgspec.json.decode(found.value)
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
@@ -49,9 +49,9 @@ class Notes:
         The lease is asked for between reading the version and writing. Whoever has lost it can not have both.
         """
         raw, by_us = packed(note), duration(by, "by", zero=False)
-        name, queue = incoming.id_text(id), incoming.name(receipt.rpartition("/")[0], "receipt")
+        name, queue = validate.id_text(id), validate.name(receipt.rpartition("/")[0], "receipt")
         while True:
-            found: port.Document | None = yield Look(lambda engine: engine.document(KIND, self.tenant, name))
+            found: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, name))
             (reply,) = yield port.Extend(self.tenant, [(queue, receipt, by_us)])
             if isinstance(reply, TampuError):
                 raise reply
@@ -63,10 +63,10 @@ class Notes:
 
     def sweep_notes(self) -> Steps[int]:
         """Remove notes that a crash left behind after their messages had ended; how many."""
-        notes: list[port.Document] = yield Look(lambda engine: engine.documents(KIND, self.tenant))
+        notes: list[port.Document] = yield Read(lambda engine: engine.documents(KIND, self.tenant))
         over = []
         for note in notes:
-            found: Message | None = yield Look(lambda engine, id=note.name: engine.get(self.tenant, id))  # type: ignore[misc]  # bound now
+            found: Message | None = yield Read(lambda engine, id=note.name: engine.get(self.tenant, id))  # type: ignore[misc]  # bound now
             if found is None or found.state in TERMINAL:
                 over.append(note.name)
         yield from self.drop_notes(over)

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from tampu import tracing
-from tampu.broker import incoming, publish_steps
+from tampu.broker import publish_steps, validate
 from tampu.broker.core import Core, PublishSet, Steps
 from tampu.broker.publish_steps import Batch, Draft, SettingsOf
 from tampu.broker.settings import Settings
-from tampu.engines import loads
+from tampu.engines import load
 from tampu.engines.port import Buffer, Item, Load, Publish
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, NewMessage, to_new
@@ -42,7 +42,7 @@ class PublishVerbs:
 
     def __init__(self, core: Core, tenant: str) -> None:
         self.core = core
-        self.tenant = incoming.name(tenant, "tenant")
+        self.tenant = validate.name(tenant, "tenant")
 
     def publish(
         self,
@@ -94,21 +94,21 @@ class PublishVerbs:
         if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
             raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
         news = list(messages)
-        if len(news) > incoming.MOST_MESSAGES:
+        if len(news) > validate.MOST_MESSAGES:
             raise InvalidMessage(
-                f"{len(news)} messages in one batch; {incoming.MOST_MESSAGES} is the most",
+                f"{len(news)} messages in one batch; {validate.MOST_MESSAGES} is the most",
                 field="messages",
                 hint="publish in several batches",
             )
         if not news:
-            incoming.name(queue, "queue")
+            validate.name(queue, "queue")
             return []
         if self.traced and tracing.on():
             return (yield from self._publish_traced(queue, news))
         return (yield self.publishing(queue, news))  # type: ignore[no-any-return]  # typed by the call
 
     def _publish_traced(self, queue: str, news: Sequence[NewMessage | Any]) -> Steps[list[Message]]:
-        with tracing.Publishing(self.tenant, incoming.name(queue, "queue"), len(news)) as span:
+        with tracing.Publishing(self.tenant, validate.name(queue, "queue"), len(news)) as span:
             step = self.publishing(queue, tracing.carrying(news, span.context))
             messages: list[Message] = yield self._within(step, span.context)
             span.stored(messages)
@@ -152,7 +152,7 @@ class PublishVerbs:
         return bool(publish_steps.STEPS) and publish_steps.wanted(queue, self._settings(queue))
 
     def _settings(self, queue: str) -> Settings:
-        return self.core.settings.get(self.tenant, incoming.name(queue, "queue"))
+        return self.core.settings.get(self.tenant, validate.name(queue, "queue"))
 
 
 # -- the door
@@ -169,7 +169,16 @@ def publish_call(
 ) -> Publish:
     """The call that stores these items, under the settings of their queue."""
     return Publish(
-        tenant, queue, items, settings.max_depth, simple, remember_us, settings.places, settings.pace, once, _ONCE_US
+        tenant,
+        queue,
+        items,
+        settings.max_depth,
+        simple,
+        remember_us,
+        settings.slots,
+        settings.group_rate,
+        once,
+        _ONCE_US,
     )
 
 
@@ -177,7 +186,7 @@ def load_call(
     tenant: str,
     queue: str,
     settings: Settings,
-    stem: bytes,
+    id_prefix: bytes,
     numbers: Sequence[int],
     bodies: Buffer,
     starts: Sequence[int],
@@ -188,8 +197,8 @@ def load_call(
 ) -> Load:
     """The call that stores simple messages under a stem and numbers, under the settings of their queue."""
     return Load(
-        tenant, queue, stem, numbers, bodies, starts, types, settings.max_attempts, settings.max_depth, remember_us,
-        once,
+        tenant, queue, id_prefix, numbers, bodies, starts, types, settings.max_attempts, settings.max_depth,
+        remember_us, once,
     )  # fmt: skip
 
 
@@ -212,13 +221,13 @@ def prepare(
     """
     settings = settings_of(queue)
     if settings.status != "open":
-        incoming.check_open(queue, settings)
-    items, simple = incoming.items(queue, settings, news)
+        validate.check_open(queue, settings)
+    items, simple = validate.items(queue, settings, news)
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = publish_steps.STEPS and publish_steps.wanted(queue, settings)
     if once is not None and (steps or not keeps_names):
-        items, simple, once = loads.named(items, f"{tenant}/{queue}/{once}"), False, None
+        items, simple, once = load.named(items, f"{tenant}/{queue}/{once}"), False, None
     if steps:
         messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
         return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
@@ -230,7 +239,7 @@ def prepare_items(
 ) -> PublishSet:
     """As `prepare`, for messages that were checked and packed before, under the settings of this queue."""
     settings = settings_of(queue)
-    incoming.check_open(queue, settings)
+    validate.check_open(queue, settings)
     messages = [_unpacked(item, settings) for item in items]
     return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
 
@@ -257,7 +266,7 @@ def _unpacked(item: Item, settings: Settings) -> NewMessage:
     def span(us: int | None) -> timedelta | None:
         return None if us is None else timedelta(microseconds=us)
 
-    return incoming.from_body(
+    return validate.from_body(
         item.body,
         run_at=moment_or_none(item.run_us),
         delay=span(item.delay_us),
@@ -298,15 +307,15 @@ def _through_steps(
             publish_call(tenant, name, settings_of(name), line, remember_us=remember_us) for name, line in lines.items()
         ]
 
-    places = {name: at for at, name in enumerate(lines)}
-    return PublishSet(calls(lines), calls(copies), [(places[name], at) for name, at in order])
+    slots = {name: at for at, name in enumerate(lines)}
+    return PublishSet(calls(lines), calls(copies), [(slots[name], at) for name, at in order])
 
 
 def _rebuilt(draft: Draft, settings_of: SettingsOf) -> Item:
     """The item of a message that steps have changed. Its idempotency key stands for what was handed in."""
-    settings = settings_of(incoming.name(draft.queue, "queue"))
-    incoming.check_open(draft.queue, settings)
-    item = incoming.item(draft.queue, settings, draft.message)
+    settings = settings_of(validate.name(draft.queue, "queue"))
+    validate.check_open(draft.queue, settings)
+    item = validate.item(draft.queue, settings, draft.message)
     if item.digest is None:
         return item
     return msgspec.structs.replace(item, digest=draft.origin.digest, window_us=draft.origin.window_us)

@@ -147,9 +147,11 @@ class Batch:
 def derived_id(id: str, name: str) -> str:
     """The id of a copy. Ids that are one stem and growing numbers, as in `port.Load`, stay that under another stem."""
     raw = uuid.UUID(id).bytes
-    stem = bytearray(hashlib.blake2b(raw[:-_NUMBER_BYTES] + name.encode(), digest_size=16 - _NUMBER_BYTES).digest())
-    stem[6], stem[8] = stem[6] & 0x0F | 0x80, stem[8] & 0x3F | 0x80  # UUIDv8
-    return str(uuid.UUID(bytes=bytes(stem) + raw[-_NUMBER_BYTES:]))
+    id_prefix = bytearray(
+        hashlib.blake2b(raw[:-_NUMBER_BYTES] + name.encode(), digest_size=16 - _NUMBER_BYTES).digest()
+    )
+    id_prefix[6], id_prefix[8] = id_prefix[6] & 0x0F | 0x80, id_prefix[8] & 0x3F | 0x80  # UUIDv8
+    return str(uuid.UUID(bytes=bytes(id_prefix) + raw[-_NUMBER_BYTES:]))
 
 
 def _derived_key(message: NewMessage, name: str) -> str:

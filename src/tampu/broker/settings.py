@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from tampu.engines.places import ANY, ORDERED, Pace, pace
-from tampu.engines.port import Document, Engine, Want
+from tampu.engines.groups import ANY, ORDERED, GroupRate, group_rate
+from tampu.engines.port import Document, Engine, QueueClaim
 from tampu.model.config import BUILT_IN, Backoff, QueueConfig, inherit, read_config
 from tampu.model.times import SECOND
 
@@ -26,9 +26,9 @@ class Settings(msgspec.Struct, frozen=True):
     ordering: str
     ageing_us: int
     group_by: str
-    places: int | None
-    """How many messages of a group may go at once; None: groups do not matter. See `tampu.engines.places`."""
-    pace: Pace | None
+    slots: int | None
+    """How many messages of a group may go at once; None: groups do not matter. See `tampu.engines.groups`."""
+    group_rate: GroupRate | None
     """How often one of a group may go."""
     max_attempts: int
     lease_us: int
@@ -52,8 +52,10 @@ class Settings(msgspec.Struct, frozen=True):
         simple = plain_rank and self.group_by == "group" and not self.ttl_us
         msgspec.structs.force_setattr(self, "simple", simple)  # follows from the others: asked with every publish
 
-    def want(self, queue: str, lease_us: int | None) -> Want:
-        return Want(queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.pace is not None)
+    def want(self, queue: str, lease_us: int | None) -> QueueClaim:
+        return QueueClaim(
+            queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.group_rate is not None
+        )
 
 
 def resolve(config: QueueConfig) -> Settings:
@@ -63,15 +65,15 @@ def resolve(config: QueueConfig) -> Settings:
         return round((seconds or 0) * SECOND)
 
     backoff = config.backoff or Backoff()
-    paced = pace(config.group_rate or 0, config.group_burst or 0)
-    places = ORDERED if config.group_order else config.group_concurrency or None
+    has_group_rate = group_rate(config.group_rate or 0, config.group_burst or 0)
+    slots = ORDERED if config.group_order else config.group_concurrency or None
     return Settings(
         status=config.status or "open",
         ordering=config.ordering or "fifo",
         ageing_us=micros(config.ageing),
         group_by=config.group_by or "group",
-        places=ANY if places is None and paced is not None else places,
-        pace=paced,
+        slots=ANY if slots is None and has_group_rate is not None else slots,
+        group_rate=has_group_rate,
         max_attempts=config.max_attempts or 1,
         lease_us=micros(config.lease),
         backoff=backoff,

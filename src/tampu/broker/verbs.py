@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tampu import tracing
-from tampu.broker import incoming
-from tampu.broker.core import Expect, Look, Pause, Steps
+from tampu.broker import validate
+from tampu.broker.commit_queue.waiting_claims import MakeClaim
+from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
 from tampu.broker.publish import PublishVerbs
-from tampu.broker.standing import MakeClaim
-from tampu.broker.under_way import extended
+from tampu.broker.stream_requests import extended
 from tampu.engines import port
 from tampu.model.chance import CHANCE
 from tampu.model.errors import InvalidMessage, NotFound, TampuError
@@ -46,7 +46,7 @@ class Verbs(PublishVerbs):
         With ``wait`` it waits up to that long for the first message, without polling. An empty list means there was
         nothing. ``lease`` is how long the messages are yours; settle or extend before it runs out.
         """
-        names, lease_us = incoming.claim(queues, limit, lease, worker)
+        names, lease_us = validate.claim(queues, limit, lease, worker)
         began = tracing.now_ns()
         until = time.monotonic() + duration(wait, "wait") / SECOND
 
@@ -57,15 +57,15 @@ class Verbs(PublishVerbs):
             wants = self._wants(names, lease_us)
             return port.Claim(self.tenant, wants, limit, worker) if wants else None
 
-        places = [(self.tenant, name) for name in names]
-        came: list[Lease] | port.Later | port.Again | None = None
+        pairs = [(self.tenant, name) for name in names]
+        came: list[Lease] | port.RetryLater | port.Again | None = None
         while True:
-            mark = self.core.waiting.mark(places) if came is None else None
+            mark = self.core.waiting.mark(pairs) if came is None else None
             wants = self._wants(names, lease_us)
             leases = port.AGAIN if came is None else came
             while isinstance(leases, port.Again):
                 leases = (yield port.Claim(self.tenant, wants, limit, worker)) if wants else []
-            later = leases if isinstance(leases, port.Later) else None
+            later = leases if isinstance(leases, port.RetryLater) else None
             if later is None and leases:
                 assert isinstance(leases, list)
                 if self.traced and tracing.on():
@@ -74,26 +74,26 @@ class Verbs(PublishVerbs):
             left = until - time.monotonic()
             if left <= 0 or self.core.closed:
                 return []
-            came = yield self._pause(places, wants, later, left, now, mark)
+            came = yield self._pause(pairs, wants, later, left, now, mark)
             if not came and self.core.closed:
                 return []
 
-    def _wants(self, names: Sequence[str], lease_us: int | None) -> list[port.Want]:
+    def _wants(self, names: Sequence[str], lease_us: int | None) -> list[port.QueueClaim]:
         settings = [(name, self._settings(name)) for name in names]
         return [s.want(name, lease_us) for name, s in settings if s.status not in ("paused", "closed")]
 
     def _pause(
         self,
-        places: list[tuple[str, str]],
-        wants: Sequence[port.Want],
-        later: port.Later | None,
+        pairs: list[tuple[str, str]],
+        wants: Sequence[port.QueueClaim],
+        later: port.RetryLater | None,
         left: float,
         claim: MakeClaim,
         mark: int | None,
-    ) -> Pause:
+    ) -> WaitForMessages:
         """Until something is ready, a lease of a full queue ends, or a rate allows the next claim."""
         looks = [left]
-        if len(wants) < len(places):
+        if len(wants) < len(pairs):
             looks.append(_PAUSED_LOOK)
         if later is not None:
             looks.append(later.us / SECOND)
@@ -102,7 +102,7 @@ class Verbs(PublishVerbs):
         timely = [want for want in wants if later is None or not want.rate]
         empty = [(self.tenant, want.queue) for want in timely if not want.max_in_flight]
         full = [((self.tenant, want.queue), want.max_in_flight) for want in timely if want.max_in_flight]
-        return Pause(places, min(looks), empty, full, claim, mark)
+        return WaitForMessages(pairs, min(looks), empty, full, claim, mark)
 
     def settle(self, settlements: Iterable[Settlement]) -> Steps[list[Outcome]]:
         """End many leases in one commit. Each item has its own outcome; a lost lease does not stop the rest."""
@@ -127,8 +127,10 @@ class Verbs(PublishVerbs):
     def _settling(self, settlements: Sequence[Settlement]) -> Any:
         """The step that ends these leases."""
         endings = self._endings(settlements)
-        rings = frozenset(name for name in {ending.queue for ending in endings} if self._settings(name).max_in_flight)
-        return port.Settle(self.tenant, endings, rings)
+        notify_queues = frozenset(
+            name for name in {ending.queue for ending in endings} if self._settings(name).max_in_flight
+        )
+        return port.Settle(self.tenant, endings, notify_queues)
 
     def ack(self, lease: Lease | str, result: Any = None) -> Steps[Message | None]:
         """The work is done. Raises `LeaseLost` if the lease is no longer yours; then nothing changed."""
@@ -169,9 +171,9 @@ class Verbs(PublishVerbs):
             raise outcomes[0].error
         return outcomes[0]
 
-    def _endings(self, settlements: Sequence[Settlement]) -> list[port.Ending]:
+    def _endings(self, settlements: Sequence[Settlement]) -> list[port.SettleItem]:
         """Each as `_ending` has it; most are acks of leases, or by receipt, of a queue that was checked just before."""
-        endings: list[port.Ending] = []
+        endings: list[port.SettleItem] = []
         queue, start = "", None
         for settlement in settlements:
             receipt = settlement.lease if type(settlement) is Ack and settlement.result is None else None
@@ -185,14 +187,14 @@ class Verbs(PublishVerbs):
                 and len(receipt) <= _LONGEST_RECEIPT
                 and receipt.find("/", len(start)) < 0
             ):
-                endings.append(port.Ending("ack", queue, receipt))
+                endings.append(port.SettleItem("ack", queue, receipt))
                 continue
             ending = self._ending(settlement)
             endings.append(ending)
             queue, start = ending.queue, f"{ending.queue}/"
         return endings
 
-    def _ending(self, settlement: Settlement) -> port.Ending:
+    def _ending(self, settlement: Settlement) -> port.SettleItem:
         if type(settlement) is Ack and settlement.result is None and type(settlement.lease) is Lease:
             return _acked(settlement.lease)
         if not isinstance(settlement, Ack | Nack | Reject | Release):
@@ -200,29 +202,29 @@ class Verbs(PublishVerbs):
         queue, receipt = self._receipt(settlement.lease)
         if isinstance(settlement, Ack):
             settings = self._settings(queue)
-            packed = incoming.result(settlement.result, settings.max_payload)
-            return port.Ending("ack", queue, receipt, packed, settings.result_ttl_us)
+            packed = validate.result(settlement.result, settings.max_payload)
+            return port.SettleItem("ack", queue, receipt, packed, settings.result_ttl_us)
         if isinstance(settlement, Release):
             delay_us = None if settlement.delay is None else duration(settlement.delay, "delay")
-            return port.Ending("release", queue, receipt, delay_us=delay_us)
+            return port.SettleItem("release", queue, receipt, delay_us=delay_us)
         return self._failed(settlement, queue, receipt)
 
-    def _failed(self, settlement: Nack | Reject, queue: str, receipt: str) -> port.Ending:
-        error, trace = incoming.error_text(settlement.error)
-        trace = incoming.traceback_text(settlement.traceback) or trace
+    def _failed(self, settlement: Nack | Reject, queue: str, receipt: str) -> port.SettleItem:
+        error, trace = validate.error_text(settlement.error)
+        trace = validate.traceback_text(settlement.traceback) or trace
         if isinstance(settlement, Reject):
-            reason = incoming.text(settlement.reason, "reason", 128)
-            return port.Ending("reject", queue, receipt, reason=reason, error=error, traceback=trace)
+            reason = validate.text(settlement.reason, "reason", 128)
+            return port.SettleItem("reject", queue, receipt, reason=reason, error=error, traceback=trace)
         most = settlement.max_attempts
         if most is not None:
-            incoming.whole(most, "max_attempts", 1, 1000)
+            validate.whole(most, "max_attempts", 1, 1000)
         if settlement.delay is not None:
             delay_us = duration(settlement.delay, "delay")
-            return port.Ending(
+            return port.SettleItem(
                 "nack", queue, receipt, error=error, traceback=trace, delay_us=delay_us, max_attempts=most
             )
         settings = self._settings(queue)
-        return port.Ending(
+        return port.SettleItem(
             "nack",
             queue,
             receipt,
@@ -242,7 +244,7 @@ class Verbs(PublishVerbs):
         if not queue:
             hint = "pass what claim gave, such as emails/1a1e79452f500000.43eba732c12bffe6"
             raise InvalidMessage("this is not a receipt", field="receipt", hint=hint)
-        return incoming.name(queue, "receipt"), receipt
+        return validate.name(queue, "receipt"), receipt
 
     def extend(self, lease: Lease | str, by: Duration | None = None) -> Steps[Lease | None]:
         """Keep a lease for ``by`` from now (the queue's lease time if not given).
@@ -272,8 +274,8 @@ class Verbs(PublishVerbs):
 
     def get(self, id: str) -> Steps[Message]:
         """One message as it is now, with its failed attempts and its result. Raises `NotFound`."""
-        wanted = incoming.id_text(id)
-        found: Message | None = yield Look(lambda engine: engine.get(self.tenant, wanted))
+        wanted = validate.id_text(id)
+        found: Message | None = yield Read(lambda engine: engine.get(self.tenant, wanted))
         if found is None:
             raise NotFound(f"no message {wanted}", field="id")
         return found
@@ -286,28 +288,28 @@ class Verbs(PublishVerbs):
             left = until - time.monotonic()
             if found.state in TERMINAL or left <= 0 or self.core.closed:
                 return found
-            yield Expect(self.tenant, found.id, left)
+            yield WaitForEnd(self.tenant, found.id, left)
             if self.core.closed:
                 return found
 
     def cancel(self, *ids: str) -> Steps[list[Outcome]]:
         """End messages that wait; a leased one is only asked to stop, and ends when its worker lets go."""
-        return (yield port.Cancel(self.tenant, [incoming.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
+        return (yield port.Cancel(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
 
     def free(self, *ids: str) -> Steps[list[Outcome]]:
         """Let held messages go on."""
-        return (yield port.Free(self.tenant, [incoming.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
+        return (yield port.Free(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
 
     # -- the journal
 
     def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
         """What happened, in order, after a position; the page's own position continues."""
-        incoming.whole(limit, "limit", 1, 100_000)
-        position = incoming.position(after)
+        validate.whole(limit, "limit", 1, 100_000)
+        position = validate.position(after)
         return (  # type: ignore[no-any-return]  # typed by the read
-            yield Look(lambda engine: engine.journal(position, limit, self.tenant))
+            yield Read(lambda engine: engine.journal(position, limit, self.tenant))
         )
 
 
-def _acked(lease: Lease) -> port.Ending:
-    return port.Ending("ack", lease.message.queue, lease.receipt, id=lease.message.id)
+def _acked(lease: Lease) -> port.SettleItem:
+    return port.SettleItem("ack", lease.message.queue, lease.receipt, id=lease.message.id)

@@ -176,8 +176,8 @@ def queue_names(context: typer.Context, incomplete: str) -> list[str]:
     given = context.find_root().params | {name: value for name, value in context.params.items() if value}
     session = Session(url=given.get("url"), tenant=given.get("tenant"), json=False)
     try:
-        with session.open() as q:
-            return [name for name in q.queues.list() if name.startswith(incomplete)]
+        with session.open() as store:
+            return [name for name in store.queues.list() if name.startswith(incomplete)]
     except tampu.TampuError:
         return []
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tampu
-from tampu.cli import asking
+from tampu.cli import prompts
 from tampu.cli.app import DryRun, QueueName, command
 from tampu.cli.session import Session
 
@@ -24,16 +24,16 @@ def remove(
 
     Refused while messages are leased and, without --force, while messages wait. Publishing to it makes a new queue.
     """
-    with session.open() as q:
-        stats: tampu.Stats = q.stats(queue)
+    with session.open() as store:
+        stats: tampu.Stats = store.stats(queue)
         total = sum(stats.counts.values())
         if not dry_run:
             if not yes and (force or not stats.depth):  # else it is refused anyway
-                asking.confirm(
+                prompts.confirm(
                     f"remove {queue}, its settings and {_told(stats)}, for good?",
                     f"this removes {queue}, its settings and {_told(stats)}",
                 )
-            total = q.queues.remove(queue, force=force)
+            total = store.queues.remove(queue, force=force)
     if session.json:
         session.out.document({"queue": queue, "dry_run": dry_run, "removed": 0 if dry_run else total,
                               "would_remove": total if dry_run else 0})  # fmt: skip

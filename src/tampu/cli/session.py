@@ -97,10 +97,10 @@ class Session:
     def _is_empty(path: Path) -> bool:
         return path.is_file() and path.stat().st_size == 0
 
-    def open(self, *, keepers: bool = False) -> tampu.Queue:
+    def open(self, *, maintenance: bool = False) -> tampu.Store:
         """Open the store, which must be there."""
         self.check_there()
-        return self._open(self.store, keepers=keepers)
+        return self._open(self.store, maintenance=maintenance)
 
     def check_there(self) -> None:
         """Refuse a file that is not there yet."""
@@ -114,19 +114,21 @@ class Session:
     def _exists(self) -> bool:
         return self.path is not None and self.path.exists()
 
-    def make(self, first: Callable[[tampu.Queue], Any] | None = None, *, keepers: bool = False) -> tampu.Queue:
+    def make(self, first: Callable[[tampu.Store], Any] | None = None, *, maintenance: bool = False) -> tampu.Store:
         """Open the store, and make the file if it is not there.
 
         ``first`` is what will be done with it: for a new file it is tried in memory before, so that bad input does not
         leave an empty file behind.
         """
         if first is not None and self.is_new():
-            with self._open("memory://", keepers=False) as rehearsal:
+            with self._open("memory://", maintenance=False) as rehearsal:
                 first(rehearsal)
-        return self._open(self.store, keepers=keepers)
+        return self._open(self.store, maintenance=maintenance)
 
-    def _open(self, url: str, *, keepers: bool) -> tampu.Queue:
-        return tampu.open(url, tenant=self.tenant or os.environ.get("TAMPU_TENANT") or "default", keepers=keepers)
+    def _open(self, url: str, *, maintenance: bool) -> tampu.Store:
+        return tampu.open(
+            url, tenant=self.tenant or os.environ.get("TAMPU_TENANT") or "default", maintenance=maintenance
+        )
 
     def call(self, *words: str) -> str:
         """A command on the same store, to copy and paste."""

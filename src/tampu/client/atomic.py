@@ -10,7 +10,7 @@ import msgspec
 
 from tampu.broker.atomic import Atomic, checked_document
 from tampu.broker.core import Steps
-from tampu.client.asking import Ask, asked, quoted, reader
+from tampu.client.request import Ask, asked, quoted, reader
 from tampu.client.verbs import RemoteVerbs, is_found, outcome, said
 from tampu.model.document import Document
 from tampu.model.errors import NotFound

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.notes import Notes, packed
-from tampu.client.asking import asked, reader
+from tampu.client.request import asked, reader
 from tampu.model.errors import NotFound
 from tampu.model.times import Duration
 from tampu.wire import bodies
@@ -20,7 +20,7 @@ _READ_COUNT = reader(bodies.Count)
 
 
 def _path(id: str) -> str:
-    return f"/v1/messages/{incoming.id_text(id)}/note"
+    return f"/v1/messages/{validate.id_text(id)}/note"
 
 
 class RemoteNotes(Notes):

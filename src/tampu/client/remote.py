@@ -13,18 +13,18 @@ import msgspec
 
 from tampu import tracing
 from tampu.broker import access
-from tampu.broker.core import Carrier
-from tampu.broker.queue import AllVerbs, Queue
+from tampu.broker.core import StepRunner
 from tampu.broker.settings import Settings, resolve
-from tampu.broker.streaming import Asked, Stream
-from tampu.client.asking import Ask, Nap, reader
+from tampu.broker.store import AllVerbs, Store
+from tampu.broker.stream import Stream, StreamRequest
+from tampu.client.admin import RemoteAdmin
+from tampu.client.async_http import Tasks
 from tampu.client.atomic import RemoteAtomic
-from tampu.client.failing import Broken, NotSent, NotTrusted, given_up, pauses
+from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.notes import RemoteNotes
-from tampu.client.schedules import RemoteScheduling
-from tampu.client.steering import RemoteSteering
-from tampu.client.tasks import Tasks
-from tampu.client.threads import Threads
+from tampu.client.request import Ask, Nap, reader
+from tampu.client.schedules import RemoteScheduleVerbs
+from tampu.client.sync_http import Threads
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.message import MSGPACK
@@ -36,7 +36,7 @@ _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
 
 
-class AllRemoteVerbs(RemoteAtomic, RemoteSteering, RemoteNotes, RemoteScheduling, AllVerbs):
+class AllRemoteVerbs(RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, AllVerbs):
     """Every verb, of one tenant, on a server."""
 
 
@@ -56,7 +56,7 @@ class RemoteEngine:
         self.durability = durability
 
 
-class RemoteCore(Carrier):
+class RemoteCore(StepRunner):
     def __init__(self, url: str, token: str | None, tenant: str) -> None:
         super().__init__()
         parts = urllib.parse.urlsplit(url)
@@ -157,8 +157,8 @@ class RemoteCore(Carrier):
             raise error
         raise given_up(error, self.url, sent=sent) from None
 
-    def stream(self, queue: Any, asked: Asked) -> Stream | None:
-        from tampu.client.streaming import WireStream
+    def stream(self, queue: Any, asked: StreamRequest) -> Stream | None:
+        from tampu.client.stream import WireStream
 
         made = WireStream(self.url, self._headers, access.verbs(queue), asked)
         return made if made.begin() else None
@@ -175,25 +175,25 @@ class RemoteCore(Carrier):
             await tasks.close()
 
 
-def another(q: Queue) -> Queue:
+def another(store: Store) -> Store:
     """A queue of the same tenant with connections of its own, so that closing it ends only what waits on these."""
-    core: Any = RemoteCore(*access.core(q).asked)  # type: ignore[attr-defined]  # it is remote
-    core.engine.durability = q.durability
-    core.engine.capabilities = access.engine(q).capabilities
-    return Queue(core, q.tenant, on_close=core.close, verbs=AllRemoteVerbs)
+    core: Any = RemoteCore(*access.core(store).asked)  # type: ignore[attr-defined]  # it is remote
+    core.engine.durability = store.durability
+    core.engine.capabilities = access.engine(store).capabilities
+    return Store(core, store.tenant, on_close=core.close, verbs=AllRemoteVerbs)
 
 
-def open_remote(url: str, *, token: str | None, tenant: str) -> Queue:
+def open_remote(url: str, *, token: str | None, tenant: str) -> Store:
     """A queue on a server; asks who we are, so that a bad url or key is known at once."""
-    from tampu.broker import incoming
+    from tampu.broker import validate
 
-    incoming.name(tenant, "tenant")
+    validate.name(tenant, "tenant")
     core: Any = RemoteCore(url, token, tenant)
     try:
         me: bodies.Me = core.do(Ask("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
         core.engine.durability = me.durability
         core.engine.capabilities |= {f"atomic:{me.atomic}"}
-        return Queue(core, me.tenant, on_close=core.close, verbs=AllRemoteVerbs)
+        return Store(core, me.tenant, on_close=core.close, verbs=AllRemoteVerbs)
     except BaseException:
         core.close()
         raise

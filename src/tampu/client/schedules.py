@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.broker.core import Steps
-from tampu.broker.schedules import Scheduling, Terms
+from tampu.broker.schedules.verbs import ScheduleVerbs, Terms
 from tampu.client import ids
-from tampu.client.asking import asked, quoted, reader
+from tampu.client.request import asked, quoted, reader
 from tampu.model.message import Message
 from tampu.model.schedule import Schedule
 from tampu.model.times import SECOND, moment_or_none
@@ -23,10 +23,10 @@ _READ_MESSAGE = reader(MessageView, to_message)
 
 
 def _path(name: str, verb: str = "") -> str:
-    return f"/v1/schedules/{quoted(incoming.name(name, 'schedule'))}{verb}"
+    return f"/v1/schedules/{quoted(validate.name(name, 'schedule'))}{verb}"
 
 
-class RemoteScheduling(Scheduling):
+class RemoteScheduleVerbs(ScheduleVerbs):
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         body = terms.item.body
         message = msgspec.structs.replace(terms.message, payload=body.payload, content_type=body.content_type)
@@ -58,7 +58,7 @@ class RemoteScheduling(Scheduling):
         return (yield from asked("POST", _path(name, "/pause" if paused else "/resume"), _READ))
 
     def fire_schedule(self, name: str, *, id: str | None = None) -> Steps[Message]:
-        own = ids.mint(1)[0] if id is None else incoming.id_text(id)
+        own = ids.mint(1)[0] if id is None else validate.id_text(id)
         found = yield from asked("POST", _path(name, "/fire"), _READ_MESSAGE, FireSchedule(own))
         # Found under the id that this very call gave it: an earlier try had stored it.
         return msgspec.structs.replace(found, duplicate=False) if id is None else found

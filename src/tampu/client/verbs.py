@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from tampu import tracing
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.verbs import Verbs
 from tampu.client import ids
-from tampu.client.asking import Ask, asked, nap, reader, told
+from tampu.client.request import Ask, asked, nap, reader, told
 from tampu.engines import port
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
@@ -68,11 +68,11 @@ def claiming(queues: Sequence[str], limit: int, lease_us: int | None, wait: floa
     return Ask("POST", "/v1/claim", _READ_LEASES, bodies.Claim(list(queues), limit, seconds, wait, worker), wait=wait)
 
 
-def settling(endings: Sequence[port.Ending]) -> Ask:
+def settling(endings: Sequence[port.SettleItem]) -> Ask:
     return Ask("POST", "/v1/settle", READ_OUTCOMES, {"settlements": [said(ending) for ending in endings]})
 
 
-def said(ending: port.Ending) -> dict[str, Any]:
+def said(ending: port.SettleItem) -> dict[str, Any]:
     """How the end of a lease is written in a request."""
     told: dict[str, Any] = {"verb": ending.verb, "receipt": ending.receipt}
     if ending.result is not None:
@@ -98,12 +98,12 @@ class RemoteVerbs(Verbs):
         """Messages, checked, and as they are written in a request."""
         settings = self._settings(queue)
         if not any(type(new) is NewMessage for new in news):
-            plain = incoming.plain_items(settings, news)
+            plain = validate.plain_items(settings, news)
             return plain, [_plain(item.body) for item in plain]
         sent, given = [], []
         for new in news:
             whole = to_new(new)
-            item = incoming.item(queue, settings, whole)
+            item = validate.item(queue, settings, whole)
             body = item.body
             sent.append(item)
             given.append(
@@ -178,7 +178,7 @@ class RemoteVerbs(Verbs):
         wait: Duration = 0,
         worker: str | None = None,
     ) -> Steps[list[Lease]]:
-        names, lease_us = incoming.claim(queues, limit, lease, worker)
+        names, lease_us = validate.claim(queues, limit, lease, worker)
         until = time.monotonic() + duration(wait, "wait") / SECOND
         waited = not self.core.closed
         asked_ns = tracing.now_ns()
@@ -198,7 +198,7 @@ class RemoteVerbs(Verbs):
             if time.monotonic() - began < left - _SOON:  # the server ended it early, as when it stops
                 yield from nap(_SOON)
 
-    def checked(self, settlement: Settlement) -> port.Ending:
+    def checked(self, settlement: Settlement) -> port.SettleItem:
         """A settlement as it goes to the server; raises what is wrong with it."""
         return self._ending(settlement)
 
@@ -217,14 +217,14 @@ class RemoteVerbs(Verbs):
     # -- one message
 
     def get(self, id: str) -> Steps[Message]:
-        return (yield from asked("GET", f"/v1/messages/{incoming.id_text(id)}", _READ_MESSAGE))
+        return (yield from asked("GET", f"/v1/messages/{validate.id_text(id)}", _READ_MESSAGE))
 
     def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
         until = time.monotonic() + duration(wait, "wait") / SECOND
         while True:
             left = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
             told = yield from asked(
-                "GET", f"/v1/messages/{incoming.id_text(id)}/result", _READ_RESULT, query=[("wait", left)], wait=left
+                "GET", f"/v1/messages/{validate.id_text(id)}/result", _READ_RESULT, query=[("wait", left)], wait=left
             )
             if told.ended or time.monotonic() >= until or self.core.closed:
                 return (yield from self.get(id))
@@ -238,12 +238,12 @@ class RemoteVerbs(Verbs):
 
     @staticmethod
     def _by_ids(verb: str, ids: Sequence[str]) -> Steps[list[Outcome]]:
-        return asked("POST", f"/v1/messages/{verb}", READ_OUTCOMES, bodies.Ids([incoming.id_text(id) for id in ids]))
+        return asked("POST", f"/v1/messages/{verb}", READ_OUTCOMES, bodies.Ids([validate.id_text(id) for id in ids]))
 
     # -- the journal
 
     def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
-        incoming.whole(limit, "limit", 1, 100_000)
-        position = incoming.position(after) or {}
+        validate.whole(limit, "limit", 1, 100_000)
+        position = validate.position(after) or {}
         query = [("limit", limit), *(("after", f"{name}={offset}") for name, offset in position.items())]
         return (yield from asked("GET", "/v1/journal", _READ_JOURNAL, query=query))

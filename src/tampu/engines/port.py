@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tampu.engines.kept import Adopt, KeptPage, RequestPage, StartJournal
-from tampu.engines.places import Pace
+from tampu.engines.groups import GroupRate
+from tampu.engines.transfer import Import, RequestPage, SnapshotPage, StartJournal
 from tampu.model.errors import TampuError
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Body, Message, State
@@ -38,7 +38,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     run_us: int | None = None
     delay_us: int | None = None
     ttl_us: int | None = None
-    lane: str | None = None
+    group: str | None = None
     """The group, when the queue limits how many messages of one go at a time."""
     digest: bytes | None = None
     """Of everything that makes the body, for the idempotency key."""
@@ -65,18 +65,18 @@ class Publish(msgspec.Struct, frozen=True):
     items: Sequence[Item]
     max_depth: int = 0
     """Most messages of the queue that have not ended; 0 is no limit."""
-    bare: bool = False
+    simple: bool = False
     """Every item is ready at once at rank 0, with nothing to look up or to expire: the common batch."""
     remember_us: int = 0
     """As in `Load`, for items whose ids are a stem and a number."""
-    places: int | None = None
-    """How many messages of a group may go at once (`tampu.engines.places`); None: as many as the queue has it."""
-    pace: Pace | None = None
+    slots: int | None = None
+    """How many messages of a group may go at once (`tampu.engines.groups`); None: as many as the queue has it."""
+    group_rate: GroupRate | None = None
     """How often one of a group may go, where ``places`` are given."""
     once: str | None = None
     """A name of the batch within its queue, drawn by who publishes it. Under one name it is stored once within
     ``once_us``: again, the reply is its messages as duplicates, or `IdempotencyConflict` when it is another one. Only
-    for engines with the capability ``once``; for others `tampu.engines.loads.named` says the same."""
+    for engines with the capability ``once``; for others `tampu.engines.load.named` says the same."""
     once_us: int = 0
 
 
@@ -90,7 +90,7 @@ class Load(msgspec.Struct, frozen=True):
 
     tenant: str
     queue: str
-    stem: bytes
+    id_prefix: bytes
     """11 bytes: the beginning of a UUIDv8."""
     numbers: Sequence[int]
     """Growing, below 2^40; at least one."""
@@ -110,7 +110,7 @@ class Load(msgspec.Struct, frozen=True):
     message, which need no index."""
 
 
-class Want(msgspec.Struct, frozen=True):
+class QueueClaim(msgspec.Struct, frozen=True):
     """A queue to claim from, with its limits (0: none)."""
 
     queue: str
@@ -118,20 +118,20 @@ class Want(msgspec.Struct, frozen=True):
     max_in_flight: int = 0
     rate: float = 0.0
     burst: int = 0
-    paced: bool = False
+    has_group_rate: bool = False
     """Groups have a pace: a message that is claimed costs a token of its group."""
 
 
 class Claim(msgspec.Struct, frozen=True):
     """Lease up to ``limit`` messages from the queues, in the order wanted, never one that is due to expire.
 
-    What is due by now (delays, leases that ran out) is ready for this claim too. Reply: list[Lease], or `Later` when
-    there is nothing and the rate of a queue is used up, or `AGAIN` when so much had to end first that it is better done
-    in several commits.
+    What is due by now (delays, expired leases) is ready for this claim too. Reply: list[Lease]; or `RetryLater` if
+    there is nothing and the rate of a queue is used up; or `AGAIN` if many messages had to expire first, which is
+    better done in several commits.
     """
 
     tenant: str
-    wants: Sequence[Want]
+    wants: Sequence[QueueClaim]
     limit: int
     worker: str | None = None
 
@@ -143,13 +143,13 @@ class Again(msgspec.Struct, frozen=True):
 AGAIN = Again()
 
 
-class Later(msgspec.Struct, frozen=True):
+class RetryLater(msgspec.Struct, frozen=True):
     """Nothing now: the rate of a queue allows its next claim in so many microseconds."""
 
     us: int
 
 
-class Ending(msgspec.Struct, frozen=True, gc=False):
+class SettleItem(msgspec.Struct, frozen=True, gc=False):
     """One lease to settle."""
 
     verb: str
@@ -175,8 +175,8 @@ class Settle(msgspec.Struct, frozen=True):
     """End leases; one outcome per item, `LeaseLost` for a receipt that is not current. Reply: list[Outcome]."""
 
     tenant: str
-    items: Sequence[Ending]
-    rings: frozenset[str] = frozenset()
+    items: Sequence[SettleItem]
+    notify_queues: frozenset[str] = frozenset()
     """Queues that limit how much is leased: whoever waits there is told when leases have ended, as if so many messages
     had become ready."""
     strict: bool = False
@@ -185,9 +185,9 @@ class Settle(msgspec.Struct, frozen=True):
     def freed(self, outcomes: Sequence[Outcome]) -> dict[str, int]:
         """How many leases of these queues have ended."""
         freed: dict[str, int] = {}
-        if self.rings:
+        if self.notify_queues:
             for item, outcome in zip(self.items, outcomes, strict=True):
-                if item.queue in self.rings and outcome.ok:
+                if item.queue in self.notify_queues and outcome.ok:
                     freed[item.queue] = freed.get(item.queue, 0) + 1
         return freed
 
@@ -257,10 +257,10 @@ class Regroup(msgspec.Struct, frozen=True):
 
     tenant: str
     queue: str
-    places: int | None
+    slots: int | None
     after: str
     limit: int
-    pace: Pace | None = None
+    group_rate: GroupRate | None = None
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -331,7 +331,7 @@ class Together(msgspec.Struct, frozen=True):
 Call = (
     Publish
     | Load
-    | Adopt
+    | Import
     | StartJournal
     | Claim
     | Settle
@@ -369,7 +369,7 @@ class QueueStats(msgspec.Struct, frozen=True):
     now_us: int
 
 
-class Glance(msgspec.Struct, frozen=True):
+class PollStatus(msgspec.Struct, frozen=True):
     """All that keepers look at when nothing happens, so that one round trip tells it."""
 
     now_us: int
@@ -399,11 +399,11 @@ class Listener(Protocol):
         """Something is due at this time."""
         ...
 
-    def lapsed(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+    def leases_expired(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
         """Leases ran out in these queues: so many messages are ready again, so many are dead."""
         ...
 
-    def stirred(self) -> bool:
+    def on_remote_change(self) -> bool:
         """Something changed, perhaps in another process. Answers whether somebody here waits for messages: then the
         next change is told at once, else within 25 ms."""
         ...
@@ -447,7 +447,9 @@ class Engine(Protocol):
         """Every document, of all kinds and tenants."""
         ...
 
-    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+    def kept(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> SnapshotPage | None:
         """As `page`, of whole messages: all that another store needs to go on with them."""
         ...
 
@@ -465,7 +467,7 @@ class Engine(Protocol):
 
     def now(self) -> int: ...
 
-    def glance(self, queues: Sequence[tuple[str, str]]) -> Glance:
+    def poll_status(self, queues: Sequence[tuple[str, str]]) -> PollStatus:
         """The time, `next_due`, `revision`, the keepers' seat, and what is ready in these queues (tenant, name)."""
         ...
 

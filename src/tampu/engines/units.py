@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import msgspec
 
 from tampu.engines.port import Call, Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
+from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, TampuError
 from tampu.model.message import Message, State
 from tampu.model.outcome import Outcome
-from tampu.model.reading import from_msgpack
 
 
 class Refused(Exception):

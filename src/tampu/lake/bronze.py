@@ -51,7 +51,7 @@ def slices(after: Position, upto: Position, most: int) -> list[Slice]:
 
 
 def read_slice(url: str, part: Slice, run: str) -> Iterator[pa.RecordBatch]:
-    from tampu.spark.stores.opening import open_store
+    from tampu.stores.open_store import open_store
 
     with open_store(url) as store:
         for batch in store.journal(part.partition, part.after, part.upto, None):
@@ -85,7 +85,7 @@ def ends(
 
 def ended_messages(url: str, ended: Iterable[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
     """Makes rows of bronze.messages out of ends: what the store knows of the message now, as it was at that end."""
-    from tampu.spark.stores.opening import open_store
+    from tampu.stores.open_store import open_store
 
     with open_store(url) as store:
         for batch in ended:
@@ -132,8 +132,8 @@ def message_rows(ends: pa.Table, known: pa.Table, run: str) -> pa.Table:
         return known[name].take(at)
 
     came = pc.equal(ends["verb"], "adopt")
-    still = pc.if_else(came, pc.less_equal(of("ended_at"), ends["at"]), pc.equal(of("ended_at"), ends["at"]))
-    same = pc.fill_null(still, False)
+    before_fork = pc.if_else(came, pc.less_equal(of("ended_at"), ends["at"]), pc.equal(of("ended_at"), ends["at"]))
+    same = pc.fill_null(before_fork, False)
     reason, error = _told_then(ends, of("last_error"))
     null = pa.scalar(None, pa.string())
     columns = {

@@ -16,7 +16,7 @@ from tampu.lake.files import DataFile
 from tampu.lake.hands import divided
 from tampu.lake.snapshots import Snapshot
 from tampu.model.errors import Unavailable
-from tampu.spark.columns import ddl
+from tampu.stores.columns import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, gold, returning, sheets, silver
+from tampu.lake import bronze, gold, reopened, sheets, silver
 from tampu.lake.files import DataFile, Place
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
@@ -104,7 +104,7 @@ def standing(new: set[date], old: set[date], newest: date) -> list[date]:
 def _taken_back(work: Round, have: Position, target: Position) -> set[Pair]:
     if not any(have.values()):
         return set()
-    ids = returning.replayed(work.table(EVENTS), have, target)
+    ids = reopened.replayed(work.table(EVENTS), have, target)
     if not ids.num_rows:
         return set()
     events = work.table(EVENTS)

@@ -19,8 +19,8 @@ import pyarrow as pa
 from tampu.lake import sheets
 from tampu.lake.files import DataFile
 from tampu.lake.sheets import Sorted, Target
-from tampu.model.reading import from_json
-from tampu.spark.columns import ddl
+from tampu.model.decoders import from_json
+from tampu.stores.columns import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

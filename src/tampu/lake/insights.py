@@ -13,8 +13,8 @@ from typing import Any
 from tampu.lake.clustering import Cluster, cluster
 from tampu.lake.findings import Insights, QueueLine, Series, SloLine, TaskLine, TenantLine, Totals, WorkerLine
 from tampu.lake.forecast import WINDOWS, HourOfWeek, Minute, capacity, drain
-from tampu.lake.looking import Lake, Questions
 from tampu.lake.objectives import burn
+from tampu.lake.query import Lake, Questions
 from tampu.model.errors import InvalidMessage
 
 MOST_DAYS = 3660

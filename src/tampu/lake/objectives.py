@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidConfig
-from tampu.model.reading import from_json
 
 ALL = "*"
 MOST = 1000

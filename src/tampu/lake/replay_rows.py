@@ -7,7 +7,7 @@ from datetime import date
 
 import msgspec
 
-from tampu.lake.looking import Questions, as_error, fetched
+from tampu.lake.query import Questions, as_error, fetched
 
 BATCH = 500
 _BATCH_BYTES = 8 << 20

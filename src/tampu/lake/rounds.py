@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, returning, sheets, silver, walking
+from tampu.lake import bronze, reopened, sheets, silver, walking
 from tampu.lake.files import DataFile
 from tampu.lake.hands import Hands, listed, written
 from tampu.lake.sheets import Sorted, Target
@@ -89,7 +89,7 @@ class Round:
         events = self.table(EVENTS)
         chosen = events.files(after=have)
         place, url, label = events.table.place, self._url, self._label
-        again = returning.told_again(events, have, target)
+        again = reopened.told_again(events, have, target)
 
         def act(file: DataFile) -> Sorted:
             batches = sheets.read_batches(place, walking.CARRIED, [file])
@@ -188,12 +188,12 @@ class Round:
 
     def _earlier(self, have: Position, target: Position) -> list[tuple[Source, int]]:
         """The events so far of messages that had ended: they come back from the dead, or from another store."""
-        ids = returning.ended_before(self.table(EVENTS), have, target)
+        ids = reopened.ended_before(self.table(EVENTS), have, target)
         if not any(have.values()) or not ids.num_rows:
             return []
         # Too many to travel with every task: a file beside the events, which never counts.
         place = self.table(EVENTS).table.place
-        named = Target("_state.returning", place, returning.WHO, False)
+        named = Target("_state.returning", place, reopened.WHO, False)
         (file,) = sheets.write_batches(named, self.tag, [ids])
         return self.sources(EVENTS, "returning", upto=have, ids=file.bare())
 

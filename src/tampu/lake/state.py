@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from tampu.broker import readers
-from tampu.broker.readers import Reader
+from tampu.broker import journal_readers
+from tampu.broker.journal_readers import Reader
 from tampu.engines.port import PutDocument
 from tampu.lake import lineage
 from tampu.lake.snapshots import Snapshot
@@ -14,7 +14,7 @@ from tampu.lake.storage import Lake, LakeTable
 from tampu.lake.tables import BY_NAME, Table
 from tampu.model.errors import InvalidConfig, NotFound, StorageError, VersionConflict
 from tampu.model.journal import Position
-from tampu.spark.stores.port import Store
+from tampu.stores.port import ArrowStore
 
 READER = "tampu.reader"
 STORE = "tampu.store"
@@ -95,14 +95,14 @@ class State:
         return 1 + max(told, *(found.run(self.reader) for found in self.tables.values()))
 
 
-def store_id(store: Store) -> str:
+def store_id(store: ArrowStore) -> str:
     """What tells this store from others, made when it is first asked for."""
     for _ in range(5):
-        found = store.document(*readers.IDENTITY)
+        found = store.document(*journal_readers.IDENTITY)
         if found is not None:
             return found.value.decode()
         try:
-            store.run([PutDocument(*readers.IDENTITY, uuid.uuid4().hex.encode(), version=0)])
+            store.run([PutDocument(*journal_readers.IDENTITY, uuid.uuid4().hex.encode(), version=0)])
         except VersionConflict:
             continue
     raise StorageError("the store's identity can not be kept", hint="see tampu doctor")
@@ -111,12 +111,12 @@ def store_id(store: Store) -> str:
 class Registration:
     """The reader's document in the store: how far the lake has durably come."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: ArrowStore, name: str) -> None:
         self._store = store
-        found = store.document(readers.KIND, readers.TENANT, name)
+        found = store.document(journal_readers.KIND, journal_readers.TENANT, name)
         self.name = name
         self.version = found.version if found else 0
-        self.reader: Reader | None = readers.decode(found) if found else None
+        self.reader: Reader | None = journal_readers.decode(found) if found else None
 
     def check_lake(self, lake: Lake) -> None:
         """Refuse a lake that has less than the one the reader keeps: the store may forget what the other has not got.
@@ -140,7 +140,7 @@ class Registration:
         """Refused when another run has saved meanwhile."""
         reader = Reader(self.name, position, self._store.now(), archive_after_us, place)
         try:
-            (self.version,) = self._store.run([readers.saving(reader, self.version)])
+            (self.version,) = self._store.run([journal_readers.saving(reader, self.version)])
         except VersionConflict:
             raise VersionConflict(
                 f"another run of {self.name} is at work; nothing was doubled", hint="stop one of them"

@@ -11,8 +11,8 @@ from tampu.lake.tables import BY_NAME
 from tampu.lake.urls import absolute
 from tampu.model.journal import Position
 from tampu.model.times import SECOND, moment
-from tampu.spark.stores.opening import open_store
-from tampu.spark.stores.port import Store
+from tampu.stores.open_store import open_store
+from tampu.stores.port import ArrowStore
 
 
 def behind(position: Position, latest: Position) -> int:
@@ -20,7 +20,7 @@ def behind(position: Position, latest: Position) -> int:
     return sum(max(0, end - position.get(p, 0)) for p, end in latest.items())
 
 
-def lag(store: Store, position: Position) -> tuple[int, float]:
+def lag(store: ArrowStore, position: Position) -> tuple[int, float]:
     """(transitions, seconds since the oldest of them) that a reader at this position has not got."""
     first, latest = store.bounds()
     oldest: int | None = None

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tampu.lake import files
+from tampu.lake.error_text import storage_error
 from tampu.lake.files import Place
-from tampu.lake.saying import storage_error
 from tampu.lake.sheets import Target
 from tampu.lake.snapshots import VERSION, Snapshot
 from tampu.lake.tables import BY_NAME, PARTITION_BY, Table

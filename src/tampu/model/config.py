@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidConfig
-from tampu.model.reading import convert, from_json
 from tampu.model.times import SECOND, Duration, duration
 
 Ordering = Literal["fifo", "priority", "deadline", "fair"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.model.reading import from_msgpack
+from tampu.model.decoders import from_msgpack
 from tampu.model.states import State as State  # noqa: PLC0414 - a field of Message: imported with it
 from tampu.model.times import Duration, moment, moment_or_none
 

@@ -1,4 +1,4 @@
-"""The application: FastAPI for the breadth, with the hot verbs taken past it by `Front`."""
+"""The application: FastAPI for the breadth, with the hot verbs taken past it by `AsgiApp`."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from starlette.exceptions import HTTPException
 
 import tampu
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
-from tampu.server import hot, openapi
-from tampu.server.call import KEY, Call
-from tampu.server.front import Front
-from tampu.server.node import Node
+from tampu.server.http import message_handlers, openapi
+from tampu.server.http.asgi import AsgiApp
+from tampu.server.http.request import KEY, HttpRequest
 from tampu.server.routes import (
+    admin,
     atomic,
+    console,
     events,
     health,
     keys,
-    looking,
+    messages,
     notes,
-    page,
     queues,
     schedules,
     session,
     spark,
-    steering,
     verbs,
 )
+from tampu.server.server_state import ServerState
 from tampu.wire.problems import Internal, MethodNotAllowed
 
-ROUTERS = (verbs, atomic, looking, notes, queues, steering, schedules, events, spark, keys, session, health, page)
+ROUTERS = (verbs, atomic, messages, notes, queues, admin, schedules, events, spark, keys, session, health, console)
 
 
-def make_app(node: Node) -> Front:
-    return Front(node, framework(), hot.EXACT, hot.OF_QUEUE)
+def make_app(node: ServerState) -> AsgiApp:
+    return AsgiApp(node, framework(), message_handlers.EXACT, message_handlers.OF_QUEUE)
 
 
 @functools.cache
@@ -62,8 +62,8 @@ def framework() -> FastAPI:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
-    call: Call = request.scope[KEY]
-    reply = Front.refuse(call, error)
+    call: HttpRequest = request.scope[KEY]
+    reply = AsgiApp.refuse(call, error)
     response = Response(reply.body, reply.status)
     response.raw_headers = reply.headers
     return response

@@ -16,8 +16,8 @@ import structlog
 
 from tampu.broker.core import Core
 from tampu.engines.port import Document, PutDocument
+from tampu.model.decoders import from_json
 from tampu.model.errors import TampuError, VersionConflict
-from tampu.model.reading import from_json
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Who
 from tampu.server.auth.keys import TENANT

@@ -21,7 +21,7 @@ OPTIONS: dict[str, Option] = {
     "key_file": Option(Path, None, "Where the first admin key is kept; beside the store's file, or tampu-admin.key"),
     "durability": Option(str, None, "Weaker than full, by its name, where the engine has it"),
     "journal_retention": Option(float, 7 * 86_400, "Seconds that the journal is kept", {"gt": 0}),
-    "keepers": Option(bool, True, "Look after delays, leases and retention; leave it on for at least one node"),
+    "maintenance": Option(bool, True, "Look after delays, leases and retention; leave it on for at least one node"),
     "log_format": Option(str, "auto", "auto is pretty on a terminal"),
     "log_level": Option(str, "info", "The least level that is logged"),
     "access_log": Option(bool, False, "One log line for each request, with its queue and message ids"),

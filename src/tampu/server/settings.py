@@ -32,7 +32,7 @@ class ServerSettings(BaseSettings):
     key_file: Path | None = _of("key_file")
     durability: str | None = _of("durability")
     journal_retention: float = _of("journal_retention")
-    keepers: bool = _of("keepers")
+    maintenance: bool = _of("maintenance")
     log_format: Literal["auto", "json", "pretty"] = _of("log_format")
     log_level: Literal["debug", "info", "warning", "error"] = _of("log_level")
     access_log: bool = _of("access_log")

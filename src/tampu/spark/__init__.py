@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tampu.spark.sessions import register, session
-    from tampu.spark.settling import settle
+    from tampu.spark.queue.settle import settle
+    from tampu.spark.runtime.sessions import register, session
 
 __all__ = ["register", "session", "settle"]
 

@@ -17,9 +17,9 @@ from tampu.model.errors import InvalidConfig
 from tampu.model.journal import Position
 from tampu.spark import offsets
 from tampu.spark.options import Options
-from tampu.spark.reading import LEAST_TRANSITIONS, pieces, read_range, scope
-from tampu.spark.stores.opening import open_existing, open_store
-from tampu.spark.stores.port import Store
+from tampu.spark.read import LEAST_TRANSITIONS, pieces, read_range, scope
+from tampu.stores.open_store import open_existing, open_store
+from tampu.stores.port import ArrowStore
 
 _FROM = "from"
 Offset = dict[str, int] | dict[str, str]
@@ -72,7 +72,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._retained(store, start, upto)
         return [InputPartition(part) for part in offsets.split(begin, upto, self._pieces, LEAST_TRANSITIONS)]
 
-    def _retained(self, store: Store, start: Offset, end: Position) -> Position:
+    def _retained(self, store: ArrowStore, start: Offset, end: Position) -> Position:
         begun = {name: int(offset) for name, offset in start.items()}
         return offsets.retained(store, dict.fromkeys(end, 0) | begun, end, self._fail)
 

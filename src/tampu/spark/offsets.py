@@ -9,11 +9,11 @@ import logging
 
 import msgspec
 
+from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidConfig, NotFound
 from tampu.model.journal import Position
-from tampu.model.reading import from_json
 from tampu.spark.options import Options
-from tampu.spark.stores.port import Store
+from tampu.stores.port import ArrowStore
 
 log = logging.getLogger("tampu.spark")
 
@@ -36,7 +36,7 @@ def given(options: Options, name: str, default: str) -> str | Position:
     return position
 
 
-def resolve(store: Store, wanted: str | Position, default: str = EARLIEST) -> Position:
+def resolve(store: ArrowStore, wanted: str | Position, default: str = EARLIEST) -> Position:
     """The position meant; a partition that is not named is taken at ``default``."""
     earliest, latest = store.bounds()
     if isinstance(wanted, str):
@@ -51,7 +51,7 @@ def resolve(store: Store, wanted: str | Position, default: str = EARLIEST) -> Po
     return (earliest if default == EARLIEST else latest) | wanted
 
 
-def retained(store: Store, start: Position, end: Position, fail: bool) -> Position:
+def retained(store: ArrowStore, start: Position, end: Position, fail: bool) -> Position:
     """The start, moved to what is still there; raises when something was lost and that is not allowed."""
     earliest, latest = store.bounds()
     moved = dict(start)

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import (
 )
 
 from tampu.model.errors import InvalidConfig
-from tampu.spark import columns
 from tampu.spark.options import Options
+from tampu.stores import columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,17 +38,17 @@ class TampuDataSource(DataSource):
     def schema(self) -> str | StructType:
         kind = self._kind()
         if kind == "queue":
-            from tampu.spark.queue_stream import schema
+            from tampu.spark.queue.stream import schema
 
             return schema(Options(self.options))
         if kind == "messages":
-            from tampu.spark.reading import message_columns
+            from tampu.spark.read import message_columns
 
             return columns.ddl(message_columns(Options(self.options)))
         return columns.ddl(columns.JOURNAL)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - ours is fixed
-        from tampu.spark.reading import reader
+        from tampu.spark.read import reader
 
         return reader(self._kind(), Options(self.options))
 
@@ -60,7 +60,7 @@ class TampuDataSource(DataSource):
 
             return JournalStreamReader(options)
         if kind == "queue":
-            from tampu.spark.queue_stream import QueueStreamReader
+            from tampu.spark.queue.stream import QueueStreamReader
 
             return QueueStreamReader(options)
         raise InvalidConfig(
@@ -68,13 +68,13 @@ class TampuDataSource(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from tampu.spark.writing import BatchWriter
+        from tampu.spark.write.writer import BatchWriter
 
         _append_only(overwrite)
         return BatchWriter(Options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from tampu.spark.writing import StreamWriter
+        from tampu.spark.write.writer import StreamWriter
 
         _append_only(overwrite)
         return StreamWriter(Options(self.options), schema)

@@ -7,22 +7,23 @@ from typing import Any, Self
 
 import msgspec
 
-from tampu import opening
+from tampu import store_factory
 from tampu.broker import access
-from tampu.broker.queue import Queue
-from tampu.keepers.scheduler import Scheduler
-from tampu.keepers.sweeper import Sweeper
+from tampu.broker.store import Store
+from tampu.maintenance.scheduler import Scheduler
+from tampu.maintenance.sweeper import Sweeper
 from tampu.model.errors import InvalidMessage, InvalidState, NotFound
 from tampu.model.message import Message, State
 from tampu.model.outcome import Ack, Nack, Reject
 from tampu.model.times import Duration
 from tampu.testing.clock import FakeClock
-from tampu.testing.meddling import Meddler, Observer, Trick, count, seconds
-from tampu.worker import calling, endings
+from tampu.testing.faults import Interference, Observer, Trick, count, seconds
+from tampu.worker import endings
 from tampu.worker.app import App
 from tampu.worker.current import Current
-from tampu.worker.desk import StoreDesk
-from tampu.worker.raising import TaskFailed
+from tampu.worker.exceptions import TaskFailed
+from tampu.worker.pools import call_task
+from tampu.worker.task_store import LocalTaskStore
 from tampu.worker.tasks import Task
 
 _ENDLESS = 10_000
@@ -56,11 +57,11 @@ class Rehearsal:
 
     def __enter__(self) -> Self:
         app = self.app
-        self.queue: Queue = opening.open("memory://", tenant=app.tenant, keepers=False, clock=self.clock)
-        self._desk = StoreDesk(self.queue, _LEASE_SECONDS)
-        self._scheduler = Scheduler(access.core(self.queue))
-        self._meddler = Meddler(self.queue, self.clock)
-        self._before = app.use(self.queue)
+        self.store: Store = store_factory.open("memory://", tenant=app.tenant, maintenance=False, clock=self.clock)
+        self._task_store = LocalTaskStore(self.store, _LEASE_SECONDS)
+        self._scheduler = Scheduler(access.core(self.store))
+        self._meddler = Interference(self.store, self.clock)
+        self._before = app.use(self.store)
         app.running.append(self._meddler)
         self._observer = Observer()
         app.running.insert(0, self._observer)
@@ -70,7 +71,7 @@ class Rehearsal:
         self.app.running.remove(self._meddler)
         self.app.running.remove(self._observer)
         self.app.use(self._before)
-        self.queue.close()
+        self.store.close()
 
     # -- running
 
@@ -104,37 +105,37 @@ class Rehearsal:
         self._keep()
 
     def _keep(self) -> None:
-        Sweeper(access.core(self.queue)).sweep()
+        Sweeper(access.core(self.store)).sweep()
         self._scheduler.forget()
         self._scheduler.fire()
 
     def _claim(self, queues: tuple[str, ...]) -> list[Any]:
-        names = list(queues) or self.queue.queues.list()
-        return self.queue.claim(names, lease=_LEASE_SECONDS, worker="rehearsal") if names else []
+        names = list(queues) or self.store.queues.list()
+        return self.store.claim(names, lease=_LEASE_SECONDS, worker="rehearsal") if names else []
 
     def _run(self, lease: Any) -> Ran:
         task = self.app.tasks.get(lease.message.type)
         if task is None:
-            self.queue.release(lease)
+            self.store.release(lease)
             raise NotFound(f"no task named {lease.message.type} in this app", field="type")
         if task.is_async and _in_a_loop():
-            self.queue.release(lease)
+            self.store.release(lease)
             raise InvalidState(f"{task.name} is async, and a loop is running here", hint="await drain_async()")
-        settlement = calling.run(Current(lease, task, self._desk))
+        settlement = call_task.run(Current(lease, task, self._task_store))
         error = self._observer.raised.pop(lease.receipt, None)
         state = None if settlement is None else self._settle(settlement)
         result = None
         if state is State.DONE:
-            result = task.arguments.read_result(self.queue.get(lease.id).result_raw)
+            result = task.arguments.read_result(self.store.get(lease.id).result_raw)
         elif error is None and isinstance(settlement, Ack | Nack | Reject) and state is not None:
-            error = TaskFailed(self.queue.get(lease.id))
+            error = TaskFailed(self.store.get(lease.id))
         return Ran(task.name, lease.id, lease.attempt, state, result, error)
 
     def _settle(self, settlement: Any) -> State | None:
         try:
-            return self.queue.settle([settlement])[0].state
+            return self.store.settle([settlement])[0].state
         except InvalidMessage as error:  # as a worker does it
-            return self.queue.settle([endings.bad_result(settlement.lease, error)])[0].state
+            return self.store.settle([endings.bad_result(settlement.lease, error)])[0].state
 
     # -- on demand
 
@@ -158,8 +159,8 @@ class Rehearsal:
 
         ``send.options(priority=9)`` finds only what was published so. For a type, ``payload=`` is compared.
         """
-        transitions = self.queue.journal(limit=100_000).transitions
-        found = [self.queue.get(t.id) for t in transitions if t.verb == "publish"]
+        transitions = self.store.journal(limit=100_000).transitions
+        found = [self.store.get(t.id) for t in transitions if t.verb == "publish"]
         return [m for m in found if what is None or self._is(m, what, args, kwargs)]
 
     def _is(self, message: Message, what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tampu.broker.where import Where
+from tampu.broker.filters import Where
 from tampu.model.config import Backoff, GroupBy, OnDeadline, Ordering, Status
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from tampu.model.reading import from_msgpack
+from tampu.model.decoders import from_msgpack
 from tampu.model.times import Duration
 from tampu.wire import bodies
 from tampu.wire.messages import LeaseView

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tampu.model.decoders import from_json, from_msgpack
 from tampu.model.errors import InvalidMessage, TampuError
 from tampu.model.message import JSON, MSGPACK
-from tampu.model.reading import from_json, from_msgpack
 
 T = TypeVar("T")
 _NAMES = {JSON: JSON, MSGPACK: MSGPACK, "application/x-msgpack": MSGPACK, "application/vnd.msgpack": MSGPACK}

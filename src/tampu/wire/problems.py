@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tampu.model import errors
+from tampu.model.decoders import from_json
 from tampu.model.errors import RateLimited, StorageError, TampuError, Unavailable
-from tampu.model.reading import from_json
 from tampu.wire.media import UnsupportedMedia
 
 PROBLEM = "application/problem+json"

@@ -9,15 +9,15 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-from tampu import opening
+from tampu import store_factory as opening
 from tampu.broker import access
-from tampu.broker.aio import AsyncQueue
-from tampu.broker.queue import Queue
+from tampu.broker.async_store import AsyncStore
+from tampu.broker.store import Store
 from tampu.model.config import Backoff
 from tampu.model.errors import InvalidConfig, InvalidState
 from tampu.model.times import Duration
-from tampu.worker.clockwork import Clockwork
 from tampu.worker.middleware import Middleware, overriding
+from tampu.worker.periodic import Periodic
 from tampu.worker.tasks import AsyncTask, Published, SyncTask, Task, TaskMessage, TaskOptions
 from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue
 
@@ -25,25 +25,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class App(Clockwork):
+class App(Periodic):
     """Register functions with `task`, publish calls of them, and run a worker: ``tampu work module:app``.
 
-    ``url`` is what `tampu.open` takes, or an open `Queue`. The store is opened when it is first needed, once in each
+    ``url`` is what `tampu.open` takes, or an open `Store`. The store is opened when it is first needed, once in each
     process.
     """
 
     def __init__(
         self,
-        url: str | os.PathLike[str] | Queue | None = None,
+        url: str | os.PathLike[str] | Store | None = None,
         *,
         tenant: str = "default",
         token: str | None = None,
         middleware: Sequence[Middleware] = (),
         **options: Any,
     ) -> None:
-        self._given = url if isinstance(url, Queue) else None
-        self.url = None if isinstance(url, Queue) else url
-        self.tenant = url.tenant if isinstance(url, Queue) else tenant
+        self._given = url if isinstance(url, Store) else None
+        self.url = None if isinstance(url, Store) else url
+        self.tenant = url.tenant if isinstance(url, Store) else tenant
         self._token = token
         self._options = options
         self.middleware = list(middleware)
@@ -53,13 +53,13 @@ class App(Clockwork):
         super().__init__()
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._lock = threading.Lock()
-        self._opened: tuple[int, Queue] | None = None
-        self._async: tuple[Queue, AsyncQueue] | None = None
+        self._opened: tuple[int, Store] | None = None
+        self._async: tuple[Store, AsyncStore] | None = None
         self._out_of_reach = False
 
     # -- the store
 
-    def open(self, **more: Any) -> Queue:
+    def open(self, **more: Any) -> Store:
         """A queue of its own on the app's store."""
         if self._given is not None:
             raise InvalidConfig("this app was given an open queue", field="url", hint="give it a url")
@@ -91,7 +91,7 @@ class App(Clockwork):
         return self._given is not None or str(self.url).startswith("memory:") or bool(self._options.get("clock"))
 
     @property
-    def queue(self) -> Queue:
+    def store(self) -> Store:
         """The store; opened by the first who asks, and again after a fork."""
         if self._given is not None:
             return self._given
@@ -104,15 +104,15 @@ class App(Clockwork):
             return self._opened[1]
 
     @property
-    def queue_async(self) -> AsyncQueue:
+    def queue_async(self) -> AsyncStore:
         """The same store, for tasks of an event loop."""
-        q, made = self.queue, self._async
-        if made is None or made[0] is not q:
+        store, made = self.store, self._async
+        if made is None or made[0] is not store:
             # One for all, so that it knows which tasks are inside a transaction.
-            made = self._async = (q, access.awaitable(q))
+            made = self._async = (store, access.awaitable(store))
         return made[1]
 
-    def use(self, store: Queue | None) -> Queue | None:
+    def use(self, store: Store | None) -> Store | None:
         """For tests: work on this open store, or with None on the app's own; answers with what was used before."""
         before, self._given = self._given, store
         return before
@@ -194,15 +194,15 @@ class App(Clockwork):
     def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
         """Publish many calls; those of one queue in one commit, all or none."""
         given = list(messages)
-        found = {queue: iter(self.queue.publish_many(queue, news)) for queue, news in by_queue(given).items()}
+        found = {queue: iter(self.store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
         return [Published(one.task, next(found[one.queue])) for one in given]
 
     async def publish_async(self, message: TaskMessage[R]) -> Published[R]:
         return (await self.publish_many_async([message]))[0]
 
     async def publish_many_async(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
-        given, q = list(messages), self.queue_async
-        found = {queue: iter(await q.publish_many(queue, news)) for queue, news in by_queue(given).items()}
+        given, store = list(messages), self.queue_async
+        found = {queue: iter(await store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
         return [Published(one.task, next(found[one.queue])) for one in given]
 
     # -- in one transaction with other writes
@@ -211,9 +211,9 @@ class App(Clockwork):
     def transaction(self, connection: Any = None) -> Iterator[TaskTransaction]:
         """Publish tasks, and ack the running one, together with your own writes: all of it, or nothing.
 
-        As `Queue.transaction`; for SQL stores.
+        As `Store.transaction`; for SQL stores.
         """
-        with self.queue.transaction(connection) as tx:
+        with self.store.transaction(connection) as tx:
             yield TaskTransaction(tx)
 
     @contextlib.asynccontextmanager

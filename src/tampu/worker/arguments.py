@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from tampu.model import values
+from tampu.model.decoders import from_json, from_msgpack
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.model.message import JSON, MSGPACK
-from tampu.model.reading import from_json, from_msgpack
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SIMPLE = (bool, int, float, str, bytes, type(None))

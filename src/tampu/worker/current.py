@@ -25,7 +25,7 @@ TIMED_OUT = "timed out"
 STOPPING = "the worker stops"
 
 
-class Desk(Protocol):
+class TaskStore(Protocol):
     """Where a running task's wishes go: straight to the store, or from a child to its worker."""
 
     def read_note(self, lease: Lease) -> Any: ...
@@ -83,17 +83,27 @@ class Current:
     """One message that is being worked on."""
 
     __slots__ = (
-        "_desk", "_lane", "_note", "_noted", "_place", "_settled", "_stop", "_until", "lease", "message", "task",
+        "_note",
+        "_noted",
+        "_place",
+        "_pool",
+        "_settled",
+        "_stop",
+        "_task_store",
+        "_until",
+        "lease",
+        "message",
+        "task",
     )  # fmt: skip
 
-    def __init__(self, lease: Lease, task: Task[Any, Any], desk: Desk) -> None:
+    def __init__(self, lease: Lease, task: Task[Any, Any], task_store: TaskStore) -> None:
         self.lease = lease
         self.message: Message = lease.message
         self.task = task
-        self._desk = desk
+        self._task_store = task_store
         self._stop: str | None = None
         """Why it is to stop."""
-        self._lane: Any = None
+        self._pool: Any = None
         self._place: Any = None
         """The task, thread or child that runs it, while it does."""
         self._until: float | None = None
@@ -138,14 +148,14 @@ class Current:
             raise ValueError(f"progress is a number between 0 and 1, not {done}")
         known = self._note if self._note is not None else {}
         self._note = {**known, Note.PROGRESS: done, Note.TOLD: note}
-        self._desk.progressed(self)
+        self._task_store.progressed(self)
 
     def extend(self, by: Duration | None = None) -> None:
         """Let the lease run for ``by`` from now. The runner keeps leases alive by itself; this is for more than that.
 
         Raises `LeaseLost`.
         """
-        self._desk.extend(self.lease, by)
+        self._task_store.extend(self.lease, by)
 
     async def extend_async(self, by: Duration | None = None) -> None:
         await asyncio.to_thread(self.extend, by)
@@ -154,7 +164,7 @@ class Current:
 
     def _known_note(self) -> dict[str, Any]:
         if self._note is None or Note.CURSOR not in self._note:
-            found = self._desk.read_note(self.lease) or {}
+            found = self._task_store.read_note(self.lease) or {}
             self._noted = self._noted or bool(found)
             self._note = {Note.CURSOR: None, **found, **(self._note or {})}
             if self._note[Note.CURSOR] is None and Note.CURSOR not in found:
@@ -163,7 +173,7 @@ class Current:
 
     def _save_note(self) -> None:
         self._noted = True
-        self._desk.write_note(self.lease, self._note)
+        self._task_store.write_note(self.lease, self._note)
 
 
 def current() -> Current:

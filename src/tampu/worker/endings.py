@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
@@ -16,7 +16,7 @@ from tampu.model.reasons import DECODE_FAILED, RESULT_INVALID, RETRIES_EXHAUSTED
 from tampu.model.times import SECOND, Duration
 from tampu.worker.arguments import WrongArguments
 from tampu.worker.current import CANCELLED, LOST, STOPPING, TIMED_OUT, Current
-from tampu.worker.raising import Cancelled, Retry, Snooze, TimedOut
+from tampu.worker.exceptions import Cancelled, Retry, Snooze, TimedOut
 
 _REASON_CHARACTERS = 128
 _PLAIN = (TypeError, ValueError, NotImplementedError, RecursionError, msgspec.MsgspecError, TampuError)
@@ -83,10 +83,10 @@ def _raised(work: Current, error: BaseException) -> Settlement | None:
 def _told(error: BaseException) -> tuple[str | None, str | None]:
     """(text, traceback), also of an exception whose text can not be had."""
     try:
-        return incoming.error_text(error)
+        return validate.error_text(error)
     except Exception as odd:
         trace = "".join(traceback.format_exception(error))  # which minds nothing
-        return f"{type(error).__name__}: its text can not be read, {type(odd).__name__}", incoming.traceback_text(trace)
+        return f"{type(error).__name__}: its text can not be read, {type(odd).__name__}", validate.traceback_text(trace)
 
 
 def stopped(work: Current) -> Settlement | None:

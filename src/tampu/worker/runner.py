@@ -19,31 +19,32 @@ from typing import Any
 import msgspec
 
 from tampu.broker import access
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Reject, Release, Settlement
 from tampu.model.reasons import UNKNOWN_TASK
-from tampu.worker import calling, endings, looping
-from tampu.worker.alive import Alive, Inner, Warden
+from tampu.worker import endings
 from tampu.worker.app import App
-from tampu.worker.children import Children
+from tampu.worker.claimer import Claimer
 from tampu.worker.current import STOPPING, TIMED_OUT, Current
-from tampu.worker.desk import StoreDesk
-from tampu.worker.every import Every
-from tampu.worker.hands import Hands
-from tampu.worker.intake import Intake
-from tampu.worker.interrupting import heed
-from tampu.worker.order import Order
+from tampu.worker.leases.lease_keeper import LeaseKeeper, LeaseKeeperProcess, LeaseKeeperThread
 from tampu.worker.outages import Outages
-from tampu.worker.pace import Pace
-from tampu.worker.stopper import Stopper
+from tampu.worker.pools import call_task, event_loop
+from tampu.worker.pools.async_pool import AsyncPool
+from tampu.worker.pools.interrupt import heed
+from tampu.worker.pools.process_pool import ProcessPool
+from tampu.worker.pools.stopper import Stopper
+from tampu.worker.pools.thread_pool import ThreadPool
+from tampu.worker.prefetch import Prefetch
+from tampu.worker.queue_order import QueueOrder
+from tampu.worker.repeat import Repeat
+from tampu.worker.settle_queue import Ended, SettleQueue
+from tampu.worker.task_store import LocalTaskStore
 from tampu.worker.tasks import Task
-from tampu.worker.threads import Threads
-from tampu.worker.tray import Ended, Tray
 
 log = logging.getLogger("tampu.worker")
-Lane = Hands | Threads
+Lane = AsyncPool | ThreadPool
 _VERBS: dict[type[Any], str] = {Ack: "ack", Nack: "nack", Reject: "reject", Release: "release"}
 _TICK_SECONDS = 0.1
 _BEAT_SECONDS = 1.0
@@ -79,7 +80,7 @@ class RunnerOptions(msgspec.Struct, frozen=True):
     """Megabytes that a child may use."""
     recycle: int | None = None
     """Messages after which a child is replaced."""
-    warden: bool = True
+    lease_keeper: bool = True
     """Keep leases from a process of its own. Without, a task that holds the interpreter may lose its lease."""
 
 
@@ -95,7 +96,7 @@ class Runner:
             raise InvalidConfig("concurrency is a number between 1 and 10000", field="concurrency")
         if self.options.unknown not in ("retry", "reject"):
             raise InvalidConfig("unknown is retry or reject", field="unknown")
-        self.order = Order(
+        self.order = QueueOrder(
             dict.fromkeys(app.queues, 1) if self.options.queues is None else self.options.queues,
             strict=self.options.strict,
         )
@@ -113,7 +114,7 @@ class Runner:
         self._stop_early = False
         self._hurry = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lanes: tuple[Lane, ...] = ()
+        self._pools: tuple[Lane, ...] = ()
         self._held: dict[str, Current] = {}
         """All that is held, by receipt."""
         self._stopper = Stopper(self._held)
@@ -124,14 +125,14 @@ class Runner:
 
     def run(self) -> int:
         """Work until stopped. How many leases could not be settled, because the store did not answer at the end."""
-        return looping.run(self._work(), _loop_factory())
+        return event_loop.run(self._work(), _loop_factory())
 
     def stop(self, *, now: bool = False) -> None:
         """Claim no more, finish what runs within the grace period; ``now``: give back even that."""
         self._hurry = self._hurry or now
         self._stop_early = True
-        for lane in self._lanes:
-            lane.halted = True  # at once: the loop may be busy with a task that blocks it
+        for pool in self._pools:
+            pool.halted = True  # at once: the loop may be busy with a task that blocks it
         loop, asked = self._loop, self._stop_asked
         if loop is not None and asked is not None:
             with contextlib.suppress(RuntimeError):  # it has ended meanwhile
@@ -150,32 +151,36 @@ class Runner:
     async def _work(self) -> int:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
-        q = await asyncio.to_thread(lambda: self.app.queue)
-        heed(access.core(q))
+        store = await asyncio.to_thread(lambda: self.app.store)
+        heed(access.core(store))
         await asyncio.to_thread(self.app.put_schedules)
         lease = self.options.lease
         if lease is None:
-            lease = await asyncio.to_thread(_shortest_lease, q, self.order.names)
-        await asyncio.to_thread(access.run, q, access.verbs(q).sweep_notes())
-        pace = Pace(self.options.concurrency)
-        self._alive = await asyncio.to_thread(self._keep_alive, q, lease)
-        self._desk = StoreDesk(q, lease)
-        self._tray = Tray(q, self.outages, self._settled)
-        self._hands = Hands(self._tray, pace, self.options.concurrency)
-        self._threads = Threads(self._tray, pace, self.options.concurrency, calling.run, "task")
-        self._children = Children(
-            self._tray, pace, self.options.children, memory=self.options.memory, recycle=self.options.recycle
+            lease = await asyncio.to_thread(_shortest_lease, store, self.order.names)
+        await asyncio.to_thread(access.run, store, access.verbs(store).sweep_notes())
+        prefetch = Prefetch(self.options.concurrency)
+        self._lease_keeper = await asyncio.to_thread(self._keep_alive, store, lease)
+        self._task_store = LocalTaskStore(store, lease)
+        self._settle_queue = SettleQueue(store, self.outages, self._settled)
+        self._async_pool = AsyncPool(self._settle_queue, prefetch, self.options.concurrency)
+        self._thread_pool = ThreadPool(self._settle_queue, prefetch, self.options.concurrency, call_task.run, "task")
+        self._process_pool = ProcessPool(
+            self._settle_queue,
+            prefetch,
+            self.options.children,
+            memory=self.options.memory,
+            recycle=self.options.recycle,
         )
-        self._lanes = (self._hands, self._threads, self._children)
-        claims = await asyncio.to_thread(self._own_connection, q)
-        self._intake = Intake(
-            claims, self.order, pace, self.outages, lease=lease, worker=self.name,
-            ended=lambda: self._tray.taken, refused=lambda: self._tray.refused, came=self._came,
+        self._pools = (self._async_pool, self._thread_pool, self._process_pool)
+        claims = await asyncio.to_thread(self._own_connection, store)
+        self._claimer = Claimer(
+            claims, self.order, prefetch, self.outages, lease=lease, worker=self.name,
+            ended=lambda: self._settle_queue.taken, refused=lambda: self._settle_queue.refused, came=self._came,
         )  # fmt: skip
-        self._ticks = Every("tampu-tick", _TICK_SECONDS, self._tick)
-        self._beats = Every("tampu-beat", _BEAT_SECONDS, self._beat)
+        self._ticks = Repeat("tampu-tick", _TICK_SECONDS, self._tick)
+        self._beats = Repeat("tampu-beat", _BEAT_SECONDS, self._beat)
         pulse = asyncio.create_task(self._pulse(), name="tampu-pulse")
-        self._intake.start()
+        self._claimer.start()
         self.started.set()
         log.info("%s works on %s", self.name, ", ".join(self.order.names))
         try:
@@ -184,26 +189,26 @@ class Runner:
         finally:
             left = await self._end()
             pulse.cancel()
-        if self._intake.failure is not None:
-            raise self._intake.failure
+        if self._claimer.failure is not None:
+            raise self._claimer.failure
         return left
 
     @staticmethod
-    def _own_connection(q: Queue) -> Queue:
+    def _own_connection(store: Store) -> Store:
         """What claims wait on; over HTTP one that can be broken off."""
-        if access.is_local(q):
-            return q
+        if access.is_local(store):
+            return store
         from tampu.client.remote import another
 
-        return another(q)
+        return another(store)
 
-    def _keep_alive(self, q: Queue, lease: float) -> Alive:
-        if self.app.private or not self.options.warden:
-            return Inner(q, lease, self._stopper.stop)
+    def _keep_alive(self, store: Store, lease: float) -> LeaseKeeper:
+        if self.app.private or not self.options.lease_keeper:
+            return LeaseKeeperThread(store, lease, self._stopper.stop)
         limits = [task.settings.timeout for task in self.app.tasks.values()]
         known = [limit for limit in limits if limit is not None]
         patience = max(known) + lease if known and len(known) == len(limits) else None
-        return Warden(self.app.opening(), lease, patience, self._stopper.stop)
+        return LeaseKeeperProcess(self.app.opening(), lease, patience, self._stopper.stop)
 
     # -- what comes
 
@@ -214,15 +219,15 @@ class Runner:
             with contextlib.suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._intake_ended)
             return
-        self._alive.add([lease.receipt for lease in leases])  # before any of them is started
-        tasks, held, desk = self.app.tasks, self._held, self._desk
+        self._lease_keeper.add([lease.receipt for lease in leases])  # before any of them is started
+        tasks, held, task_store = self.app.tasks, self._held, self._task_store
         known: list[Current] = []
         for lease in leases:
             task = tasks.get(lease.message.body.type)
             if task is None:
                 self._unknown(lease)
             else:
-                held[lease.receipt] = work = Current(lease, task, desk)
+                held[lease.receipt] = work = Current(lease, task, task_store)
                 known.append(work)
         with contextlib.suppress(RuntimeError):  # a claim that was answered after the end: it runs out with its lease
             self._loop.call_soon_threadsafe(self._hand_out, known)
@@ -230,28 +235,28 @@ class Runner:
         self._beats.wake()
 
     def _intake_ended(self) -> None:
-        if self._intake.failure is not None and self._stop_asked is not None:
+        if self._claimer.failure is not None and self._stop_asked is not None:
             self._stop_asked.set()
 
     def _hand_out(self, works: list[Current]) -> None:
         """In the loop."""
         if self._ending:
             for work in works:
-                self._tray.put(work, Release(work.lease))
+                self._settle_queue.put(work, Release(work.lease))
             return
-        by_lane: dict[Lane, list[Current]] = {}
+        by_group: dict[Lane, list[Current]] = {}
         for work in works:
-            work._lane = lane = self._lane(work.task)
-            by_lane.setdefault(lane, []).append(work)
-        for lane, some in by_lane.items():
-            lane.put(some)
+            work._pool = pool = self._pool(work.task)
+            by_group.setdefault(pool, []).append(work)
+        for pool, some in by_group.items():
+            pool.put(some)
 
     _ending = False
 
-    def _lane(self, task: Task[Any, Any]) -> Lane:
+    def _pool(self, task: Task[Any, Any]) -> Lane:
         if task.settings.execution == "process":
-            return self._children
-        return self._hands if task.is_async else self._threads
+            return self._process_pool
+        return self._async_pool if task.is_async else self._thread_pool
 
     def _unknown(self, lease: Lease) -> None:
         """Perhaps a newer worker knows it. Nothing is lost: it ends as a dead letter, which can be replayed."""
@@ -261,7 +266,7 @@ class Runner:
         settlement: Settlement = Nack(lease, error, self.UNKNOWN_SECONDS)
         if self.options.unknown == "reject":
             settlement = Reject(lease, UNKNOWN_TASK, error)
-        self._tray.put(Current(lease, _nobody(self.app, kind), self._desk), settlement)
+        self._settle_queue.put(Current(lease, _nobody(self.app, kind), self._task_store), settlement)
 
     def _settled(self, ended: Sequence[Ended]) -> None:
         """From the tray's thread."""
@@ -273,10 +278,10 @@ class Runner:
                 tally = self.tallies[work.task.name] = dict.fromkeys(("ack", "nack", "reject", "release", "lost"), 0)
             tally["lost" if settlement is None else _VERBS[type(settlement)]] += 1
         self.done += len(ended)
-        self._alive.remove(receipts)
+        self._lease_keeper.remove(receipts)
         for receipt in receipts:
             self._held.pop(receipt, None)
-        self._intake.nudge()
+        self._claimer.nudge()
 
     # -- what has to be done every moment
 
@@ -284,13 +289,13 @@ class Runner:
         """Timeouts, and threads for what waits; again while something is held."""
         now = time.monotonic()
         late = [
-            work for lane in self._lanes for work in list(lane.running.values())
+            work for pool in self._pools for work in list(pool.running.values())
             if work._until is not None and work._until <= now
         ]  # fmt: skip
         self._stopper.stop([work.lease.receipt for work in late], TIMED_OUT)
         self._stopper.again()
-        self._threads.look()
-        self._children.look()
+        self._thread_pool.look()
+        self._process_pool.look()
         return bool(self._held)
 
     async def _pulse(self) -> None:
@@ -303,10 +308,10 @@ class Runner:
         """A sign of life, if the loop has moved since the last one; progress; again while something is held."""
         if self._loop_moved.is_set() and self._loop is not None:
             self._loop_moved.clear()
-            self._alive.beat()
+            self._lease_keeper.beat()
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._loop_moved.set)
-        self._desk.flush()
+        self._task_store.flush()
         return bool(self._held)
 
     # -- the end
@@ -314,10 +319,10 @@ class Runner:
     async def _end(self) -> int:
         """Nothing new is begun; what runs may finish; the rest is given back, uncounted."""
         self._ending = True
-        for lane in self._lanes:
-            for work in lane.drain():
-                self._tray.put(work, Release(work.lease))
-        self._intake.stop()
+        for pool in self._pools:
+            for work in pool.drain():
+                self._settle_queue.put(work, Release(work.lease))
+        self._claimer.stop()
         until = time.monotonic() + self.options.grace
         while not self._idle and time.monotonic() < until and not self._hurry:
             await asyncio.sleep(0.02)
@@ -329,27 +334,27 @@ class Runner:
             until = time.monotonic() + (_HURRIED_SECONDS if self._hurry else _INTERRUPT_SECONDS)
             while not self._idle and time.monotonic() < until:
                 await asyncio.sleep(0.02)
-            for work in [work for lane in self._lanes for work in list(lane.running.values())]:
+            for work in [work for pool in self._pools for work in list(pool.running.values())]:
                 log.warning("%s %s goes on after it was asked to stop, and is not waited for", work.task.name, work.id)
-                self._tray.put(work, endings.stopped(work))
+                self._settle_queue.put(work, endings.stopped(work))
         await asyncio.to_thread(self._close)
-        if self._intake.ended:
-            return self._tray.left
+        if self._claimer.ended:
+            return self._settle_queue.left
         log.error("a claim was not answered; what it brings runs out with its lease")
-        return self._tray.left + 1
+        return self._settle_queue.left + 1
 
     @property
     def _idle(self) -> bool:
-        return self._intake.ended and all(lane.idle for lane in self._lanes)
+        return self._claimer.ended and all(pool.idle for pool in self._pools)
 
     def _close(self) -> None:
         """A store that does not answer is not waited for for ever."""
-        self._intake.join(_LAST_SECONDS)
-        self._children.close()
+        self._claimer.join(_LAST_SECONDS)
+        self._process_pool.close()
         self._ticks.close(_LAST_SECONDS)
-        self._tray.close(5.0 if not self._hurry else 1.0)
+        self._settle_queue.close(5.0 if not self._hurry else 1.0)
         self._beats.close(_LAST_SECONDS)
-        self._alive.close()
+        self._lease_keeper.close()
 
 
 @contextlib.contextmanager
@@ -378,8 +383,8 @@ def working(app: App, **options: Any) -> Iterator[Runner]:
             raise failure[0]
 
 
-def _shortest_lease(q: Queue, queues: Sequence[str]) -> float:
-    return min(q.queues.get(name).lease or 30.0 for name in queues)
+def _shortest_lease(store: Store, queues: Sequence[str]) -> float:
+    return min(store.queues.get(name).lease or 30.0 for name in queues)
 
 
 def _loop_factory() -> Any:

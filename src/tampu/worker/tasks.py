@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 
 import msgspec
 
-from tampu.broker import access, incoming
+from tampu.broker import access, validate
 from tampu.model.config import Backoff, checked_backoff
 from tampu.model.errors import InvalidConfig
 from tampu.model.message import JSON, Encoded, Message, NewMessage, State
@@ -18,7 +18,7 @@ from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, Duration, duration
 from tampu.worker.arguments import Arguments
 from tampu.worker.current import Note
-from tampu.worker.raising import TaskFailed
+from tampu.worker.exceptions import TaskFailed
 
 if TYPE_CHECKING:
     from tampu.worker.app import App
@@ -51,8 +51,8 @@ class TaskOptions(msgspec.Struct, frozen=True):
                 hint="auto runs async functions on the event loop, and others in threads",
             )  # fmt: skip
         return cls(
-            incoming.name(queue, "queue"),
-            None if max_attempts is None else incoming.whole(max_attempts, "max_attempts", 1, 1000),
+            validate.name(queue, "queue"),
+            None if max_attempts is None else validate.whole(max_attempts, "max_attempts", 1, 1000),
             None if timeout is None else duration(timeout, "timeout", zero=False, error=InvalidConfig) / SECOND,
             None if backoff is None else checked_backoff(backoff),
             cast(Execution, execution),
@@ -65,13 +65,13 @@ class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     task: Any
     queue: str
     new: NewMessage
-    bare: bool = False
+    simple: bool = False
     """There is nothing to it but the task and its arguments."""
 
     @property
     def stored(self) -> NewMessage | Encoded:
         """As it is published: most are bare, which is a third of the work."""
-        return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.bare else self.new
+        return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.simple else self.new
 
 
 class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
@@ -89,23 +89,23 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
 
     def result(self, timeout: Duration | None = None) -> R:
         """What the task returned; waits for it. Raises `TimeoutError`, and `TaskFailed` when it ended otherwise."""
-        q, until = self.task.app.queue, _until(timeout)
+        store, until = self.task.app.store, _until(timeout)
         while True:
-            found = q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
+            found = store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
             if found.state in TERMINAL or time.monotonic() >= until:
                 return self._read(found)
 
     async def result_async(self, timeout: Duration | None = None) -> R:
-        q, until = self.task.app.queue_async, _until(timeout)
+        store, until = self.task.app.queue_async, _until(timeout)
         while True:
-            found = await q.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
+            found = await store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
             if found.state in TERMINAL or time.monotonic() >= until:
                 return self._read(found)
 
     def progress(self) -> tuple[float, str | None] | None:
         """What the task told last about how far it is: a number between 0 and 1, and a word. None: nothing (yet)."""
-        q = self.task.app.queue
-        note = access.run(q, access.verbs(q).read_note(self.id)) or {}
+        store = self.task.app.store
+        note = access.run(store, access.verbs(store).read_note(self.id)) or {}
         return (note[Note.PROGRESS], note.get(Note.TOLD)) if Note.PROGRESS in note else None
 
     def _read(self, found: Message) -> R:
@@ -134,7 +134,7 @@ class Task(Generic[P, R]):
     ) -> None:
         self.app = app
         self.function = function
-        self.name = incoming.type_name(name)
+        self.name = validate.type_name(name)
         self.settings = options
         self.module: str = function.__module__
         self.is_async = inspect.iscoroutinefunction(function)
@@ -160,7 +160,7 @@ class Task(Generic[P, R]):
             )  # fmt: skip
         settings = self.settings
         if "queue" in fields:
-            settings = msgspec.structs.replace(settings, queue=incoming.name(fields.pop("queue"), "queue"))
+            settings = msgspec.structs.replace(settings, queue=validate.name(fields.pop("queue"), "queue"))
         changed = type(self)(self.app, self.function, self.name, settings, self._known, {**self._fields, **fields})
         if "arguments" in self.__dict__:
             changed.__dict__["arguments"] = self.arguments

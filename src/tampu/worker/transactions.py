@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from tampu.broker.aio import AsyncTransaction
-from tampu.broker.queue import Transaction
+from tampu.broker.async_store import AsyncTransaction
+from tampu.broker.store import Transaction
 from tampu.model.message import Message
 from tampu.worker.current import current
 from tampu.worker.tasks import Published, TaskMessage

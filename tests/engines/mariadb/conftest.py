@@ -9,22 +9,22 @@ import pymysql
 import pytest
 
 import tampu
-from tests.servers.mariadb import MariaDb, houses
+from tests.servers.mariadb import MariaDb, databases
 
 
 @pytest.fixture
 def server() -> MariaDb:
-    return houses.server
+    return databases.server
 
 
 @pytest.fixture
 def url() -> str:
-    return houses.url()
+    return databases.url()
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False) as opened:
+def q(url: str) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ import time
 
 import tampu
 from tampu import Ack, Nack, NewMessage, Release
-from tests.conformance.house import counts
+from tests.conformance.harness import counts
 
 CLAIMERS = 16
 SECONDS = 60.0 if os.environ.get("TAMPU_LONG") else 4.0
@@ -26,7 +26,7 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
 
     def work(n: int) -> None:
         try:
-            with tampu.open(url, keepers=False) as q:
+            with tampu.open(url, maintenance=False) as q:
                 turn = 0
                 while time.monotonic() < end:
                     turn += 1
@@ -53,7 +53,7 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
         except BaseException as error:
             errors.append(error)
 
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.queues.put("lanes", group_order=True)
         q.queues.put("ranked", ordering="priority")
         crew = [threading.Thread(target=work, args=(n,)) for n in range(CLAIMERS)]

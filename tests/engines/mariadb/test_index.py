@@ -18,47 +18,47 @@ import pytest
 import tampu
 from tampu import Ack
 from tampu.broker import access
-from tests.conformance.house import FakeClock, counts, payloads, until, waits
+from tests.conformance.harness import FakeClock, counts, payloads, until, waits
 from tests.servers import mariadb
 from tests.servers.redis import FAST, Server, redis_binary
 
 
-class House:
+class Harness:
     """A store with an index of its own, and what its claims were."""
 
     def __init__(self, server: Server) -> None:
         self.redis = server
-        self.plain = mariadb.houses.url()
+        self.plain = mariadb.databases.url()
         self.url = f"{self.plain}?index={urllib.parse.quote(server.url(), safe='')}"
 
-    def open(self, **options: Any) -> tampu.Queue:
-        return tampu.open(self.url, **{"keepers": False, **options})
+    def open(self, **options: Any) -> tampu.Store:
+        return tampu.open(self.url, **{"maintenance": False, **options})
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def harness() -> Iterator[Harness]:
     server = Server(redis_binary(), FAST)
-    yield House(server.start())
+    yield Harness(server.start())
     server.remove()
 
 
 @pytest.fixture
-def q(house: House) -> Iterator[tampu.Queue]:
-    with house.open() as opened:
+def q(harness: Harness) -> Iterator[tampu.Store]:
+    with harness.open() as opened:
         _whole(opened)
         yield opened
 
 
-def _index(q: tampu.Queue) -> Any:
+def _index(q: tampu.Store) -> Any:
     engine: Any = access.engine(q)
     return engine.index
 
 
-def _whole(q: tampu.Queue) -> None:
+def _whole(q: tampu.Store) -> None:
     until(lambda: _index(q).whole)
 
 
-def _asked(q: tampu.Queue) -> list[str]:
+def _asked(q: tampu.Store) -> list[str]:
     """The names of statements that the writing connection is asked for from now on."""
     names: list[str] = []
     engine: Any = access.engine(q)
@@ -73,7 +73,7 @@ def _asked(q: tampu.Queue) -> list[str]:
     return names
 
 
-def _known(q: tampu.Queue) -> int:
+def _known(q: tampu.Store) -> int:
     """Places that Redis has."""
     index = _index(q)
     return sum(index._redis.zcard(key) for key in index._redis.scan_iter(f"{index._base}:[0-9]*"))
@@ -89,7 +89,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_a_claim_takes_what_the_index_proposes(q: tampu.Queue) -> None:
+def test_a_claim_takes_what_the_index_proposes(q: tampu.Store) -> None:
     q.publish_many("jobs", range(30))
     assert _known(q) == 30
     q.claim("jobs", limit=5)
@@ -101,7 +101,7 @@ def test_a_claim_takes_what_the_index_proposes(q: tampu.Queue) -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_ranks_are_proposed_in_their_order(q: tampu.Queue) -> None:
+def test_ranks_are_proposed_in_their_order(q: tampu.Store) -> None:
     q.queues.put("ranked", ordering="priority")
     q.publish_many("ranked", [tampu.NewMessage(n, priority=n % 3) for n in range(9)])
     assert payloads(q.claim("ranked")) == [2]
@@ -111,9 +111,9 @@ def test_ranks_are_proposed_in_their_order(q: tampu.Queue) -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_what_becomes_ready_in_the_claim_itself_is_in_line_with_the_others(house: House) -> None:
+def test_what_becomes_ready_in_the_claim_itself_is_in_line_with_the_others(harness: Harness) -> None:
     clock = FakeClock()
-    with house.open(clock=clock) as q:
+    with harness.open(clock=clock) as q:
         _whole(q)
         q.queues.put("ranked", ordering="priority")
         q.publish_many("ranked", [tampu.NewMessage(n, priority=1) for n in range(6)])
@@ -126,17 +126,17 @@ def test_what_becomes_ready_in_the_claim_itself_is_in_line_with_the_others(house
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_what_is_not_there_any_more_is_dropped_and_others_follow(house: House, q: tampu.Queue) -> None:
+def test_what_is_not_there_any_more_is_dropped_and_others_follow(harness: Harness, q: tampu.Store) -> None:
     engine: Any = access.engine(q)
     q.publish_many("jobs", range(20))
     q.claim("jobs")
     for n in range(1, 6):  # places that only Redis has, in front of all
-        _index(q).tell([(engine.house.numbers["default", "jobs"], -n, n)], [], ring=False)
+        _index(q).tell([(engine.registry.numbers["default", "jobs"], -n, n)], [], notify=False)
     assert payloads(q.claim("jobs", limit=8)) == list(range(1, 9))
     assert _known(q) == 11
 
 
-def test_everything_that_becomes_ready_is_known_and_what_is_not_ready_is_not(q: tampu.Queue) -> None:
+def test_everything_that_becomes_ready_is_known_and_what_is_not_ready_is_not(q: tampu.Store) -> None:
     ids = [m.id for m in q.publish_many("jobs", range(10))]
     q.cancel(*ids[:3])
     assert _known(q) == 7
@@ -148,7 +148,7 @@ def test_everything_that_becomes_ready_is_known_and_what_is_not_ready_is_not(q: 
     assert _known(q) == 0
 
 
-def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Queue, monkeypatch: Any) -> None:
+def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Store, monkeypatch: Any) -> None:
     q.publish_many("jobs", range(10))
     q.claim("jobs")
     engine: Any = access.engine(q)
@@ -168,25 +168,25 @@ def test_a_commit_that_fails_gives_back_what_it_was_offered(q: tampu.Queue, monk
 
 
 def test_when_redis_is_away_the_database_serves_and_the_index_is_repaired_afterwards(
-    house: House, q: tampu.Queue
+    harness: Harness, q: tampu.Store
 ) -> None:
     q.publish_many("jobs", range(10))
-    house.redis.kill()
+    harness.redis.kill()
     q.publish_many("jobs", range(10, 20))
     leases = q.claim("jobs", limit=15)
     assert payloads(leases) == list(range(15))
     q.settle([Ack(lease) for lease in leases])
     assert ("index", "warn") in [finding[:2] for finding in q.check()]
-    house.redis.start()
+    harness.redis.start()
     _whole(q)
     assert _known(q) == 5
     assert payloads(q.claim("jobs", limit=9)) == [15, 16, 17, 18, 19]
 
 
-def test_an_emptied_redis_is_noticed_by_the_next_claim(house: House, q: tampu.Queue) -> None:
+def test_an_emptied_redis_is_noticed_by_the_next_claim(harness: Harness, q: tampu.Store) -> None:
     q.publish_many("jobs", range(10))
     q.claim("jobs")
-    with house.redis.client() as client:
+    with harness.redis.client() as client:
         client.flushall()
     q.publish_many("jobs", range(10, 20))
     assert payloads(q.claim("jobs", limit=5)) == [1, 2, 3, 4, 5]
@@ -195,27 +195,27 @@ def test_an_emptied_redis_is_noticed_by_the_next_claim(house: House, q: tampu.Qu
     assert payloads(q.claim("jobs", limit=14)) == list(range(6, 20))
 
 
-def test_a_redis_that_comes_back_with_older_data_is_not_believed(house: House, q: tampu.Queue) -> None:
+def test_a_redis_that_comes_back_with_older_data_is_not_believed(harness: Harness, q: tampu.Store) -> None:
     q.publish_many("jobs", range(5))
-    with house.redis.client() as client:
+    with harness.redis.client() as client:
         client.save()
     q.publish_many("jobs", range(5, 10))
     leases = q.claim("jobs", limit=3)
     q.settle([Ack(lease) for lease in leases])
-    house.redis.kill()
-    house.redis.start()
+    harness.redis.kill()
+    harness.redis.start()
     _whole(q)
     assert payloads(q.claim("jobs", limit=7)) == list(range(3, 10))
 
 
-def test_older_data_is_not_believed_either_while_another_process_repairs_it(house: House, q: tampu.Queue) -> None:
+def test_older_data_is_not_believed_either_while_another_process_repairs_it(harness: Harness, q: tampu.Store) -> None:
     q.publish("jobs", 0)
     index = _index(q)
-    with house.redis.client() as client:
+    with harness.redis.client() as client:
         client.save()
-    house.redis.kill()
-    house.redis.start()
-    with house.redis.client() as client:
+    harness.redis.kill()
+    harness.redis.start()
+    with harness.redis.client() as client:
         client.set(f"{index._base}:making", "another process")
         until(lambda: index.up and index._run == client.info("server")["run_id"].encode())
         _looks_again(q)
@@ -224,7 +224,7 @@ def test_older_data_is_not_believed_either_while_another_process_repairs_it(hous
     _whole(q)
 
 
-def _looks_again(q: tampu.Queue) -> None:
+def _looks_again(q: tampu.Store) -> None:
     """Wait until the index has been looked at from beginning to end."""
     index = _index(q)
     looked, look = threading.Semaphore(0), index.look
@@ -239,44 +239,44 @@ def _looks_again(q: tampu.Queue) -> None:
     index.look = look
 
 
-def test_a_redis_that_may_forget_is_not_used_and_named(house: House) -> None:
-    with house.redis.client() as client:
+def test_a_redis_that_may_forget_is_not_used_and_named(harness: Harness) -> None:
+    with harness.redis.client() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
-    with house.open() as q:
+    with harness.open() as q:
         q.publish_many("jobs", range(5))
         assert payloads(q.claim("jobs", limit=5)) == list(range(5))
         assert ("index", "bad") in [finding[:2] for finding in q.check()]
 
 
-def test_a_redis_that_is_stopped_does_not_hold_anybody_up_for_long(house: House, q: tampu.Queue) -> None:
+def test_a_redis_that_is_stopped_does_not_hold_anybody_up_for_long(harness: Harness, q: tampu.Store) -> None:
     q.publish_many("jobs", range(10))
     q.claim("jobs")
-    os.kill(house.redis.pid, signal.SIGSTOP)
+    os.kill(harness.redis.pid, signal.SIGSTOP)
     try:
         assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
         q.publish("jobs", 10)
         assert payloads(q.claim("jobs", limit=3)) == [4, 5, 6]
     finally:
-        os.kill(house.redis.pid, signal.SIGCONT)
+        os.kill(harness.redis.pid, signal.SIGCONT)
     _whole(q)
     assert payloads(q.claim("jobs", limit=9)) == [7, 8, 9, 10]
 
 
-def test_a_redis_that_was_never_there_can_come_later(house: House) -> None:
-    house.redis.kill()
-    with house.open() as q:
+def test_a_redis_that_was_never_there_can_come_later(harness: Harness) -> None:
+    harness.redis.kill()
+    with harness.open() as q:
         q.publish_many("jobs", range(3))
         assert payloads(q.claim("jobs")) == [0]
-        house.redis.start()
+        harness.redis.start()
         _whole(q)
         assert _known(q) == 2
 
 
-def test_what_a_user_s_transaction_publishes_keeps_its_place(house: House, q: tampu.Queue) -> None:
+def test_what_a_user_s_transaction_publishes_keeps_its_place(harness: Harness, q: tampu.Store) -> None:
     """When the user commits, nobody is there to tell Redis: the database says so, and claims look there."""
     q.publish("jobs", 0)
     q.claim("jobs")
-    with mariadb.houses.server.connect(autocommit=False) as mine, q.transaction(mine) as tx:
+    with mariadb.databases.server.connect(autocommit=False) as mine, q.transaction(mine) as tx:
         tx.publish("jobs", 1)
     q.publish_many("jobs", range(2, 10))
     assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
@@ -284,21 +284,21 @@ def test_what_a_user_s_transaction_publishes_keeps_its_place(house: House, q: ta
     assert payloads(q.claim("jobs", limit=6)) == list(range(4, 10))
 
 
-def test_a_process_that_does_not_name_the_index_says_that_it_lacks_something(house: House, q: tampu.Queue) -> None:
+def test_a_process_that_does_not_name_the_index_says_that_it_lacks_something(harness: Harness, q: tampu.Store) -> None:
     q.publish("jobs", 0)
     q.claim("jobs")
-    with tampu.open(house.plain, keepers=False) as other:
+    with tampu.open(harness.plain, maintenance=False) as other:
         other.publish("jobs", 1)
     q.publish_many("jobs", range(2, 10))
     assert payloads(q.claim("jobs", limit=3)) == [1, 2, 3]
 
 
 def test_a_process_that_died_before_it_told_redis_strands_nothing(
-    house: House, q: tampu.Queue, monkeypatch: Any
+    harness: Harness, q: tampu.Store, monkeypatch: Any
 ) -> None:
     """Its commit is done and Redis does not know: claims that walk the database's index find it."""
     monkeypatch.setattr(LOOK, 0.0)
-    with house.open() as dying, monkeypatch.context() as patched:
+    with harness.open() as dying, monkeypatch.context() as patched:
         _whole(dying)
         patched.setattr(_index(dying), "tell", lambda *_, **__: True)
         dying.publish("jobs", "nobody knows")
@@ -310,18 +310,18 @@ def test_a_process_that_died_before_it_told_redis_strands_nothing(
     "step", ["offer", "claim_offered", "insert_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}"
 )
 def test_a_claim_that_is_killed_at_any_step_strands_nothing(
-    house: House, q: tampu.Queue, step: str, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, q: tampu.Store, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     q.publish_many("jobs", range(10))
     q.claim("jobs")
     with monkeypatch.context() as patched:
         patched.setattr(LOOK, math.inf)  # the child's claim must go by the index, however slow the machine is
 
-        def work(dying: tampu.Queue) -> Callable[[], Any]:
+        def work(dying: tampu.Store) -> Callable[[], Any]:
             dying.claim("nothing")
             return lambda: dying.claim("jobs", limit=3)
 
-        _in_a_child_that_dies(house, step, work)
+        _in_a_child_that_dies(harness, step, work)
     expected = list(range(1, 10))
     if step == "tell":  # after the commit: the dead process has them
         expected = expected[3:]
@@ -338,10 +338,10 @@ def test_a_claim_that_is_killed_at_any_step_strands_nothing(
 
 
 @pytest.mark.parametrize("step", ["publish_simple", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
-def test_a_publish_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
+def test_a_publish_that_is_killed_at_any_step_strands_nothing(harness: Harness, q: tampu.Store, step: str) -> None:
     q.publish_many("jobs", range(3))
     q.claim("jobs")
-    _in_a_child_that_dies(house, step, lambda q: lambda: q.publish_many("jobs", range(3, 6)))
+    _in_a_child_that_dies(harness, step, lambda q: lambda: q.publish_many("jobs", range(3, 6)))
     expected = list(range(1, 6 if step == "tell" else 3))  # after the commit they are there
     got: list[Any] = []
 
@@ -355,14 +355,14 @@ def test_a_publish_that_is_killed_at_any_step_strands_nothing(house: House, q: t
 
 
 @pytest.mark.parametrize("step", ["take_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
-def test_a_nack_that_is_killed_at_any_step_strands_nothing(house: House, q: tampu.Queue, step: str) -> None:
+def test_a_nack_that_is_killed_at_any_step_strands_nothing(harness: Harness, q: tampu.Store, step: str) -> None:
     q.publish_many("jobs", range(3))
 
-    def work(dying: tampu.Queue) -> Callable[[], Any]:
+    def work(dying: tampu.Store) -> Callable[[], Any]:
         (lease,) = dying.claim("jobs", lease=600)
         return lambda: dying.nack(lease, delay=0)
 
-    _in_a_child_that_dies(house, step, work)
+    _in_a_child_that_dies(harness, step, work)
     expected = [(1, 1), (2, 1)]
     if step == "tell":  # it is committed: the message is there again
         expected.append((0, 2))
@@ -377,12 +377,12 @@ def test_a_nack_that_is_killed_at_any_step_strands_nothing(house: House, q: tamp
     assert counts(q, "jobs") == {"leased": 3}
 
 
-def _in_a_child_that_dies(house: House, step: str, work: Callable[[tampu.Queue], Callable[[], Any]]) -> None:
+def _in_a_child_that_dies(harness: Harness, step: str, work: Callable[[tampu.Store], Callable[[], Any]]) -> None:
     """A process of its own prepares to work with the store, begins, and is killed when it comes to ``step``."""
     pid = os.fork()
     if pid == 0:
         try:
-            q = house.open()
+            q = harness.open()
             _whole(q)
             call = work(q)
             _whole(q)
@@ -396,7 +396,7 @@ def _in_a_child_that_dies(house: House, step: str, work: Callable[[tampu.Queue],
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-def _die_at(q: tampu.Queue, step: str) -> None:
+def _die_at(q: tampu.Store, step: str) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -429,7 +429,7 @@ def _die_at(q: tampu.Queue, step: str) -> None:
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("moment", ["offer", "tell"])
-def test_a_redis_that_dies_within_a_call_changes_nothing(house: House, q: tampu.Queue, moment: str) -> None:
+def test_a_redis_that_dies_within_a_call_changes_nothing(harness: Harness, q: tampu.Store, moment: str) -> None:
     """After it has given places away, which nobody tells it of any more; and before it is told of a commit."""
     q.publish_many("jobs", range(10))
     q.claim("jobs")
@@ -439,11 +439,11 @@ def test_a_redis_that_dies_within_a_call_changes_nothing(house: House, q: tampu.
     def dying(*values: Any, **options: Any) -> Any:
         setattr(index, moment, real)
         if moment == "tell":
-            house.redis.kill()
+            harness.redis.kill()
         answer = real(*values, **options)
         if moment == "offer":
             assert answer, "it was asked"
-            house.redis.kill()
+            harness.redis.kill()
         return answer
 
     setattr(index, moment, dying)
@@ -453,22 +453,22 @@ def test_a_redis_that_dies_within_a_call_changes_nothing(house: House, q: tampu.
     q.publish_many("jobs", [10, 11])
     q.nack(leases[0], delay=0)
     assert payloads(q.claim("jobs", limit=4)) == [4, 5, 6, 7]
-    house.redis.start()
+    harness.redis.start()
     _whole(q)
     assert _known(q) == 5
     assert payloads(q.claim("jobs", limit=9)) == [8, 9, 10, 11, 1]
 
 
-def test_waiting_claims_of_other_processes_are_rung_through_redis(house: House, q: tampu.Queue) -> None:
-    with house.open(keepers=True) as waiter, ThreadPoolExecutor(1) as pool:
+def test_waiting_claims_of_other_processes_are_rung_through_redis(harness: Harness, q: tampu.Store) -> None:
+    with harness.open(maintenance=True) as waiter, ThreadPoolExecutor(1) as pool:
         _whole(waiter)
         heard = threading.Event()
         index = _index(waiter)
-        ring = index._heard
+        notify = index._heard
 
         def listen() -> Any:
             heard.set()
-            return ring()
+            return notify()
 
         index._heard = listen
         waiting = pool.submit(waiter.claim, "jobs", wait=240)

@@ -14,7 +14,7 @@ from tests.servers.mariadb import MariaDb
 
 
 @pytest.fixture
-def old(q: tampu.Queue, url: str, server: MariaDb) -> Iterator[Any]:
+def old(q: tampu.Store, url: str, server: MariaDb) -> Iterator[Any]:
     """A connection whose transaction has begun: only its owner ends it."""
     q.queues.put("jobs", max_attempts=5)
     begin = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -24,7 +24,7 @@ def old(q: tampu.Queue, url: str, server: MariaDb) -> Iterator[Any]:
         yield connection
 
 
-def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Queue, old: Any) -> None:
+def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Store, old: Any) -> None:
     with q.transaction(old) as tx:
         late = tx.publish("jobs", "early in, late out")
     first = q.publish("jobs", 1)
@@ -39,7 +39,7 @@ def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Queue,
     assert [t.offset for t in q.journal().transitions] == [1, 2, 3]
 
 
-def test_what_is_rolled_back_leaves_no_hole(q: tampu.Queue, old: Any) -> None:
+def test_what_is_rolled_back_leaves_no_hole(q: tampu.Store, old: Any) -> None:
     with q.transaction(old) as tx:
         tx.publish("jobs", "never")
     q.publish("jobs", 1)
@@ -48,7 +48,7 @@ def test_what_is_rolled_back_leaves_no_hole(q: tampu.Queue, old: Any) -> None:
     assert [t.offset for t in q.journal().transitions] == [1, 2]
 
 
-def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Queue, old: Any) -> None:
+def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Store, old: Any) -> None:
     """A transaction that has written before a message was published, and settles it in the end."""
     q.queues.put("other", max_attempts=5)
     with q.transaction(old) as tx:
@@ -62,11 +62,11 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.
     assert told == ["publish", "claim", "ack"]
 
 
-def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
+def test_what_a_reader_is_told_is_on_disk(q: tampu.Store, url: str) -> None:
     """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
     engine: Any = access.engine(q)
     asked: list[str] = []
-    with tampu.open(url, keepers=False) as reader:
+    with tampu.open(url, maintenance=False) as reader:
         theirs: Any = access.engine(reader)
         ask = theirs.readers.ask
 
@@ -94,7 +94,7 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Queue, url: str) -> None:
     assert asked == ["seal_journal"], "once for what is new"
 
 
-def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Queue, old: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tampu.engines.mariadb.checking._LONG_SECONDS", -1)
+def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Store, old: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tampu.engines.mariadb.checks._LONG_SECONDS", -1)
     assert [level for what, level, _ in q.check() if what == "transactions"] == ["warn"]
     old.rollback()

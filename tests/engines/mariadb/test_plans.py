@@ -15,8 +15,8 @@ import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker import access
 from tampu.engines.port import Purge, Sweep, Trim
-from tests.conformance.house import FakeClock
-from tests.servers.mariadb import houses
+from tests.conformance.harness import FakeClock
+from tests.servers.mariadb import databases
 
 ROWS = 100_000
 BATCH = 100
@@ -26,13 +26,13 @@ EXPLAINED = re.compile(rb"(SELECT|DELETE|UPDATE|INSERT\b.*\bSELECT)\b", re.DOTAL
 READS = ("Handler_read_first", "Handler_read_key", "Handler_read_last", "Handler_read_next", "Handler_read_prev")
 
 
-class Store:
+class PlanStore:
     """A queue whose session tells what it sends, and how much was read for it."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
         self.clock = FakeClock()
-        self.q = tampu.open(houses.url(), keepers=False, clock=self.clock)
+        self.q = tampu.open(databases.url(), maintenance=False, clock=self.clock)
         engine: Any = access.engine(self.q)
         self.wire = engine._db
         self._said: list[bytes] = []
@@ -76,9 +76,9 @@ class Store:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+def store() -> Iterator[PlanStore]:
     """Messages in every state, in two queues."""
-    made = Store()
+    made = PlanStore()
     q = made.q
     q.queues.put("ranked", ordering="priority")
     for _ in range(ROWS // 10_000):
@@ -96,7 +96,7 @@ def store() -> Iterator[Store]:
 
 def test_empty_tables_are_not_scanned_either() -> None:
     """Where a scan would be quicker for one it is slower for many: it waits for every row that somebody has locked."""
-    empty = Store()
+    empty = PlanStore()
     empty.q.queues.put("ranked", ordering="priority")
     empty.listen()
     for queue in ("jobs", "ranked"):
@@ -109,7 +109,7 @@ def test_empty_tables_are_not_scanned_either() -> None:
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_a_claim_walks_the_index_and_stops(store: Store, queue: str) -> None:
+def test_a_claim_walks_the_index_and_stops(store: PlanStore, queue: str) -> None:
     store.q.claim(queue)
     store.listen()
     leases = store.q.claim(queue, limit=BATCH)
@@ -118,7 +118,7 @@ def test_a_claim_walks_the_index_and_stops(store: Store, queue: str) -> None:
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_publish_claim_and_settle_cost_what_the_batch_costs(store: Store, queue: str) -> None:
+def test_publish_claim_and_settle_cost_what_the_batch_costs(store: PlanStore, queue: str) -> None:
     q = store.q
     store.listen()
     q.publish_many(queue, [b"x"] * BATCH)
@@ -132,7 +132,7 @@ def test_publish_claim_and_settle_cost_what_the_batch_costs(store: Store, queue:
     store.check()
 
 
-def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
+def test_keys_ids_and_groups_are_looked_up(store: PlanStore) -> None:
     q = store.q
     q.queues.put("groups", group_order=True)
     store.listen()
@@ -152,7 +152,7 @@ def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
     store.check()
 
 
-def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> None:
+def test_dead_letters_are_replayed_and_purged_by_their_index(store: PlanStore) -> None:
     submit = access.core(store.q).coalescer.submit
     store.listen()
     store.q.replay("jobs", where={}, limit=BATCH)
@@ -161,7 +161,7 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> No
     store.check()
 
 
-def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
+def test_a_sweep_that_finds_nothing_looks_at_nothing(store: PlanStore) -> None:
     submit = access.core(store.q).coalescer.submit
     submit(Trim({}, 10**12, 10**15, BATCH))  # what the journal has to number is numbered
     store.listen()
@@ -170,7 +170,7 @@ def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
     store.check(5, sorts=True)
 
 
-def test_turns_are_looked_up(store: Store) -> None:
+def test_turns_are_looked_up(store: PlanStore) -> None:
     q = store.q
     q.queues.put("turns", ordering="fair")
     q.publish("turns", 1)

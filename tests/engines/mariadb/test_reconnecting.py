@@ -11,8 +11,8 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tests.conformance.house import payloads, until, waits
-from tests.servers.mariadb import FAST, MariaDb, houses
+from tests.conformance.harness import payloads, until, waits
+from tests.servers.mariadb import FAST, MariaDb, databases
 
 Connection = Any
 
@@ -23,21 +23,21 @@ def own() -> Iterator[MariaDb]:
         yield made
 
 
-def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Queue) -> None:
+def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Store) -> None:
     q.publish("jobs", 1)
     for turn in range(3):
-        houses.end_sessions()
+        databases.end_sessions()
         q.publish("jobs", turn)
-        houses.end_sessions()
+        databases.end_sessions()
         assert q.stats("jobs").ready == turn + 2
         assert len(q.journal().transitions) == turn + 2
 
 
 def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: str) -> None:
-    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, maintenance=False) as other:
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
-        houses.end_sessions()
+        databases.end_sessions()
         other.publish("jobs", "hello")
         assert payloads(waiting.result(60)) == ["hello"]
 
@@ -57,7 +57,7 @@ def test_a_restart_of_the_server_is_waited_for(own: MariaDb, monkeypatch: Any) -
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monkeypatch: Any) -> None:
     for module in ("engine", "readers"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
-    with tampu.open(own.url(), keepers=False) as q:
+    with tampu.open(own.url(), maintenance=False) as q:
         q.publish("jobs", 1)
         own.stop()
         for call in (lambda: q.publish("jobs", 2), lambda: q.stats("jobs"), lambda: q.claim("jobs")):
@@ -65,7 +65,7 @@ def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monk
                 call()
 
 
-def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Queue, db: Connection) -> None:
+def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Store, db: Connection) -> None:
     q.publish("jobs", 1)
     engine: Any = access.engine(q)
     id = engine._db.connection.thread_id()
@@ -86,7 +86,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Qu
 
 @pytest.mark.parametrize("number", [1213, 1205])
 def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
-    q: tampu.Queue, monkeypatch: Any, number: int
+    q: tampu.Store, monkeypatch: Any, number: int
 ) -> None:
     engine: Any = access.engine(q)
     ask = engine._db.ask
@@ -111,12 +111,15 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
 
 
 def test_a_lock_that_is_held_for_long_is_waited_for_and_then_told(
-    q: tampu.Queue, server: MariaDb, url: str, monkeypatch: Any
+    q: tampu.Store, server: MariaDb, url: str, monkeypatch: Any
 ) -> None:
     q.queues.put("jobs", max_depth=5)
-    monkeypatch.setattr("tampu.engines.mariadb.connecting.LOCK_SECONDS", 1)
+    monkeypatch.setattr("tampu.engines.mariadb.connect.LOCK_SECONDS", 1)
     monkeypatch.setattr("tampu.engines.sql.engine._TRIES", 2)
-    with tampu.open(url, keepers=False) as waiter, server.connect(url.rpartition("/")[2], autocommit=False) as holder:
+    with (
+        tampu.open(url, maintenance=False) as waiter,
+        server.connect(url.rpartition("/")[2], autocommit=False) as holder,
+    ):
         with holder.cursor() as cursor:
             cursor.execute("SELECT * FROM tampu_latch FOR UPDATE")
         with pytest.raises(tampu.Unavailable, match="Lock wait"):

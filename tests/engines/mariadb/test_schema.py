@@ -14,15 +14,15 @@ import pytest
 import tampu
 from tampu import Ack
 from tampu.broker import access
-from tampu.engines.mariadb import migrating
-from tests.cli.running import Command
+from tampu.engines.mariadb import migrations
+from tests.cli.run_command import Command
 from tests.servers.mariadb import FAST, MariaDb
 
 CHANGE = """
 ALTER TABLE tampu_message ADD COLUMN IF NOT EXISTS colour text;
 CREATE TABLE IF NOT EXISTS tampu_extra (n int);
 """
-NOW = migrating.migrations()[-1][0]
+NOW = migrations.migrations()[-1][0]
 STEP = (NOW + 1, CHANGE)
 
 
@@ -50,7 +50,7 @@ def user(db: Any, database: str) -> Iterator[str]:
 
 
 def _use(url: str) -> None:
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish_many("jobs", range(3))
         q.settle([Ack(lease) for lease in q.claim("jobs", limit=2)])
         q.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
@@ -59,7 +59,7 @@ def _use(url: str) -> None:
 
 
 def test_databases_of_one_server_do_not_know_each_other(server: MariaDb, database: str, url: str) -> None:
-    with tampu.open(url, keepers=False) as one, tampu.open(server.url(database), keepers=False) as two:
+    with tampu.open(url, maintenance=False) as one, tampu.open(server.url(database), maintenance=False) as two:
         message = one.publish("jobs", 1)
         assert two.claim("jobs") == []
         with pytest.raises(tampu.NotFound):
@@ -89,7 +89,7 @@ def test_a_user_with_rights_on_the_database_needs_nothing_else(
 def test_a_user_with_rights_on_rows_only_can_use_the_tables_that_are_there(
     server: MariaDb, db: Any, database: str, user: str
 ) -> None:
-    migrating.migrate(db, database)
+    migrations.migrate(db, database)
     _run(db, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {user}@'%'")
     _use(server.url(database, user=user))
 
@@ -101,7 +101,7 @@ def test_a_user_without_rights_is_told(server: MariaDb, database: str, user: str
 
 def test_many_that_open_a_new_database_at_once_make_the_tables_once(server: MariaDb, database: str) -> None:
     def use(n: int) -> str:
-        with tampu.open(server.url(database), keepers=False) as q:
+        with tampu.open(server.url(database), maintenance=False) as q:
             return q.publish("jobs", n).id
 
     with ThreadPoolExecutor(6) as pool:
@@ -112,25 +112,25 @@ def test_tables_whose_making_was_interrupted_anywhere_are_made_to_the_end(
     server: MariaDb, db: Any, database: str
 ) -> None:
     """MariaDB commits with each: whoever comes next repeats the step."""
-    steps = migrating.script(database)
+    steps = migrations.script(database)
     for kept in range(0, len(steps), 7):
         for statement in steps[:kept]:
             _run(db, statement)
         whole = sum("'schema'" in statement for statement in steps[:kept])
-        assert migrating.version_of(db, database) == whole, "a step counts when all of it is done"
+        assert migrations.version_of(db, database) == whole, "a step counts when all of it is done"
     _use(server.url(database))
 
 
 def test_the_next_version_is_reached_from_this_one_with_messages_in_it(server: MariaDb, db: Any, database: str) -> None:
-    with tampu.open(server.url(database), keepers=False) as q:
+    with tampu.open(server.url(database), maintenance=False) as q:
         message = q.publish("jobs", 1)
-        assert migrating.migrate(db, database, [*migrating.migrations(), STEP]) == NOW + 1
+        assert migrations.migrate(db, database, [*migrations.migrations(), STEP]) == NOW + 1
         assert q.get(message.id).payload == 1, "a process that was there goes on"
     _run(db, f"SELECT n FROM {database}.tampu_extra")
 
 
 def test_this_code_works_on_the_next_version_unless_that_says_no(server: MariaDb, db: Any, database: str) -> None:
-    migrating.migrate(db, database, [*migrating.migrations(), STEP])
+    migrations.migrate(db, database, [*migrations.migrations(), STEP])
     _use(server.url(database))
     _run(db, f"INSERT INTO {database}.tampu_meta VALUES ('least', '{NOW + 1}')")
     with pytest.raises(tampu.SchemaMismatch, match="upgrade"):
@@ -138,10 +138,10 @@ def test_this_code_works_on_the_next_version_unless_that_says_no(server: MariaDb
 
 
 def test_a_step_that_fails_leaves_the_version_as_it_was(db: Any, database: str) -> None:
-    migrating.migrate(db, database)
+    migrations.migrate(db, database)
     with pytest.raises(pymysql.Error):
-        migrating.migrate(db, database, [*migrating.migrations(), (NOW + 1, "SELECT * FROM tampu_nowhere;\n")])
-    assert migrating.version_of(db, database) == NOW
+        migrations.migrate(db, database, [*migrations.migrations(), (NOW + 1, "SELECT * FROM tampu_nowhere;\n")])
+    assert migrations.version_of(db, database) == NOW
 
 
 def test_the_command_makes_the_tables_once_and_prints_how(
@@ -181,7 +181,7 @@ def test_doctor_does_not_show_a_password(server: MariaDb, db: Any, database: str
 )
 def test_what_a_crash_may_take_is_named(settings: dict[str, str], gives: str) -> None:
     with MariaDb({**FAST, **settings}) as server:
-        with tampu.open(server.url(), keepers=False) as q:
+        with tampu.open(server.url(), maintenance=False) as q:
             assert access.engine(q).durability == gives
             ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
             assert level == ("ok" if gives == "full" else "warn")
@@ -194,16 +194,16 @@ def test_what_a_crash_may_take_is_named(settings: dict[str, str], gives: str) ->
 
 
 def test_groups_that_wait_go_on_after_the_second_version(server: MariaDb, db: Any, database: str) -> None:
-    with tampu.open(server.url(database), keepers=False) as q:
+    with tampu.open(server.url(database), maintenance=False) as q:
         q.queues.put("jobs", group_order=True)
         q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     _run(db, f"ALTER TABLE {database}.tampu_lane DROP PRIMARY KEY, ADD PRIMARY KEY (q, lane)")
     _run(db, f"ALTER TABLE {database}.tampu_queue DROP COLUMN places, DROP COLUMN pace, DROP COLUMN pace_burst")
     _run(db, f"DROP TABLE {database}.tampu_fair, {database}.tampu_pace")
     _run(db, f"UPDATE {database}.tampu_meta SET value = '1' WHERE name = 'schema'")
-    with tampu.open(server.url(database), keepers=False) as q:
+    with tampu.open(server.url(database), maintenance=False) as q:
         for n in range(3):
             (lease,) = q.claim("jobs", limit=10)
             assert lease.payload == n
             q.ack(lease)
-    assert migrating.version_of(db, database) == NOW
+    assert migrations.version_of(db, database) == NOW

@@ -7,22 +7,22 @@ import psycopg
 import pytest
 
 import tampu
-from tests.servers.postgres import Postgres, houses
+from tests.servers.postgres import Postgres, databases
 
 
 @pytest.fixture
 def server() -> Postgres:
-    return houses.server
+    return databases.server
 
 
 @pytest.fixture
 def url() -> str:
-    return houses.url()
+    return databases.url()
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False) as opened:
+def q(url: str) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False) as opened:
         yield opened
 
 

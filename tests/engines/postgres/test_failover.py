@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import tampu
-from tests.conformance.house import payloads, until, waits
+from tests.conformance.harness import payloads, until, waits
 from tests.servers.postgres import FAST, Postgres
 
 CAUGHT_UP = "SELECT replay_lsn >= pg_current_wal_insert_lsn() FROM pg_stat_replication"
@@ -42,7 +42,11 @@ def test_a_standby_that_takes_over_is_followed(
     primary, standby = pair
     url = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/postgres"
     url += "?target_session_attrs=read-write"
-    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as worker, ThreadPoolExecutor(2) as pool:
+    with (
+        tampu.open(url, maintenance=False) as q,
+        tampu.open(url, maintenance=False) as worker,
+        ThreadPoolExecutor(2) as pool,
+    ):
         q.publish("jobs", "before")
         waiting = pool.submit(worker.claim, "other", wait=240)
         until(lambda: waits(worker))

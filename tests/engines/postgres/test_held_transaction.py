@@ -11,8 +11,8 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.engines.postgres import stepping
-from tests.conformance.house import payloads
+from tampu.engines.postgres import skip_dead_rows
+from tests.conformance.harness import payloads
 from tests.servers.postgres import Postgres
 
 
@@ -25,12 +25,12 @@ def held(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Queue]:
+def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
     """Steps around dead rows from the first claim on."""
-    monkeypatch.setattr(stepping, "SLOW_SECONDS", -1.0)
-    monkeypatch.setattr(stepping, "DEAD", -1)
-    monkeypatch.setattr(stepping, "TIMES", 1_000_000)
-    with tampu.open(url, keepers=False) as opened:
+    monkeypatch.setattr(skip_dead_rows, "SLOW_SECONDS", -1.0)
+    monkeypatch.setattr(skip_dead_rows, "DEAD", -1)
+    monkeypatch.setattr(skip_dead_rows, "TIMES", 1_000_000)
+    with tampu.open(url, maintenance=False) as opened:
         opened.publish("jobs", "first")
         opened.ack(opened.claim("jobs")[0])
         engine: Any = access.engine(opened)
@@ -38,7 +38,7 @@ def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Queue]:
         yield opened
 
 
-def _pass(q: tampu.Queue, count: int) -> None:
+def _pass(q: tampu.Store, count: int) -> None:
     for start in range(0, count, 1000):
         q.publish_many("jobs", range(start, start + 1000))
         leases = q.claim("jobs", limit=1000)
@@ -46,10 +46,10 @@ def _pass(q: tampu.Queue, count: int) -> None:
         q.settle([tampu.Ack(lease) for lease in leases])
 
 
-def _touched(q: tampu.Queue) -> int:
+def _touched(q: tampu.Store) -> int:
     """Pages that the statement of a claim touches when it begins where the last one ended."""
     engine: Any = access.engine(q)
-    number = engine.house.numbers["default", "jobs"]
+    number = engine.registry.numbers["default", "jobs"]
     head = engine.driver._stepping.head(number)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as db:
         db.execute("SET enable_seqscan = off")
@@ -61,14 +61,14 @@ def _touched(q: tampu.Queue) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def test_a_claim_does_not_look_at_what_was_delivered_before(q: tampu.Queue, held: Any) -> None:
+def test_a_claim_does_not_look_at_what_was_delivered_before(q: tampu.Store, held: Any) -> None:
     _pass(q, 5000)
     q.publish_many("jobs", range(10))
     assert _touched(q) < 20
     assert payloads(q.claim("jobs", limit=20)) == list(range(10))
 
 
-def test_what_comes_back_and_what_is_more_urgent_is_found(q: tampu.Queue, held: Any) -> None:
+def test_what_comes_back_and_what_is_more_urgent_is_found(q: tampu.Store, held: Any) -> None:
     _pass(q, 1000)
     q.publish_many("jobs", ["a", "b"])
     (a,) = q.claim("jobs")
@@ -81,7 +81,7 @@ def test_what_comes_back_and_what_is_more_urgent_is_found(q: tampu.Queue, held: 
     assert payloads(q.claim("jobs", limit=5)) == ["urgent", "plain"]
 
 
-def test_another_ordering_is_followed_at_once(q: tampu.Queue, held: Any) -> None:
+def test_another_ordering_is_followed_at_once(q: tampu.Store, held: Any) -> None:
     q.queues.put("jobs", ordering="priority")
     q.publish("jobs", "low", priority=-5)
     q.publish("jobs", "plain")
@@ -91,7 +91,7 @@ def test_another_ordering_is_followed_at_once(q: tampu.Queue, held: Any) -> None
     assert payloads(q.claim("jobs", limit=5)) == ["low", "last"]
 
 
-def test_what_is_committed_late_is_delivered(q: tampu.Queue, held: Any, server: Postgres) -> None:
+def test_what_is_committed_late_is_delivered(q: tampu.Store, held: Any, server: Postgres) -> None:
     with psycopg.connect(server.url()) as mine:
         mine.execute("SELECT 1")
         with q.transaction(mine) as tx:
@@ -101,9 +101,9 @@ def test_what_is_committed_late_is_delivered(q: tampu.Queue, held: Any, server: 
     assert payloads(q.claim("jobs", limit=5)) == ["late"]
 
 
-def test_delays_and_leases_that_fall_due_are_seen(q: tampu.Queue, held: Any, url: str) -> None:
+def test_delays_and_leases_that_fall_due_are_seen(q: tampu.Store, held: Any, url: str) -> None:
     _pass(q, 1000)
-    with tampu.open(url, keepers=False) as other:
+    with tampu.open(url, maintenance=False) as other:
         other.publish("jobs", "soon", delay=0.02)
         other.publish("jobs", "leased")
         other.claim("jobs", lease=0.02)
@@ -113,8 +113,8 @@ def test_delays_and_leases_that_fall_due_are_seen(q: tampu.Queue, held: Any, url
 
 def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("tampu.engines.postgres.stepping.time.monotonic", lambda: now)
-    one, never = stepping.Stepping(), (None, None, None)
+    monkeypatch.setattr("tampu.engines.postgres.skip_dead_rows.time.monotonic", lambda: now)
+    one, never = skip_dead_rows.DeadRowSkip(), (None, None, None)
 
     def claim(seconds: float, dead: int) -> None:
         nonlocal now
@@ -130,7 +130,7 @@ def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPa
     claim(0.1, 10**6)
     assert one.begin() == (5, 3, 5)
     assert (one.head(1), one.head(2)) == (7, None)
-    now += 0.1 * stepping.TIMES + 0.01
+    now += 0.1 * skip_dead_rows.TIMES + 0.01
     assert (one.begin(), one.head(1)) == (never, None)
     claim(0.1, 10**6)
     one.forget()
@@ -138,7 +138,7 @@ def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_taken_and_given_back_is_not_behind_the_head() -> None:
-    one = stepping.Stepping()
+    one = skip_dead_rows.DeadRowSkip()
     one._until = float("inf")
     one.begin()
     one.took(1, 7, lambda: 0)

@@ -11,7 +11,7 @@ from tampu import Ack
 from tests.servers.postgres import Postgres
 
 
-def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Queue, server: Postgres) -> None:
+def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Store, server: Postgres) -> None:
     q.queues.put("jobs", max_attempts=5)
     with psycopg.connect(server.url()) as old:
         old.execute("SELECT 1")  # begun by its owner: only its owner ends it
@@ -30,7 +30,7 @@ def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Queue,
     assert [t.offset for t in whole] == [1, 2, 3]
 
 
-def test_what_is_rolled_back_leaves_no_hole(q: tampu.Queue, server: Postgres) -> None:
+def test_what_is_rolled_back_leaves_no_hole(q: tampu.Store, server: Postgres) -> None:
     q.queues.put("jobs", max_attempts=5)
     with psycopg.connect(server.url()) as old:
         old.execute("SELECT 1")  # begun by its owner: only its owner ends it
@@ -42,7 +42,7 @@ def test_what_is_rolled_back_leaves_no_hole(q: tampu.Queue, server: Postgres) ->
     assert [t.offset for t in q.journal().transitions] == [1, 2]
 
 
-def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Queue, server: Postgres) -> None:
+def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Store, server: Postgres) -> None:
     """A transaction that has written before a message was published, and settles it in the end."""
     q.queues.put("jobs", max_attempts=5)
     with psycopg.connect(server.url()) as old:
@@ -58,8 +58,8 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.
     assert told == ["publish", "claim", "ack"]
 
 
-def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Queue, server: Postgres, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tampu.engines.postgres.checking._LONG_SECONDS", -1)
+def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Store, server: Postgres, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tampu.engines.postgres.checks._LONG_SECONDS", -1)
     with psycopg.connect(server.url()) as old:
         old.execute("CREATE TEMP TABLE held (n int)")
         old.execute("SELECT * FROM held")

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 import tampu
-from tampu.engines.postgres import migrating
-from tests.cli.running import Command
+from tampu.engines.postgres import migrations
+from tests.cli.run_command import Command
 from tests.servers.postgres import Postgres
 
 SCHEMA = "by_command"
-NOW = migrating.migrations()[-1][0]
+NOW = migrations.migrations()[-1][0]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_printed_sql_can_be_run_and_changes_nothing_by_itself(
     assert answer.code == 0
     assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone() is None
     db.execute(answer.out.encode())
-    with tampu.open(place, keepers=False) as q:
+    with tampu.open(place, maintenance=False) as q:
         q.publish("jobs", 1)
     assert command.ok("migrate", "--sql", "--url", place)["statements"] == []
 

@@ -11,7 +11,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tests.conformance.house import counts, payloads, until, waits
+from tests.conformance.harness import counts, payloads, until, waits
 from tests.servers import postgres
 from tests.servers.pgbouncer import Pgbouncer
 from tests.servers.postgres import Postgres
@@ -26,12 +26,12 @@ def pooler(server: Postgres) -> Iterator[Pgbouncer]:
 
 @pytest.fixture
 def pooled(pooler: Pgbouncer) -> str:
-    schema = postgres.houses.empty()
+    schema = postgres.databases.empty()
     return pooler.url(schema, schema=schema)
 
 
 def test_the_pooler_is_noticed_and_nothing_is_left_in_its_sessions(pooled: str, db: psycopg.Connection[Any]) -> None:
-    with tampu.open(pooled, keepers=False) as q:
+    with tampu.open(pooled, maintenance=False) as q:
         q.publish_many("jobs", range(300))
         while leases := q.claim("jobs", limit=50):
             q.settle([tampu.Ack(lease) for lease in leases])
@@ -47,7 +47,7 @@ def test_the_pooler_is_noticed_and_nothing_is_left_in_its_sessions(pooled: str, 
 def test_many_clients_share_few_sessions(pooled: str) -> None:
     """More than pgbouncer has sessions, each with claims that wait."""
     with ThreadPoolExecutor(8) as pool:
-        clients = [tampu.open(pooled, keepers=n == 0) for n in range(8)]
+        clients = [tampu.open(pooled, maintenance=n == 0) for n in range(8)]
         try:
             waiting = [pool.submit(q.claim, "jobs", wait=240) for q in clients]
             for q in clients:
@@ -64,15 +64,15 @@ def test_many_clients_share_few_sessions(pooled: str) -> None:
 
 
 def test_lost_sessions_behind_the_pooler_are_not_noticed(pooled: str) -> None:
-    with tampu.open(pooled, keepers=False) as q:
+    with tampu.open(pooled, maintenance=False) as q:
         for turn in range(3):
             q.publish("jobs", turn)
-            postgres.houses.end_sessions()
+            postgres.databases.end_sessions()
             assert q.stats("jobs").ready == turn + 1
 
 
 def test_a_restart_of_the_pooler_is_waited_for(pooled: str, pooler: Pgbouncer) -> None:
-    with tampu.open(pooled) as q, tampu.open(pooled, keepers=False) as other, ThreadPoolExecutor(1) as pool:
+    with tampu.open(pooled) as q, tampu.open(pooled, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(q.claim, "jobs", wait=240)
         until(lambda: waits(q))
         pooler.kill()
@@ -83,7 +83,7 @@ def test_a_restart_of_the_pooler_is_waited_for(pooled: str, pooler: Pgbouncer) -
 
 
 def test_the_user_s_transaction_is_joined_through_the_pooler(pooled: str, pooler: Pgbouncer) -> None:
-    with tampu.open(pooled, keepers=False) as q:
+    with tampu.open(pooled, maintenance=False) as q:
         q.queues.put("jobs", max_attempts=5)
         with psycopg.connect(pooler.url(), prepare_threshold=None) as mine:
             mine.execute("CREATE TEMP TABLE orders (n int) ON COMMIT DROP")

@@ -13,10 +13,10 @@ import tampu
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker import access
 from tampu.engines.port import Sweep, Trim
-from tampu.engines.postgres import migrating
+from tampu.engines.postgres import migrations
 from tampu.engines.postgres.database import statements
-from tests.conformance.house import FakeClock
-from tests.servers.postgres import houses
+from tests.conformance.harness import FakeClock
+from tests.servers.postgres import databases
 
 ROWS = 100_000
 BATCH = 100
@@ -29,18 +29,18 @@ SETTINGS = {
 }  # fmt: skip
 
 
-class Store:
+class PlanStore:
     """A queue whose session tells the plan of each statement as it ran."""
 
     def __init__(self, *, vacuumed: bool) -> None:
         self.clock = FakeClock()
-        url = houses.server.url(schema="plans")
-        with psycopg.connect(houses.server.url(), autocommit=True) as db:
+        url = databases.server.url(schema="plans")
+        with psycopg.connect(databases.server.url(), autocommit=True) as db:
             db.execute("DROP SCHEMA IF EXISTS plans CASCADE")
-            migrating.migrate(db, "plans")
+            migrations.migrate(db, "plans")
             if vacuumed:
                 db.execute("VACUUM (ANALYZE)")
-        self.q = tampu.open(url, keepers=False, clock=self.clock)
+        self.q = tampu.open(url, maintenance=False, clock=self.clock)
         engine: Any = access.engine(self.q)
         self._db = engine._db.connection
         self._names = {" ".join(text.decode().split()): n for n, text in statements(engine.place.schema).items()}
@@ -66,9 +66,9 @@ class Store:
 
 
 @pytest.fixture(scope="module", params=["new tables", "tables known to be empty"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[PlanStore]:
     """Messages in every state, in two queues. The session has prepared its statements when there were none."""
-    made = Store(vacuumed=request.param != "new tables")
+    made = PlanStore(vacuumed=request.param != "new tables")
     q = made.q
     q.queues.put("ranked", ordering="priority")
     for _ in range(ROWS // 10_000):
@@ -104,7 +104,7 @@ def _check(plans: dict[str, Any], batch: int = BATCH) -> None:
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_publish_claim_and_settle_cost_what_the_batch_costs(store: Store, queue: str) -> None:
+def test_publish_claim_and_settle_cost_what_the_batch_costs(store: PlanStore, queue: str) -> None:
     q = store.q
     store.listen()
     q.publish_many(queue, [b"x"] * BATCH)
@@ -118,7 +118,7 @@ def test_publish_claim_and_settle_cost_what_the_batch_costs(store: Store, queue:
     _check(store.plans())
 
 
-def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
+def test_keys_ids_and_groups_are_looked_up(store: PlanStore) -> None:
     q = store.q
     store.listen()
     q.queues.put("groups", group_order=True)
@@ -137,7 +137,7 @@ def test_keys_ids_and_groups_are_looked_up(store: Store) -> None:
     _check(store.plans())
 
 
-def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> None:
+def test_dead_letters_are_replayed_and_purged_by_their_index(store: PlanStore) -> None:
     q = store.q
     store.listen()
     q.replay("jobs", where={}, limit=BATCH)
@@ -146,14 +146,14 @@ def test_dead_letters_are_replayed_and_purged_by_their_index(store: Store) -> No
     _check(store.plans())
 
 
-def test_a_sweep_that_finds_nothing_looks_at_nothing(store: Store) -> None:
+def test_a_sweep_that_finds_nothing_looks_at_nothing(store: PlanStore) -> None:
     store.listen()
     access.core(store.q).coalescer.submit(Sweep(BATCH))
     access.core(store.q).coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
     _check(store.plans(), batch=40)
 
 
-def test_turns_are_looked_up(store: Store) -> None:
+def test_turns_are_looked_up(store: PlanStore) -> None:
     q = store.q
     q.queues.put("turns", ordering="fair")
     q.publish("turns", 1)

@@ -16,8 +16,8 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.postgres.database import MANY
-from tests.conformance.house import payloads, until, waits
-from tests.servers.postgres import FAST, Postgres, houses
+from tests.conformance.harness import payloads, until, waits
+from tests.servers.postgres import FAST, Postgres, databases
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def own() -> Iterator[Postgres]:
         yield made
 
 
-def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Queue) -> None:
+def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Store) -> None:
     q.publish("jobs", 1)
     for turn in range(3):
-        houses.end_sessions()
+        databases.end_sessions()
         q.publish("jobs", turn)
-        houses.end_sessions()
+        databases.end_sessions()
         assert q.stats("jobs").ready == turn + 2
         assert len(q.journal().transitions) == turn + 2
 
 
 def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: str) -> None:
-    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, maintenance=False) as other:
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
-        houses.end_sessions()
+        databases.end_sessions()
         other.publish("jobs", "hello")
         assert payloads(waiting.result(60)) == ["hello"]
 
@@ -60,7 +60,7 @@ def test_a_restart_of_the_server_is_waited_for(own: Postgres, monkeypatch: Any) 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: Postgres, monkeypatch: Any) -> None:
     for module in ("engine", "readers"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
-    with tampu.open(own.url(), keepers=False) as q:
+    with tampu.open(own.url(), maintenance=False) as q:
         q.publish("jobs", 1)
         own.stop()
         for call in (lambda: q.publish("jobs", 2), lambda: q.stats("jobs"), lambda: q.claim("jobs")):
@@ -69,7 +69,7 @@ def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: Postgres, mon
 
 
 def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
-    q: tampu.Queue, db: psycopg.Connection[Any]
+    q: tampu.Store, db: psycopg.Connection[Any]
 ) -> None:
     q.publish("jobs", 1)
     engine: Any = access.engine(q)
@@ -90,7 +90,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
 
 
 @contextlib.contextmanager
-def _cut_after_the_next_commit(q: tampu.Queue) -> Iterator[None]:
+def _cut_after_the_next_commit(q: tampu.Store) -> Iterator[None]:
     """The way to the server ends when it has been told everything; its answer is never heard."""
     engine: Any = access.engine(q)
     wire = engine._db._wire
@@ -112,7 +112,7 @@ def _cut_after_the_next_commit(q: tampu.Queue) -> Iterator[None]:
         os.close(way)
 
 
-def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_again(q: tampu.Queue) -> None:
+def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_again(q: tampu.Store) -> None:
     q.publish("jobs", 1)
     with _cut_after_the_next_commit(q), pytest.raises(tampu.Unavailable, match="may or may not"):
         q.publish("jobs", 2)
@@ -122,7 +122,7 @@ def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_
 
 
 @contextlib.contextmanager
-def _at_commit(q: tampu.Queue, db: psycopg.Connection[Any], statement: str) -> Iterator[None]:
+def _at_commit(q: tampu.Store, db: psycopg.Connection[Any], statement: str) -> Iterator[None]:
     """The server carries this out in every commit, after it has answered."""
     engine: Any = access.engine(q)
     schema = engine.place.schema
@@ -139,7 +139,7 @@ def _at_commit(q: tampu.Queue, db: psycopg.Connection[Any], statement: str) -> I
 
 
 @pytest.mark.parametrize("count", [1, MANY])
-def test_an_error_of_the_commit_itself_is_told(q: tampu.Queue, db: psycopg.Connection[Any], count: int) -> None:
+def test_an_error_of_the_commit_itself_is_told(q: tampu.Store, db: psycopg.Connection[Any], count: int) -> None:
     q.publish("jobs", 1)
     with _at_commit(q, db, "RAISE 'no'"), pytest.raises(tampu.StorageError, match="no"):
         q.publish_many("jobs", [b"x"] * count)
@@ -147,7 +147,7 @@ def test_an_error_of_the_commit_itself_is_told(q: tampu.Queue, db: psycopg.Conne
     assert payloads(q.claim("jobs", limit=5)) == [1]
 
 
-def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(q: tampu.Queue, db: psycopg.Connection[Any]) -> None:
+def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(q: tampu.Store, db: psycopg.Connection[Any]) -> None:
     q.publish("jobs", 1)
     engine: Any = access.engine(q)
     pid = engine._db.connection.info.backend_pid
@@ -164,7 +164,7 @@ def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(q: tampu.Queue,
     assert q.stats("jobs").ready == 1
 
 
-def test_acks_in_one_round_trip_that_are_not_answered_are_sent_again(q: tampu.Queue) -> None:
+def test_acks_in_one_round_trip_that_are_not_answered_are_sent_again(q: tampu.Store) -> None:
     q.publish_many("jobs", [1, 2])
     leases = q.claim("jobs", limit=2)
     with _cut_after_the_next_commit(q):
@@ -172,7 +172,7 @@ def test_acks_in_one_round_trip_that_are_not_answered_are_sent_again(q: tampu.Qu
     assert [t.verb for t in q.journal().transitions].count("ack") == 2
 
 
-def test_a_claim_in_one_round_trip_that_is_not_answered_is_tried_again(q: tampu.Queue) -> None:
+def test_a_claim_in_one_round_trip_that_is_not_answered_is_tried_again(q: tampu.Store) -> None:
     q.publish("jobs", 1)
     q.ack(q.claim("jobs")[0])
     q.publish_many("jobs", [2, 3])
@@ -182,7 +182,7 @@ def test_a_claim_in_one_round_trip_that_is_not_answered_is_tried_again(q: tampu.
     assert q.stats("jobs").leased == 2
 
 
-def test_a_session_ended_before_the_commit_is_not_noticed(q: tampu.Queue, server: Postgres) -> None:
+def test_a_session_ended_before_the_commit_is_not_noticed(q: tampu.Store, server: Postgres) -> None:
     q.publish("jobs", 1)
     engine: Any = access.engine(q)
     pid = engine._db.connection.info.backend_pid
@@ -205,7 +205,7 @@ def test_a_wrong_password_or_database_is_told_at_once(server: Postgres) -> None:
 
 
 def test_a_thread_of_a_closed_queue_gets_unavailable(url: str) -> None:
-    q = tampu.open(url, keepers=False)
+    q = tampu.open(url, maintenance=False)
     q.close()
     errors: list[BaseException] = []
 

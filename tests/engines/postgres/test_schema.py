@@ -12,7 +12,7 @@ import pytest
 
 import tampu
 from tampu import Ack
-from tampu.engines.postgres import migrating
+from tampu.engines.postgres import migrations
 from tests.servers.postgres import Postgres
 
 
@@ -35,7 +35,7 @@ def role(db: psycopg.Connection[Any], schema: str) -> Iterator[str]:
 
 
 def _use(url: str) -> None:
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish_many(
             "jobs",
             range(3),
@@ -47,7 +47,7 @@ def _use(url: str) -> None:
 
 
 def test_schemas_of_one_database_do_not_know_each_other(server: Postgres, schema: str, url: str) -> None:
-    with tampu.open(url, keepers=False) as one, tampu.open(server.url(schema=schema), keepers=False) as two:
+    with tampu.open(url, maintenance=False) as one, tampu.open(server.url(schema=schema), maintenance=False) as two:
         message = one.publish("jobs", 1)
         assert two.claim("jobs") == []
         with pytest.raises(tampu.NotFound):
@@ -70,13 +70,13 @@ def test_a_role_that_may_make_schemas_needs_nothing_else(
 def test_a_role_with_rights_on_the_tables_only_can_do_all_but_vacuum(
     server: Postgres, db: psycopg.Connection[Any], schema: str, role: str
 ) -> None:
-    migrating.migrate(db, schema)
+    migrations.migrate(db, schema)
     db.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
     db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
     db.execute(f"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
     url = server.url(user=role, schema=schema)
     _use(url)
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         assert [level for what, level, _ in q.check() if what == "role"] == ["warn"]
 
 
@@ -87,7 +87,7 @@ def test_a_role_without_rights_is_told_what_to_do(server: Postgres, schema: str,
 
 def test_many_that_open_a_new_schema_at_once_make_it_once(server: Postgres, schema: str) -> None:
     def use(n: int) -> str:
-        with tampu.open(server.url(schema=schema), keepers=False) as q:
+        with tampu.open(server.url(schema=schema), maintenance=False) as q:
             return q.publish("jobs", n).id
 
     with ThreadPoolExecutor(6) as pool:
@@ -97,22 +97,22 @@ def test_many_that_open_a_new_schema_at_once_make_it_once(server: Postgres, sche
 def test_printed_sql_makes_the_schema_that_opening_makes(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    for statement in migrating.script(schema):
+    for statement in migrations.script(schema):
         db.execute(statement)
-    assert migrating.version_of(db, schema) == migrating.migrations()[-1][0]
+    assert migrations.version_of(db, schema) == migrations.migrations()[-1][0]
     _use(server.url(schema=schema))
 
 
-NOW = migrating.migrations()[-1][0]
+NOW = migrations.migrations()[-1][0]
 STEP = (NOW + 1, "ALTER TABLE tampu.message ADD COLUMN colour text;\nCREATE TABLE tampu.extra (n int);\n")
 
 
 def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    with tampu.open(server.url(schema=schema), keepers=False) as q:
+    with tampu.open(server.url(schema=schema), maintenance=False) as q:
         message = q.publish("jobs", 1)
-        assert migrating.migrate(db, schema, [*migrating.migrations(), STEP]) == NOW + 1
+        assert migrations.migrate(db, schema, [*migrations.migrations(), STEP]) == NOW + 1
         assert q.get(message.id).payload == 1, "a process that was there goes on"
     db.execute(f"SELECT n FROM {schema}.extra")
 
@@ -120,7 +120,7 @@ def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
 def test_this_code_works_on_the_next_version_unless_that_says_no(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    migrating.migrate(db, schema, [*migrating.migrations(), STEP])
+    migrations.migrate(db, schema, [*migrations.migrations(), STEP])
     _use(server.url(schema=schema))
     db.execute(f"INSERT INTO {schema}.meta VALUES ('least', '{NOW + 1}')")
     with pytest.raises(tampu.SchemaMismatch, match="upgrade"):
@@ -128,19 +128,19 @@ def test_this_code_works_on_the_next_version_unless_that_says_no(
 
 
 def test_a_step_that_fails_leaves_the_schema_as_it_was(db: psycopg.Connection[Any], schema: str) -> None:
-    migrating.migrate(db, schema)
+    migrations.migrate(db, schema)
     with pytest.raises(psycopg.Error):
-        migrating.migrate(
-            db, schema, [*migrating.migrations(), (NOW + 1, "CREATE TABLE tampu.extra (n int);\nSELECT 1/0;\n")]
+        migrations.migrate(
+            db, schema, [*migrations.migrations(), (NOW + 1, "CREATE TABLE tampu.extra (n int);\nSELECT 1/0;\n")]
         )
-    assert migrating.version_of(db, schema) == NOW
+    assert migrations.version_of(db, schema) == NOW
     assert db.execute("SELECT to_regclass(%s)", (f"{schema}.extra",)).fetchone() == (None,)
 
 
 def test_groups_that_wait_go_on_after_the_second_version(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    with tampu.open(server.url(schema=schema), keepers=False) as q:
+    with tampu.open(server.url(schema=schema), maintenance=False) as q:
         q.queues.put("jobs", group_order=True)
         q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     db.execute(f"ALTER TABLE {schema}.lane DROP CONSTRAINT lane_pkey, ADD PRIMARY KEY (q, lane)")
@@ -148,12 +148,12 @@ def test_groups_that_wait_go_on_after_the_second_version(
     db.execute(f"ALTER TABLE {schema}.queue DROP COLUMN pace, DROP COLUMN pace_burst")
     db.execute(f"DROP TABLE {schema}.fair, {schema}.pace")
     db.execute(f"UPDATE {schema}.meta SET value = '1' WHERE name = 'schema'")
-    with tampu.open(server.url(schema=schema), keepers=False) as q:
+    with tampu.open(server.url(schema=schema), maintenance=False) as q:
         for n in range(3):
             (lease,) = q.claim("jobs", limit=10)
             assert lease.payload == n
             q.ack(lease)
-    assert migrating.version_of(db, schema) == NOW
+    assert migrations.version_of(db, schema) == NOW
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_groups_that_wait_go_on_after_the_second_version(
 )
 def test_what_a_crash_may_take_is_named(settings: dict[str, str], asked: str | None, gives: str) -> None:
     with Postgres(settings) as own:
-        with tampu.open(own.url(), durability=asked, keepers=False) as q:
+        with tampu.open(own.url(), durability=asked, maintenance=False) as q:
             assert q.durability == gives
             ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
             assert level == ("ok" if gives == "full" else "warn")
@@ -191,7 +191,7 @@ UPDATED = {"queue", "leased", "revision", "journal_end", "seat"}
 
 
 def test_every_table_is_vacuumed_as_often_as_its_rows_pass(db: psycopg.Connection[Any], schema: str) -> None:
-    migrating.migrate(db, schema)
+    migrations.migrate(db, schema)
     found = db.execute(
         "SELECT relname, coalesce(reloptions, '{}') FROM pg_class"
         " WHERE relnamespace = %s::regnamespace AND relkind = 'r'",

@@ -14,10 +14,10 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.engines.postgres import connecting
-from tests.conformance.house import payloads
+from tampu.engines.postgres import connect
+from tests.conformance.harness import payloads
 from tests.servers.ports import free_port
-from tests.servers.postgres import Postgres, houses
+from tests.servers.postgres import Postgres, databases
 
 SLOW = """
 CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
@@ -74,13 +74,13 @@ def way(server: Postgres) -> Iterator[Way]:
 
 
 @pytest.fixture
-def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Queue]:
+def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
     for limit in ("REPLY_SECONDS", "POOLED_SECONDS"):
-        monkeypatch.setattr(connecting, limit, 10)
+        monkeypatch.setattr(connect, limit, 10)
     for module in ("engine", "readers"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.1)
     through = url.replace(f":{server.port}/", f":{way.port}/") + "&connect_timeout=2"
-    with tampu.open(through, keepers=False) as opened:
+    with tampu.open(through, maintenance=False) as opened:
         opened.publish("jobs", "before")
         opened.stats("jobs")
         engine: Any = access.engine(opened)
@@ -90,25 +90,25 @@ def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> 
         yield opened
 
 
-def _publish(q: tampu.Queue) -> None:
+def _publish(q: tampu.Store) -> None:
     q.publish("jobs", 1)
 
 
-def _publish_with_a_key(q: tampu.Queue) -> None:
+def _publish_with_a_key(q: tampu.Store) -> None:
     q.publish("jobs", 1, key="k")
 
 
-def _claim(q: tampu.Queue) -> None:
+def _claim(q: tampu.Store) -> None:
     q.claim("jobs")
 
 
-def _read(q: tampu.Queue) -> None:
+def _read(q: tampu.Store) -> None:
     q.stats("jobs")
 
 
 @pytest.mark.parametrize("call", [_publish, _publish_with_a_key, _claim, _read])
 def test_a_server_that_does_not_answer_is_not_waited_for(
-    q: tampu.Queue, way: Way, call: Callable[[tampu.Queue], None]
+    q: tampu.Store, way: Way, call: Callable[[tampu.Store], None]
 ) -> None:
     way.silent = True
     with pytest.raises(tampu.Unavailable):
@@ -119,7 +119,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
 
 
 @pytest.fixture
-def mine(q: tampu.Queue) -> Iterator[psycopg.Connection[Any]]:
+def mine(q: tampu.Store) -> Iterator[psycopg.Connection[Any]]:
     """The user's connection, to a server that takes longer to store than it may for a call of ours alone."""
     engine: Any = access.engine(q)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as connection:
@@ -130,7 +130,7 @@ def mine(q: tampu.Queue) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_transaction_of_the_user_s_may_take_any_time(
-    q: tampu.Queue, mine: psycopg.Connection[Any], joined: bool
+    q: tampu.Store, mine: psycopg.Connection[Any], joined: bool
 ) -> None:
     with q.transaction(mine if joined else None) as tx:
         tx.execute("SELECT pg_sleep(1)")
@@ -142,7 +142,7 @@ def test_a_transaction_of_the_user_s_may_take_any_time(
 
 def test_a_lock_is_not_waited_for_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 0.2)
-    with tampu.open(url, keepers=False) as q, tampu.open(url, keepers=False) as holder:
+    with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as holder:
         with holder.transaction() as tx:
             tx.publish("jobs", 1, key="k")
             with pytest.raises(tampu.Unavailable, match="lock"):
@@ -152,7 +152,7 @@ def test_a_lock_is_not_waited_for_for_ever(url: str, monkeypatch: pytest.MonkeyP
 
 def test_what_the_user_says_of_the_connection_counts() -> None:
     def said(url: str) -> dict[str, Any]:
-        return psycopg.conninfo.conninfo_to_dict(connecting.target(url, None).conninfo)
+        return psycopg.conninfo.conninfo_to_dict(connect.target(url, None).conninfo)
 
     assert said("postgresql://host/db")["tcp_user_timeout"] == "30000"
     assert said("postgresql://host/db?tcp_user_timeout=5")["tcp_user_timeout"] == "5"
@@ -164,10 +164,10 @@ def test_what_the_user_says_of_the_connection_counts() -> None:
 
 def test_the_user_s_own_limit_for_locks_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 240.0)
-    url = houses.url()
+    url = databases.url()
     with (
-        tampu.open(f"{url}%20-clock_timeout%3D100ms", keepers=False) as q,
-        tampu.open(url, keepers=False) as holder,
+        tampu.open(f"{url}%20-clock_timeout%3D100ms", maintenance=False) as q,
+        tampu.open(url, maintenance=False) as holder,
         holder.transaction() as tx,
     ):
         tx.publish("jobs", 1, key="k")

@@ -10,7 +10,7 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
-from tests.conformance.house import FakeClock, payloads
+from tests.conformance.harness import FakeClock, payloads
 from tests.servers import redis
 
 FULL = 7000
@@ -22,7 +22,7 @@ class Jobs:
 
     def __init__(self, url: str) -> None:
         self.clock = FakeClock()
-        self.q = tampu.open(url, keepers=False, clock=self.clock)
+        self.q = tampu.open(url, maintenance=False, clock=self.clock)
         self.client = redis.redis.server.client()
         self.tag = f"{{{url.partition('prefix=')[2]}:default:jobs}}"
 
@@ -56,7 +56,7 @@ def jobs(url: str) -> Iterator[Jobs]:
     made.client.close()
 
 
-def _work(q: tampu.Queue, count: int) -> list[Any]:
+def _work(q: tampu.Store, count: int) -> list[Any]:
     found: list[Any] = []
     while len(found) < count and (leases := q.claim("jobs", limit=min(10_000, count - len(found)))):
         q.settle([tampu.Ack(lease) for lease in leases])

@@ -10,9 +10,9 @@ from redis.crc import key_slot
 
 import tampu
 from tampu.broker import access
-from tampu.engines.port import Claim, Want
-from tampu.engines.redis import checking
-from tests.conformance.house import payloads, until, waits
+from tampu.engines.port import Claim, QueueClaim
+from tampu.engines.redis import checks
+from tests.conformance.harness import payloads, until, waits
 from tests.engines.redis.resharding import owns
 from tests.servers import redis
 from tests.servers.redis import Server, Trio, redis_binary
@@ -21,8 +21,8 @@ NAMES = [f"queue-{n}" for n in range(12)]
 
 
 @pytest.fixture
-def q() -> Iterator[tampu.Queue]:
-    with tampu.open(redis.cluster.url(), keepers=False) as opened:
+def q() -> Iterator[tampu.Store]:
+    with tampu.open(redis.cluster.url(), maintenance=False) as opened:
         yield opened
 
 
@@ -35,24 +35,24 @@ def trio() -> Iterator[Trio]:
 
 def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """They came with version 7. A waiting claim hears of what another process publishes by the older command."""
-    look = checking.look
-    monkeypatch.setattr(checking, "look", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
+    look = checks.look
+    monkeypatch.setattr(checks, "look", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
     url = redis.cluster.url()
-    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, keepers=False) as other:
+    with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, maintenance=False) as other:
         engine: Any = access.engine(other)
-        assert engine.company.ring().command[0] == "PUBLISH"
+        assert engine.company.notify().command[0] == "PUBLISH"
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         other.publish("jobs", "hello")
         assert payloads(waiting.result(60)) == ["hello"]
 
 
-def _servers(q: tampu.Queue) -> list[Any]:
+def _servers(q: tampu.Store) -> list[Any]:
     engine: Any = access.engine(q)
-    return [engine.wire.route.node(engine.house.tags.queue("default", name)) for name in NAMES]
+    return [engine.wire.route.node(engine.registry.tags.queue("default", name)) for name in NAMES]
 
 
-def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Queue) -> None:
+def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Store) -> None:
     for name in NAMES:
         q.publish(name, 1, key="k", ttl=60, idempotency_key=name, group="g")
     engine: Any = access.engine(q)
@@ -63,7 +63,7 @@ def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Queue) 
             assert key_slot(key) == key_slot(tag.encode())
 
 
-def test_one_claim_takes_from_queues_on_every_server(q: tampu.Queue) -> None:
+def test_one_claim_takes_from_queues_on_every_server(q: tampu.Store) -> None:
     for name in NAMES:
         q.publish_many(name, [1, 2])
     leases = q.claim(NAMES, limit=20)
@@ -72,16 +72,16 @@ def test_one_claim_takes_from_queues_on_every_server(q: tampu.Queue) -> None:
     assert len(q.claim([*reversed(NAMES), "none"], limit=20)) == 4
 
 
-def test_cancel_and_stats_reach_every_server(q: tampu.Queue) -> None:
+def test_cancel_and_stats_reach_every_server(q: tampu.Store) -> None:
     ids = [q.publish(name, 1).id for name in NAMES]
     assert all(outcome.ok for outcome in q.cancel(*ids))
     assert [stats.cancelled for stats in q.stats()] == [1] * 12
 
 
-def test_keepers_keep_their_promises_on_every_server(q: tampu.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keepers_keep_their_promises_on_every_server(q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody claims: what is due moves by itself, whichever server has the queue."""
-    monkeypatch.setattr("tampu.keepers.trimmer._REST_SECONDS", 0.1)
-    monkeypatch.setattr("tampu.keepers.trimmer._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.maintenance.trimmer._REST_SECONDS", 0.1)
+    monkeypatch.setattr("tampu.maintenance.trimmer._IDLE_SECONDS", 0.1)
     for name in NAMES:
         q.queues.put(name, retention=0.001)
         q.publish(name, "leased")
@@ -102,11 +102,11 @@ def test_a_cluster_is_what_its_weakest_server_is(trio: Trio) -> None:
         server.client().config_set("appendonly", "yes")
         server.client().config_set("appendfsync", "always")
     weak = trio.servers[2]
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         assert q.durability == "none"
     weak.client().config_set("appendonly", "yes")
     weak.client().config_set("appendfsync", "everysec")
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         assert q.durability == "everysec"
     with pytest.raises(tampu.InvalidConfig, match="everysec"):
         tampu.open(trio.url(), durability="full")
@@ -115,13 +115,13 @@ def test_a_cluster_is_what_its_weakest_server_is(trio: Trio) -> None:
         tampu.open(trio.url())
     weak.client().config_set("maxmemory-policy", "noeviction")
     weak.client().config_set("appendfsync", "always")
-    tampu.open(trio.url(), durability="full", keepers=False).close()
+    tampu.open(trio.url(), durability="full", maintenance=False).close()
 
 
 def test_a_server_that_is_not_in_the_cluster_any_more_is_passed_over(trio: Trio, start: Callable[..., Server]) -> None:
     outside = start({"cluster-enabled": "yes"})
     url = trio.url().replace("127.0.0.1", f"127.0.0.1:{outside.port},127.0.0.1")
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish("jobs", 1)
         assert payloads(q.claim("jobs")) == [1]
 
@@ -129,10 +129,10 @@ def test_a_server_that_is_not_in_the_cluster_any_more_is_passed_over(trio: Trio,
 def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio) -> None:
     for server in trio.servers:
         server.client().config_set("cluster-require-full-coverage", "no")
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         for name in NAMES:
             q.publish(name, 1)
-        house: Any = access.engine(q)
+        harness: Any = access.engine(q)
         slots = {name: key_slot(f"{{tampu:default:{name}}}".encode()) for name in NAMES}
         home = next(s for s in trio.servers if owns(s, key_slot(b"{tampu}")))
         away = next(s for s in trio.servers if s is not home)
@@ -141,20 +141,20 @@ def test_a_server_that_is_away_does_not_stop_the_queues_of_the_others(trio: Trio
         away.kill()
         assert gone
         assert here
-        (one, other) = house.run(
+        (one, other) = harness.run(
             [
-                Claim("default", [Want(here[0], 10**7)], 1),
-                Claim("default", [Want(gone[0], 10**7)], 1),
+                Claim("default", [QueueClaim(here[0], 10**7)], 1),
+                Claim("default", [QueueClaim(gone[0], 10**7)], 1),
             ]
         )
         assert len(one) == 1
         assert isinstance(other, tampu.Unavailable)
-        assert house.next_due() is not None
+        assert harness.next_due() is not None
         away.start()
         until(lambda: _publishes(q, gone[0]))
 
 
-def _publishes(q: tampu.Queue, name: str) -> bool:
+def _publishes(q: tampu.Store, name: str) -> bool:
     try:
         q.publish(name, 2)
     except tampu.Unavailable:

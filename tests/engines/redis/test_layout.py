@@ -24,7 +24,7 @@ def _documented() -> set[str]:
     return found
 
 
-def _use(q: tampu.Queue) -> None:
+def _use(q: tampu.Store) -> None:
     q.queues.put("jobs", group_order=True, rate=1000)
     q.publish_many("jobs", [1, 2, 3])
     q.publish("jobs", 4, key="k", ttl=60, idempotency_key="i", priority=3, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
@@ -41,7 +41,7 @@ def _use(q: tampu.Queue) -> None:
 
 def test_every_key_is_documented() -> None:
     url = redis.redis.url()
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         _use(q)
         assert access.engine(q).lead()
         prefix = url.partition("prefix=")[2]
@@ -95,9 +95,9 @@ class Stranger:
 
 @pytest.mark.parametrize("server", ["redis", "valkey"])
 def test_a_worker_that_knows_only_the_page_can_join(server: str) -> None:
-    houses = getattr(redis, server)
-    url = houses.url()
-    with tampu.open(url, keepers=False) as q, houses.server.client() as client:
+    databases = getattr(redis, server)
+    url = databases.url()
+    with tampu.open(url, maintenance=False) as q, databases.server.client() as client:
         q.publish_many("jobs", ["a", "b", "c"])
         stranger = Stranger(client, url.partition("prefix=")[2], "jobs")
         lease, taken = stranger.claim(2)

@@ -9,7 +9,7 @@ from tampu import NewMessage
 @pytest.mark.parametrize("first", ["full", "conflict"])
 @pytest.mark.parametrize("queue", ["jobs", "other"])
 def test_the_first_item_that_is_refused_says_why(url: str, first: str, queue: str) -> None:
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         q.publish(queue, "first", idempotency_key="i")
         q.queues.put("jobs", max_depth=1)
         q.publish("jobs", "fills it", key="k") if queue == "other" else None

@@ -15,7 +15,7 @@ from tampu.engines.port import PutDocument
 from tampu.engines.redis import wire
 from tampu.engines.redis.node import Patience
 from tampu.engines.redis.wire import Wire
-from tests.conformance.house import payloads, until
+from tests.conformance.harness import payloads, until
 from tests.engines.redis.resharding import Move, ask, owns
 from tests.servers.redis import Server, Trio, redis_binary
 
@@ -59,7 +59,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         q.publish("before", 0)
         engine: Any = access.engine(q)
         monkeypatch.setattr(engine.wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
@@ -73,7 +73,7 @@ def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
 
 @pytest.mark.usefixtures("bounded", "impatient")
 def test_servers_that_name_each_other_are_not_asked_for_ever(trio: Trio) -> None:
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         move = Move(trio, TAG)
         move.tell(move.source)  # it names the target, which names the source
         with pytest.raises(tampu.Unavailable, match="moving this queue"):
@@ -97,7 +97,7 @@ def test_a_url_that_names_one_server_of_a_cluster_is_refused_with_what_to_do(tri
 class Crew:
     """A publisher and a worker that do not stop for anything; what each was told."""
 
-    def __init__(self, q: tampu.Queue, published: list[str]) -> None:
+    def __init__(self, q: tampu.Store, published: list[str]) -> None:
         self._q = q
         self.published = published
         self.done: list[str] = []
@@ -139,7 +139,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio: Trio, waited: threading.Event) -> None:
-    with tampu.open(trio.url(), keepers=False) as q, ThreadPoolExecutor(2) as pool:
+    with tampu.open(trio.url(), maintenance=False) as q, ThreadPoolExecutor(2) as pool:
         crew = Crew(q, [message.id for message in q.publish_many("moving", range(50))])
         at_work = [pool.submit(crew.publish), pool.submit(crew.work)]
         try:
@@ -164,7 +164,7 @@ def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio:
 
 @pytest.mark.usefixtures("impatient")
 def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_changes(trio: Trio) -> None:
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         q.publish_many("moving", range(10))
         told = q.journal().transitions
         move = Move(trio, TAG)
@@ -186,7 +186,7 @@ def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_change
 def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of looking for them, and with a client that has not heard of the move."""
     kinds = [f"kind{n:04}" for n in range(1500)]
-    with tampu.open(trio.url(), keepers=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as q:
         engine: Any = access.engine(q)
         engine.run([PutDocument(kind, "default", "one", b"") for kind in kinds])
         send, sent = Wire.send, 0

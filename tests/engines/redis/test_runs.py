@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import tampu
-from tests.conformance.house import payloads
+from tests.conformance.harness import payloads
 from tests.servers import redis
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False) as opened:
+def q(url: str) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False) as opened:
         yield opened
 
 
@@ -25,11 +25,11 @@ def _members(url: str) -> list[str]:
         return [member.decode()[32:] for member in client.zrange(f"{{{prefix}:default:jobs}}:ready", 0, -1)]
 
 
-def _shown(q: tampu.Queue) -> list[Any]:
+def _shown(q: tampu.Store) -> list[Any]:
     return [message.payload for message in q.messages("jobs", state="ready", limit=1000)]
 
 
-def test_a_batch_is_one_member_and_a_claim_cuts_off_its_front(q: tampu.Queue, url: str) -> None:
+def test_a_batch_is_one_member_and_a_claim_cuts_off_its_front(q: tampu.Store, url: str) -> None:
     q.publish_many("jobs", list(range(100)))
     assert _members(url) == ["*100"]
     assert payloads(q.claim("jobs", limit=30)) == list(range(30))
@@ -41,7 +41,7 @@ def test_a_batch_is_one_member_and_a_claim_cuts_off_its_front(q: tampu.Queue, ur
     assert _members(url) == []
 
 
-def test_a_claim_takes_from_several_runs(q: tampu.Queue, url: str) -> None:
+def test_a_claim_takes_from_several_runs(q: tampu.Store, url: str) -> None:
     q.publish_many("jobs", [1, 2, 3])
     q.publish("jobs", 4)
     q.publish_many("jobs", [5, 6, 7])
@@ -50,7 +50,7 @@ def test_a_claim_takes_from_several_runs(q: tampu.Queue, url: str) -> None:
 
 
 @pytest.mark.parametrize(("which", "left"), [(0, ["*4"]), (4, ["*4"]), (2, ["*2", "*2"]), (1, ["", "*3"])])
-def test_a_cancel_cuts_around_one_message(q: tampu.Queue, url: str, which: int, left: list[str]) -> None:
+def test_a_cancel_cuts_around_one_message(q: tampu.Store, url: str, which: int, left: list[str]) -> None:
     sent = q.publish_many("jobs", list(range(5)))
     q.cancel(sent[which].id)
     assert _members(url) == left
@@ -58,7 +58,7 @@ def test_a_cancel_cuts_around_one_message(q: tampu.Queue, url: str, which: int, 
     assert payloads(q.claim("jobs", limit=5)) == [n for n in range(5) if n != which]
 
 
-def test_another_rank_takes_a_message_out_of_its_run(q: tampu.Queue, url: str) -> None:
+def test_another_rank_takes_a_message_out_of_its_run(q: tampu.Store, url: str) -> None:
     q.publish_many("jobs", [1, 2, 3])
     q.publish("jobs", 4, priority=5)
     q.queues.put("jobs", ordering="priority")
@@ -67,7 +67,7 @@ def test_another_rank_takes_a_message_out_of_its_run(q: tampu.Queue, url: str) -
     assert _shown(q) == [1, 2, 3, 4]
 
 
-def test_pages_start_in_the_middle_of_a_run(q: tampu.Queue) -> None:
+def test_pages_start_in_the_middle_of_a_run(q: tampu.Store) -> None:
     q.publish_many("jobs", list(range(10)))
     q.publish_many("jobs", list(range(10, 20)))
     found: list[Any] = []
@@ -83,9 +83,9 @@ def test_pages_start_in_the_middle_of_a_run(q: tampu.Queue) -> None:
     assert found == list(range(20))
 
 
-def test_runs_behave_as_the_embedded_engine_does(q: tampu.Queue, seed: int) -> None:
+def test_runs_behave_as_the_embedded_engine_does(q: tampu.Store, seed: int) -> None:
     chance = random.Random(seed)
-    with tampu.open("memory://", keepers=False) as other:
+    with tampu.open("memory://", maintenance=False) as other:
         sides = (q, other)
         for side in sides:
             side.queues.put("jobs")

@@ -13,7 +13,7 @@ import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.engines.redis import scripts
-from tampu.engines.redis.checking import OLDEST
+from tampu.engines.redis.checks import OLDEST
 from tampu.model.errors import StorageFull
 from tests.servers import redis
 from tests.servers.redis import Server
@@ -47,8 +47,8 @@ def test_every_part_in_common_is_needed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_script_compiles_on_both_servers(name: str) -> None:
-    for houses in (redis.redis, redis.valkey):
-        with houses.server.client() as client:
+    for databases in (redis.redis, redis.valkey):
+        with databases.server.client() as client:
             assert client.script_load(scripts.source(name)) == scripts.digest(name)
 
 
@@ -67,7 +67,7 @@ def test_no_script_needs_a_command_newer_than_the_oldest_server() -> None:
 
 def test_a_server_that_forgot_the_scripts_is_told_them_again(start: Callable[..., Server]) -> None:
     server = start()
-    with tampu.open(server.url(), keepers=False) as q:
+    with tampu.open(server.url(), maintenance=False) as q:
         q.publish("jobs", 1)
         for _ in range(3):
             server.client().script_flush()
@@ -87,7 +87,7 @@ def test_no_memory_left_refuses_whole_calls_and_loses_nothing(start: Callable[..
     """A script that began would leave half of its work: it must be refused before it takes anything away."""
     server = start()
     client = server.client()
-    with tampu.open(server.url(), keepers=False) as q:
+    with tampu.open(server.url(), maintenance=False) as q:
         q.queues.put("jobs", retention=0.001)
         q.publish_many("jobs", [tampu.NewMessage(n, key=str(n), ttl=3600) for n in range(20)])
         q.publish_many("jobs", [b"x" * 1000] * 20)
@@ -116,7 +116,7 @@ def test_no_memory_left_refuses_whole_calls_and_loses_nothing(start: Callable[..
 
 def test_retention_makes_room_also_when_there_is_none(start: Callable[..., Server]) -> None:
     server = start()
-    with tampu.open(server.url(), keepers=False) as q:
+    with tampu.open(server.url(), maintenance=False) as q:
         q.publish_many("jobs", [1, 2, 3])
         q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=3)])
         _memory(server.client(), 1)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 import tampu
-from tampu.engines.redis import checking
+from tampu.engines.redis import checks
 from tampu.engines.redis.node import Patience
-from tests.cli.running import Command
+from tests.cli.run_command import Command
 from tests.server.web import Web
 from tests.servers.http import Stall
 from tests.servers.ports import free_port
@@ -40,7 +40,7 @@ def test_an_evicting_policy_is_refused_with_the_cure(start: Start, policy: str) 
     ],
 )
 def test_the_durability_is_named(start: Start, settings: dict[str, str], name: str) -> None:
-    with tampu.open(start(settings).url(), keepers=False) as q:
+    with tampu.open(start(settings).url(), maintenance=False) as q:
         assert q.durability == name
         (found,) = [finding for finding in q.check() if finding[0] == "durability"]
         assert found[1] == ("ok" if name == "full" else "warn")
@@ -50,7 +50,7 @@ def test_the_durability_is_named(start: Start, settings: dict[str, str], name: s
 def test_doctor_names_the_durability_and_refuses_an_evicting_server(start: Start, tmp_path: Path) -> None:
     command = Command(tmp_path / "none.db")
     server = start({"appendonly": "yes", "appendfsync": "everysec"})
-    with tampu.open(server.url(), keepers=False) as q:
+    with tampu.open(server.url(), maintenance=False) as q:
         q.publish("jobs", 1)
     told = command("doctor", "--url", server.url())
     assert told.code == 0
@@ -74,7 +74,7 @@ def test_a_node_over_it_names_the_durability(start: Start, tmp_path: Path) -> No
 
 def test_less_durability_than_asked_for_is_refused(start: Start) -> None:
     server = start({"appendonly": "yes", "appendfsync": "everysec"})
-    tampu.open(server.url(durability="everysec"), keepers=False).close()
+    tampu.open(server.url(durability="everysec"), maintenance=False).close()
     for url, wanted in ((server.url(durability="full"), None), (server.url(), "full")):
         with pytest.raises(tampu.InvalidConfig) as refused:
             tampu.open(url, durability=wanted)
@@ -97,7 +97,7 @@ def test_wrong_credentials_are_said_so_at_once(start: Start, monkeypatch: pytest
     for url in (server.url(), wrong, wrong.replace("redis://", "redis+cluster://")):
         with pytest.raises(tampu.Unavailable, match="refuses us"):
             tampu.open(url)
-    tampu.open(server.url().replace("//", "//:secret@"), keepers=False).close()
+    tampu.open(server.url().replace("//", "//:secret@"), maintenance=False).close()
 
 
 def test_a_missing_driver_is_said_with_what_to_install() -> None:
@@ -135,22 +135,22 @@ class _Loading:
 def test_a_server_that_loads_its_data_is_waited_for_before_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile it says that it writes no log: a cluster of which one server was restarted would be refused."""
     wire: Any = _Loading(2)
-    assert checking.look(wire, None).durability == "full"  # type: ignore[arg-type]  # it asks nobody
-    monkeypatch.setattr(checking, "Patience", lambda: Patience(0.01))
+    assert checks.look(wire, None).durability == "full"  # type: ignore[arg-type]  # it asks nobody
+    monkeypatch.setattr(checks, "Patience", lambda: Patience(0.01))
     with pytest.raises(tampu.Unavailable, match="still loading"):
-        checking.look(cast("Any", _Loading(10_000)), None)  # type: ignore[arg-type]  # as above
+        checks.look(cast("Any", _Loading(10_000)), None)  # type: ignore[arg-type]  # as above
 
 
 def test_replicas_and_memory_are_in_the_findings(start: Start) -> None:
     server = start({"maxmemory": "100mb"})
     replica = start({"replicaof": f"127.0.0.1 {server.port}"})
-    with tampu.open(server.url(), keepers=False) as q:
+    with tampu.open(server.url(), maintenance=False) as q:
         _until_replica(server.client())
         findings: dict[str, Any] = {what: (grade, text) for what, grade, text in q.check()}
     assert findings["memory"][0] == "ok"
     assert "of 105" in findings["memory"][1]
     assert findings["replicas"][0] == "warn"
-    with pytest.raises(tampu.Unavailable, match="takes no writes"), tampu.open(replica.url(), keepers=False) as q:
+    with pytest.raises(tampu.Unavailable, match="takes no writes"), tampu.open(replica.url(), maintenance=False) as q:
         q.publish("jobs", 1)
 
 

@@ -10,7 +10,7 @@ import redis as driver
 
 import tampu
 from tampu.engines.redis.node import Patience
-from tests.conformance.house import payloads, waits
+from tests.conformance.harness import payloads, waits
 from tests.servers.certificates import self_signed
 from tests.servers.redis import FAST, Server, redis_binary, until
 
@@ -39,7 +39,7 @@ def tls() -> Iterator[TlsServer]:
 
 def test_an_encrypted_connection_works_and_hears_the_bell(tls: TlsServer) -> None:
     url = tls.url(ssl_ca_certs=str(tls.certificate)).replace("redis://", "rediss://")
-    with tampu.open(url) as q, tampu.open(url, keepers=False) as other, ThreadPoolExecutor(1) as pool:
+    with tampu.open(url) as q, tampu.open(url, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(q.claim, "jobs", wait=240)
         until(lambda: waits(q), "the claim to wait")
         until(lambda: tls.client().pubsub_numsub("{tampu}:bell")[0][1] == 2, "both to listen")
@@ -60,7 +60,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_at_once_with_the_cure(
 
 def test_a_certificate_is_not_looked_at_by_who_says_so(tls: TlsServer) -> None:
     unchecked = tls.url(ssl_cert_reqs="none").replace("redis://", "rediss://")
-    tampu.open(unchecked, keepers=False).close()
+    tampu.open(unchecked, maintenance=False).close()
 
 
 class Sentinel(Server):
@@ -78,7 +78,7 @@ class Sentinel(Server):
 
 
 @pytest.fixture
-def house(start: Callable[..., Server]) -> Iterator[tuple[Server, Server, Sentinel]]:
+def harness(start: Callable[..., Server]) -> Iterator[tuple[Server, Server, Sentinel]]:
     master = start()
     replica = start({"replicaof": f"127.0.0.1 {master.port}"})
     sentinel = Sentinel(master)
@@ -97,10 +97,10 @@ def _replicas(sentinel: Server) -> list[Any]:
 
 
 def test_the_master_is_found_and_followed_when_it_changes(
-    house: tuple[Server, Server, Sentinel],
+    harness: tuple[Server, Server, Sentinel],
 ) -> None:
-    master, replica, sentinel = house
-    with tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0", keepers=False) as q:
+    master, replica, sentinel = harness
+    with tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0", maintenance=False) as q:
         q.publish("jobs", "before")
         until(lambda: bool(replica.client().exists("{tampu:default:jobs}:ready")), "the message to be copied")
         sentinel.client().execute_command("SENTINEL FAILOVER", "mymaster")
@@ -113,7 +113,7 @@ def test_the_master_is_found_and_followed_when_it_changes(
         assert replica.client().exists("{tampu:default:jobs}:leased")
 
 
-def _publishes(q: tampu.Queue) -> bool:
+def _publishes(q: tampu.Store) -> bool:
     try:
         q.publish("jobs", "after")
     except tampu.Unavailable:
@@ -122,11 +122,11 @@ def _publishes(q: tampu.Queue) -> bool:
 
 
 def test_a_waiting_worker_follows_to_the_master_that_replaces_a_killed_one(
-    house: tuple[Server, Server, Sentinel],
+    harness: tuple[Server, Server, Sentinel],
 ) -> None:
-    master, replica, sentinel = house
+    master, replica, sentinel = harness
     url = f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0"
-    with tampu.open(url) as worker, tampu.open(url, keepers=False) as q, ThreadPoolExecutor(1) as pool:
+    with tampu.open(url) as worker, tampu.open(url, maintenance=False) as q, ThreadPoolExecutor(1) as pool:
         q.publish("others", "before")
         until(lambda: bool(replica.client().exists("{tampu:default:others}:ready")), "the message to be copied")
         waiting = pool.submit(_claims, worker)
@@ -138,7 +138,7 @@ def test_a_waiting_worker_follows_to_the_master_that_replaces_a_killed_one(
         assert payloads(q.claim("others")) == ["before"]
 
 
-def _claims(q: tampu.Queue) -> list[tampu.Lease]:
+def _claims(q: tampu.Store) -> list[tampu.Lease]:
     """One, also when nobody was there for longer than a call has patience."""
     give_up = time.monotonic() + 60
     while True:

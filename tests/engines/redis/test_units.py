@@ -10,11 +10,11 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.broker.core import Core
-from tampu.broker.queue import AllVerbs
+from tampu.broker.store import AllVerbs
 from tampu.engines import port
 from tampu.engines.redis import units
 from tampu.engines.redis.engine import RedisEngine
-from tampu.engines.redis.turn import Turn
+from tampu.engines.redis.run_context import RunContext
 from tampu.model.errors import Unavailable
 from tampu.testing import FakeClock
 from tests.servers import redis
@@ -29,7 +29,7 @@ class Store:
         self.url = redis.cluster.url()
         self.clock = FakeClock()
         self.engines: list[RedisEngine] = []
-        self.q = tampu.open(self.url, clock=self.clock, keepers=False)
+        self.q = tampu.open(self.url, clock=self.clock, maintenance=False)
         self.core: Core = access.core(self.q)
 
     def engine(self) -> RedisEngine:
@@ -111,7 +111,7 @@ def steps_of_a_unit(**fields: Any) -> int:
     try:
         unit = store.unit(**fields)
         engine = store.engine()
-        asking = units.together(Turn(engine.house), unit)
+        asking = units.together(RunContext(engine.registry), unit)
         steps = 0
         try:
             asks = next(asking)
@@ -137,7 +137,7 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
         try:
             unit = store.unit(**FIELDS[fields])
             engine = store.engine()
-            advance(engine, units.together(Turn(engine.house), unit), steps)
+            advance(engine, units.together(RunContext(engine.registry), unit), steps)
             store.maintain()
             found.append(store.seen())
             (again,) = store.engine().run([unit])
@@ -156,20 +156,22 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
 def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
     unit = store.unit(name=None)
     engine = store.engine()
-    asking = units.together(Turn(engine.house), unit)
+    asking = units.together(RunContext(engine.registry), unit)
     steps = 0
     while store.seen() == NOTHING:  # until it is decided
-        asking = units.together(Turn(engine.house), unit)
+        asking = units.together(RunContext(engine.registry), unit)
         steps += 1
         advance(engine, asking, steps)
     assert store.seen() != ALL
     for dies_after in range(1, 12):
         store.clock.advance(6)
         flat = engine.wire.send(
-            [engine._write.script("select_intents", engine.house.tags.queue("default", "jobs"), 100)]
+            [engine._write.script("select_intents", engine.registry.tags.queue("default", "jobs"), 100)]
         )[0]
         over = advance(
-            engine, units.complete_all(Turn(engine.house), engine.house.tags.queue("default", "jobs"), flat), dies_after
+            engine,
+            units.complete_all(RunContext(engine.registry), engine.registry.tags.queue("default", "jobs"), flat),
+            dies_after,
         )
         if not flat and over:
             break
@@ -181,7 +183,10 @@ def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
 def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
     engine = store.engine()
     assert isinstance(engine.run([store.unit(name=None)])[0], list)
-    tags = [engine.house.tags.house, *(engine.house.tags.queue("default", name) for name in ("jobs", "mails", "bills"))]
+    tags = [
+        engine.registry.tags.registry,
+        *(engine.registry.tags.queue("default", name) for name in ("jobs", "mails", "bills")),
+    ]
     asks = [
         engine._write.plain("EXISTS", tag, key)
         for tag in tags
@@ -193,7 +198,7 @@ def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
 def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> None:
     unit = store.unit()
     engine = store.engine()
-    asking = units.together(Turn(engine.house), unit)
+    asking = units.together(RunContext(engine.registry), unit)
 
     def send(asks: Any) -> Any:
         away = store.seen()[0] == "done"
@@ -214,14 +219,14 @@ def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> No
 def test_a_due_intent_is_told_to_maintenance(store: Store) -> None:
     unit = store.unit()
     engine = store.engine()
-    asking = units.together(Turn(engine.house), unit)
+    asking = units.together(RunContext(engine.registry), unit)
     asks = next(asking)
     while store.seen() == NOTHING:
         asks = asking.send(engine.wire.send(asks))
     due = engine.next_due()
     assert due is not None
     assert due <= store.clock.now() + 2_000_000
-    assert engine.glance(()).due_us == due
+    assert engine.poll_status(()).due_us == due
 
 
 def test_a_unit_that_begins_with_a_document_is_found_too(store: Store) -> None:
@@ -230,12 +235,12 @@ def test_a_unit_that_begins_with_a_document_is_found_too(store: Store) -> None:
         "default", [made.document_member("cursor", "x", b"7", 0), made.publish_member("mails", [1])], NAME, 600_000_000
     )
     engine = store.engine()
-    asking = units.together(Turn(engine.house), unit)
+    asking = units.together(RunContext(engine.registry), unit)
     asks = next(asking)
     while store.q.get_document("cursor", "x") is None:
         asks = asking.send(engine.wire.send(asks))
     assert "mails" not in store.q.queues.list()
-    due = engine.glance(()).due_us
+    due = engine.poll_status(()).due_us
     assert due is not None
     assert engine.next_due() == due
     store.maintain()

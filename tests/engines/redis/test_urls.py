@@ -61,7 +61,7 @@ def test_a_scheme_that_nobody_knows_is_refused_with_those_that_are_known(scheme:
 
 
 def test_names_with_colons_do_not_share_a_tag(url: str) -> None:
-    with tampu.open(url, tenant="a:b", keepers=False) as one, tampu.open(url, tenant="a", keepers=False) as two:
+    with tampu.open(url, tenant="a:b", maintenance=False) as one, tampu.open(url, tenant="a", maintenance=False) as two:
         one.publish("c", 1)
         two.publish("b:c", 2)
         assert [m.payload for m in one.messages("c")] == [1]
@@ -69,7 +69,7 @@ def test_names_with_colons_do_not_share_a_tag(url: str) -> None:
 
 
 def test_houses_of_two_prefixes_do_not_meet(url: str) -> None:
-    with tampu.open(url, keepers=False) as one, tampu.open(f"{url}-other", keepers=False) as two:
+    with tampu.open(url, maintenance=False) as one, tampu.open(f"{url}-other", maintenance=False) as two:
         one.publish("jobs", 1)
         assert two.queues.list() == []
         assert two.claim("jobs") == []

@@ -4,14 +4,17 @@ import pytest
 
 from tests.servers import mariadb, postgres
 
-HOUSES: dict[str, mariadb.Houses | postgres.Houses] = {"postgres": postgres.houses, "mariadb": mariadb.houses}
+DATABASES: dict[str, mariadb.Databases | postgres.Databases] = {
+    "postgres": postgres.databases,
+    "mariadb": mariadb.databases,
+}
 
 
-@pytest.fixture(params=HOUSES)
-def houses(request: pytest.FixtureRequest) -> mariadb.Houses | postgres.Houses:
-    return HOUSES[request.param]
+@pytest.fixture(params=DATABASES)
+def databases(request: pytest.FixtureRequest) -> mariadb.Databases | postgres.Databases:
+    return DATABASES[request.param]
 
 
 @pytest.fixture
-def url(houses: mariadb.Houses | postgres.Houses) -> str:
-    return houses.url()
+def url(databases: mariadb.Databases | postgres.Databases) -> str:
+    return databases.url()

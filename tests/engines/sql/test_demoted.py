@@ -9,7 +9,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tests.conformance.house import payloads
+from tests.conformance.harness import payloads
 
 READ_ONLY = {
     "PostgresEngine": "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
@@ -18,28 +18,28 @@ READ_ONLY = {
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False) as opened:
+def q(url: str) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False) as opened:
         opened.publish("jobs", "before")
         yield opened
 
 
-def _publish(q: tampu.Queue) -> None:
+def _publish(q: tampu.Store) -> None:
     q.publish("jobs", "after")
 
 
-def _publish_with_a_key(q: tampu.Queue) -> None:
+def _publish_with_a_key(q: tampu.Store) -> None:
     q.publish("jobs", "after", key="k")
 
 
-def _publish_in_a_transaction(q: tampu.Queue) -> None:
+def _publish_in_a_transaction(q: tampu.Store) -> None:
     with q.transaction() as tx:
         tx.publish("jobs", "after")
 
 
 @pytest.mark.parametrize("call", [_publish, _publish_with_a_key, _publish_in_a_transaction])
 def test_a_connection_to_a_server_that_is_read_only_is_not_kept(
-    q: tampu.Queue, call: Callable[[tampu.Queue], None]
+    q: tampu.Store, call: Callable[[tampu.Store], None]
 ) -> None:
     q.stats("jobs")  # there is one for reading, too
     engine: Any = access.engine(q)

@@ -11,7 +11,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tests.conformance.house import payloads
+from tests.conformance.harness import payloads
 from tests.servers import mariadb, postgres
 from tests.servers.certificates import self_signed
 
@@ -52,7 +52,7 @@ def pg(certificate: Path) -> Iterator[postgres.Postgres]:
         yield server
 
 
-def _cipher(q: tampu.Queue) -> Any:
+def _cipher(q: tampu.Store) -> Any:
     engine: Any = access.engine(q)
     with engine._db.connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
@@ -64,7 +64,7 @@ def test_mariadb_is_spoken_to_in_secret_if_its_authority_is_named(
     maria: mariadb.MariaDb, certificate: Path, identity: str
 ) -> None:
     url = maria.url(ssl_ca=str(certificate), ssl_verify_identity=identity)
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         assert _cipher(q)
         q.publish("jobs", identity)
         assert payloads(q.claim("jobs")) == [identity]
@@ -81,7 +81,7 @@ def test_a_mariadb_that_nobody_vouches_for_is_refused(
 
 def test_a_mariadb_of_another_name_is_refused_by_who_asks_for_it(maria: mariadb.MariaDb, certificate: Path) -> None:
     url = maria.url(ssl_ca=str(certificate)).replace("127.0.0.1", "localhost")  # the certificate has only the address
-    tampu.open(url, keepers=False).close()
+    tampu.open(url, maintenance=False).close()
     with pytest.raises(tampu.Unavailable, match="certificate"):
         tampu.open(f"{url}&ssl_verify_identity=true")
 
@@ -97,7 +97,7 @@ def test_certificates_that_can_not_be_read_are_said_so(maria: mariadb.MariaDb, p
 def test_postgresql_is_asked_for_its_certificate_as_libpq_does(
     pg: postgres.Postgres, certificate: Path, stranger: Path
 ) -> None:
-    with tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(certificate)), keepers=False) as q:
+    with tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(certificate)), maintenance=False) as q:
         engine: Any = access.engine(q)
         assert engine._db.connection.pgconn.ssl_in_use
         q.publish("jobs", 1)

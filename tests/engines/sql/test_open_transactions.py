@@ -11,7 +11,7 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.port import Sweep
-from tests.conformance.house import FakeClock, payloads
+from tests.conformance.harness import FakeClock, payloads
 
 Does = Callable[[Any], object]
 """What is done in the transaction."""
@@ -23,82 +23,82 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False, clock=clock) as opened:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
-def holder(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+def holder(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     """Another process, which has a transaction open."""
-    with tampu.open(url, keepers=False, clock=clock) as opened:
+    with tampu.open(url, maintenance=False, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
-def worker(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
+def worker(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     """A worker of another tenant."""
-    with tampu.open(url, tenant="other", keepers=False, clock=clock) as opened:
+    with tampu.open(url, tenant="other", maintenance=False, clock=clock) as opened:
         opened.publish_many("busy", range(10))
         yield opened
 
 
-def _delayed_of_a_group(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _delayed_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.queues.put("jobs", group_order=True)
     q.publish("jobs", "late", group="g", delay=30)
     q.publish("jobs", "free", group="h", delay=30)
     return lambda tx: tx.publish("jobs", "new", group="g"), ["free", "late"]
 
 
-def _delayed_where_groups_take_turns(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _delayed_where_groups_take_turns(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.queues.put("jobs", ordering="fair")
     q.publish("jobs", "late", group="g", delay=30)
     return lambda tx: tx.publish("jobs", "new", group="g"), ["late", "new"]
 
 
-def _part_of_a_claim_acked(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _part_of_a_claim_acked(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish_many("jobs", range(3))
     first, *_ = q.claim("jobs", limit=3, lease=30)
     return lambda tx: tx.ack(first), [1, 2]
 
 
-def _a_whole_claim_acked(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _a_whole_claim_acked(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish_many("jobs", range(3))
     leases = q.claim("jobs", limit=3, lease=30)
     return lambda tx: tx.settle([tampu.Ack(lease) for lease in leases]), []
 
 
-def _extended(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _extended(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish("jobs", 1)
     (lease,) = q.claim("jobs", lease=30)
     return lambda tx: tx.extend(lease, 10), [1]
 
 
-def _cancelled_before_it_expires(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _cancelled_before_it_expires(q: tampu.Store) -> tuple[Does, list[Any]]:
     ready, delayed = q.publish("jobs", 1, ttl=30), q.publish("jobs", 2, ttl=30, delay=50)
     held = q.publish("jobs", 3, ttl=30, hold="x")
     return lambda tx: [tx.cancel(message.id) for message in (ready, delayed, held)], []
 
 
-def _expiring_of_a_group(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _expiring_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.queues.put("jobs", group_order=True)
     q.publish("jobs", 1, group="g", ttl=30)
     q.publish("jobs", 2, group="g")
     return lambda tx: tx.publish("jobs", 3, group="g"), [2]
 
 
-def _expiring_with_a_key(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _expiring_with_a_key(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish("jobs", 1, key="k", ttl=30)
     return lambda tx: tx.publish("jobs", 2, key="k"), []
 
 
-def _leased_with_a_key(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _leased_with_a_key(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish("jobs", 1, key="k")
     q.claim("jobs", lease=30)
     return lambda tx: tx.publish("jobs", 2, key="k"), [2, 1]
 
 
-def _dead_of_a_group(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _dead_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.queues.put("jobs", group_order=True, max_attempts=1)
     q.publish("jobs", 1, group="g")
     q.publish("jobs", 2, group="g")
@@ -106,7 +106,7 @@ def _dead_of_a_group(q: tampu.Queue) -> tuple[Does, list[Any]]:
     return lambda tx: tx.publish("jobs", 3, group="g"), [2]
 
 
-def _two_of_one_key(q: tampu.Queue) -> tuple[Does, list[Any]]:
+def _two_of_one_key(q: tampu.Store) -> tuple[Does, list[Any]]:
     q.publish("jobs", 1, key="k")
     (first,) = q.claim("jobs", lease=300)
     q.publish("jobs", 2, key="k")
@@ -131,11 +131,11 @@ SCENES = [
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_nobody_waits_for_a_transaction_of_another_tenant(
-    q: tampu.Queue,
-    holder: tampu.Queue,
-    worker: tampu.Queue,
+    q: tampu.Store,
+    holder: tampu.Store,
+    worker: tampu.Store,
     clock: FakeClock,
-    scene: Callable[[tampu.Queue], tuple[Does, list[Any]]],
+    scene: Callable[[tampu.Store], tuple[Does, list[Any]]],
 ) -> None:
     does, come = scene(q)
     engine: Any = access.engine(worker)
@@ -151,12 +151,12 @@ def test_nobody_waits_for_a_transaction_of_another_tenant(
         assert sorted(payloads(_drained(q)), key=str) == sorted(come, key=str)
 
 
-def _drained(q: tampu.Queue) -> list[tampu.Lease]:
+def _drained(q: tampu.Store) -> list[tampu.Lease]:
     found = q.claim("jobs", limit=10, lease=300)
     return [*found, *q.claim("jobs", limit=10, lease=300)] if found else found
 
 
-def test_what_is_not_locked_goes_on(q: tampu.Queue, holder: tampu.Queue, worker: tampu.Queue, clock: FakeClock) -> None:
+def test_what_is_not_locked_goes_on(q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock) -> None:
     """However much of what is locked lies before it."""
     q.queues.put("jobs", group_concurrency=1)
     q.publish_many("jobs", [tampu.NewMessage(n, group="g", delay=30) for n in range(1200)])
@@ -169,7 +169,7 @@ def test_what_is_not_locked_goes_on(q: tampu.Queue, holder: tampu.Queue, worker:
 
 
 def test_a_clock_that_goes_back_does_not_keep_a_process_from_looking(
-    q: tampu.Queue, holder: tampu.Queue, worker: tampu.Queue, clock: FakeClock
+    q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
 ) -> None:
     does, _ = _a_whole_claim_acked(q)
     with holder.transaction() as tx:
@@ -184,7 +184,7 @@ def test_a_clock_that_goes_back_does_not_keep_a_process_from_looking(
 
 
 def test_acks_that_are_taken_back_leave_leases_that_end(
-    q: tampu.Queue, holder: tampu.Queue, worker: tampu.Queue, clock: FakeClock
+    q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
 ) -> None:
     q.publish_many("jobs", range(4))
     leases = q.claim("jobs", limit=4, lease=30)

@@ -10,14 +10,14 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.port import Call, Publish
-from tests.conformance.house import payloads
+from tests.conformance.harness import payloads
 
 
 @pytest.mark.parametrize("together", [1, 2])
 def test_a_commit_that_fails_is_told_to_its_own_callers(
     url: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tampu.open(url, keepers=False) as q:
+    with tampu.open(url, maintenance=False) as q:
         engine: Any = access.engine(q)
         asked: list[Call] = []
         run, insist = engine.run, engine._insist

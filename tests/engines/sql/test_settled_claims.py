@@ -9,7 +9,7 @@ import pytest
 import tampu
 from tampu import Ack, Lease, Release
 from tampu.broker import access
-from tests.conformance.house import FakeClock, payloads
+from tests.conformance.harness import FakeClock, payloads
 
 
 @pytest.fixture
@@ -18,30 +18,30 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Queue]:
-    with tampu.open(url, keepers=False, clock=clock) as opened:
+def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
+    with tampu.open(url, maintenance=False, clock=clock) as opened:
         yield opened
 
 
-def _one_by_one_with_results(q: tampu.Queue, leases: list[Lease]) -> None:
+def _one_by_one_with_results(q: tampu.Store, leases: list[Lease]) -> None:
     for lease in leases:
         q.ack(lease, result={"done": True})
 
 
-def _together_with_results(q: tampu.Queue, leases: list[Lease]) -> None:
+def _together_with_results(q: tampu.Store, leases: list[Lease]) -> None:
     q.settle([Ack(lease, result=1) for lease in leases])
 
 
-def _in_parts(q: tampu.Queue, leases: list[Lease]) -> None:
+def _in_parts(q: tampu.Store, leases: list[Lease]) -> None:
     q.settle([Ack(lease) for lease in leases[5:]])
     q.settle([Ack(lease) for lease in leases[:5]])
 
 
-def _backwards(q: tampu.Queue, leases: list[Lease]) -> None:
+def _backwards(q: tampu.Store, leases: list[Lease]) -> None:
     q.settle([Ack(lease) for lease in reversed(leases)])
 
 
-def _in_all_ways(q: tampu.Queue, leases: list[Lease]) -> None:
+def _in_all_ways(q: tampu.Store, leases: list[Lease]) -> None:
     q.settle([Ack(lease) for lease in leases[:5]])
     q.settle([Ack(leases[0]), Ack(leases[5], result=1)])  # the first is told again
     q.reject(leases[6], "no")
@@ -49,7 +49,7 @@ def _in_all_ways(q: tampu.Queue, leases: list[Lease]) -> None:
     q.ack(leases[9])
 
 
-def _in_the_users_own_transaction(q: tampu.Queue, leases: list[Lease]) -> None:
+def _in_the_users_own_transaction(q: tampu.Store, leases: list[Lease]) -> None:
     q.settle([Ack(lease) for lease in leases[1:]])
     with q.transaction() as tx:
         tx.ack(leases[0], result=1)
@@ -67,7 +67,7 @@ def _in_the_users_own_transaction(q: tampu.Queue, leases: list[Lease]) -> None:
     ],
 )
 def test_nothing_is_due_when_a_claim_is_settled(
-    q: tampu.Queue, settle: Callable[[tampu.Queue, list[Lease]], None]
+    q: tampu.Store, settle: Callable[[tampu.Store, list[Lease]], None]
 ) -> None:
     q.publish_many("jobs", range(20))
     q.settle([Ack(lease) for lease in q.claim("jobs", limit=10)])  # whichever way is tried first
@@ -77,7 +77,7 @@ def test_nothing_is_due_when_a_claim_is_settled(
     assert access.engine(q).next_due() is None
 
 
-def test_what_is_left_of_a_claim_comes_back(q: tampu.Queue, clock: FakeClock) -> None:
+def test_what_is_left_of_a_claim_comes_back(q: tampu.Store, clock: FakeClock) -> None:
     q.publish_many("jobs", range(6))
     leases = q.claim("jobs", limit=6, lease=30)
     q.settle([Ack(lease) for lease in leases[:2]])
@@ -89,7 +89,7 @@ def test_what_is_left_of_a_claim_comes_back(q: tampu.Queue, clock: FakeClock) ->
     assert payloads(q.claim("jobs", limit=6)) == [3, 4, 5]
 
 
-def test_a_settlement_that_is_taken_back_leaves_the_claim(q: tampu.Queue, clock: FakeClock) -> None:
+def test_a_settlement_that_is_taken_back_leaves_the_claim(q: tampu.Store, clock: FakeClock) -> None:
     q.publish_many("jobs", range(3))
     leases = q.claim("jobs", limit=3, lease=30)
     with pytest.raises(RuntimeError), q.transaction() as tx:  # noqa: PT012 - the block fails after the acks
@@ -101,7 +101,7 @@ def test_a_settlement_that_is_taken_back_leaves_the_claim(q: tampu.Queue, clock:
     assert payloads(q.claim("jobs", limit=3)) == [1, 2]
 
 
-def test_extended_leases_are_looked_at_until_they_are_settled(q: tampu.Queue, clock: FakeClock) -> None:
+def test_extended_leases_are_looked_at_until_they_are_settled(q: tampu.Store, clock: FakeClock) -> None:
     q.publish_many("jobs", range(3))
     leases = q.claim("jobs", limit=3, lease=30)
     for lease in leases:

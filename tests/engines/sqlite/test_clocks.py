@@ -9,10 +9,10 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.broker.queue import Queue
-from tampu.keepers.trimmer import Trimmer
+from tampu.broker.store import Store
+from tampu.maintenance.trimmer import Trimmer
 from tampu.model.times import SECOND
-from tests.conformance.house import FakeClock
+from tests.conformance.harness import FakeClock
 
 YEAR = 365 * 86_400
 
@@ -23,12 +23,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(clock: FakeClock) -> Iterator[Queue]:
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+def q(clock: FakeClock) -> Iterator[Store]:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         yield q
 
 
-def test_retention_goes_on_past_what_was_written_ahead_of_time(q: Queue, clock: FakeClock) -> None:
+def test_retention_goes_on_past_what_was_written_ahead_of_time(q: Store, clock: FakeClock) -> None:
     core: Any = access.core(q)
     trimmer = Trimmer(core, 7 * 86_400 * SECOND)
 

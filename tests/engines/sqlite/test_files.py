@@ -27,7 +27,7 @@ def _print(path: Path) -> str:
 
 
 def _filled(path: Path, rows: int = 300) -> Path:
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         q.publish_many("jobs", [{"n": n, "text": "x" * 200} for n in range(rows)])
     return path
 
@@ -35,7 +35,7 @@ def _filled(path: Path, rows: int = 300) -> Path:
 def _refused(path: Path, error: type[StorageError], **options: bool) -> StorageError:
     before, company = _print(path), sorted(p.name for p in path.parent.iterdir())
     with pytest.raises(error) as refused:
-        tampu.open(path, keepers=False, **options)  # type: ignore[arg-type]  # a bag of options
+        tampu.open(path, maintenance=False, **options)  # type: ignore[arg-type]  # a bag of options
     assert _print(path) == before
     assert sorted(p.name for p in path.parent.iterdir()) == company
     assert refused.value.hint
@@ -45,9 +45,9 @@ def _refused(path: Path, error: type[StorageError], **options: bool) -> StorageE
 def test_a_new_file_is_made_and_an_empty_one_is_fine(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for name in ("new.db", "empty.db"):
-        with tampu.open(tmp_path / name, keepers=False) as q:
+        with tampu.open(tmp_path / name, maintenance=False) as q:
             q.publish("jobs", 1)
-        with tampu.open(tmp_path / name, keepers=False) as q:
+        with tampu.open(tmp_path / name, maintenance=False) as q:
             assert q.stats("jobs").ready == 1
 
 
@@ -76,7 +76,7 @@ def test_another_program_s_database_in_wal_mode_is_refused(tmp_path: Path) -> No
     db.close()
     before = _print(path)
     with pytest.raises(ForeignFile):
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     assert _print(path) == before
 
 
@@ -86,11 +86,11 @@ def test_adopt_keeps_the_tables_of_the_user(tmp_path: Path) -> None:
         db.execute("CREATE TABLE users (name TEXT)")
         db.execute("INSERT INTO users VALUES ('ada')")
     db.close()
-    with tampu.open(path, keepers=False, adopt=True) as q:
+    with tampu.open(path, maintenance=False, adopt=True) as q:
         q.publish("jobs", 1)
         with q.transaction() as tx:
             assert tx.execute("SELECT name FROM users").fetchall() == [("ada",)]
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert q.stats("jobs").ready == 1
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT name FROM users").fetchall() == [("ada",)]
@@ -99,13 +99,13 @@ def test_adopt_keeps_the_tables_of_the_user(tmp_path: Path) -> None:
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignFile):
-        tampu.open(tmp_path, keepers=False)
+        tampu.open(tmp_path, maintenance=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
-        tampu.open(tmp_path / "none" / "jobs.db", keepers=False)
+        tampu.open(tmp_path / "none" / "jobs.db", maintenance=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,7 +119,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, keep: int) -> None:
         Path(f"{path}{companion}").unlink(missing_ok=True)
     before = _print(path)
     with pytest.raises(StorageError) as refused:
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     assert refused.value.code in ("damaged_file", "foreign_file", "storage_error")
     assert _print(path) == before
 
@@ -131,7 +131,7 @@ def test_a_damaged_schema_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     before = _print(path)
     with pytest.raises(DamagedFile) as refused:
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     assert refused.value.code == "damaged_file"
     assert _print(path) == before
 
@@ -146,7 +146,7 @@ def test_damage_deep_in_a_file_gives_a_clear_error_never_another_exception(tmp_p
             page = dice.randrange(1, len(data) // 4096)
             data[page * 4096 : page * 4096 + 64] = dice.randbytes(64)
         path.write_bytes(data)
-        with contextlib.suppress(StorageError, tampu.NotFound), tampu.open(path, keepers=False) as q:
+        with contextlib.suppress(StorageError, tampu.NotFound), tampu.open(path, maintenance=False) as q:
             q.stats()
             list(q.messages("jobs", limit=1000))
             q.claim("jobs", limit=100)
@@ -160,7 +160,7 @@ def test_the_doctor_sees_damage(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[(root - 1) * 4096 + 200 : root * 4096] = b"\x7f" * (4096 - 200)
     path.write_bytes(data)
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert ("file", "bad") in {(what, level) for what, level, _ in q.check()}
 
 
@@ -204,7 +204,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     db.close()
     before = _print(path)
     with pytest.raises(SchemaMismatch) as refused:
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     assert refused.value.code == "schema_mismatch"
     assert _print(path) == before
 
@@ -218,7 +218,7 @@ def test_migrations_run_in_order_once_and_keep_the_messages(tmp_path: Path, monk
     steps = [*files.migrations(), (NOW + 1, STEP)]
     monkeypatch.setattr(files, "migrations", lambda: steps)
     for _ in range(2):
-        with tampu.open(path, keepers=False) as q:
+        with tampu.open(path, maintenance=False) as q:
             assert q.stats("jobs").ready == 300
             assert {w: t for w, _, t in q.check()}["schema"].startswith(f"version {NOW + 1}")
             with q.transaction() as tx:
@@ -230,9 +230,9 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkey
     first = files.migrations()
     monkeypatch.setattr(files, "migrations", lambda: [*first, (NOW + 1, STEP), (NOW + 2, "CREATE TABLE broken (;\n")])
     with pytest.raises(StorageError):
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     monkeypatch.undo()
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert len(q.claim("jobs", limit=1000)) == 300
         with q.transaction() as tx:
             names = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")}
@@ -243,15 +243,15 @@ def test_an_older_program_refuses_the_migrated_file(tmp_path: Path, monkeypatch:
     path = _filled(tmp_path / "jobs.db")
     steps = [*files.migrations(), (NOW + 1, STEP)]
     monkeypatch.setattr(files, "migrations", lambda: steps)
-    tampu.open(path, keepers=False).close()
+    tampu.open(path, maintenance=False).close()
     monkeypatch.undo()
     with pytest.raises(SchemaMismatch):
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
 
 
 def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         q.queues.put("jobs", group_order=True)
         q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     db = sqlite3.connect(path)
@@ -264,7 +264,7 @@ def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None
         "UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
     )
     db.close()
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         for n in range(3):
             (lease,) = q.claim("jobs", limit=10)
             assert lease.payload == n
@@ -295,17 +295,17 @@ def test_durability_is_what_was_asked_for(tmp_path: Path) -> None:
         assert engine._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert engine.durability == durability
         engine.close()
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         assert q.durability == "memory"
 
 
 def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    tampu.open(path, keepers=False).close()
+    tampu.open(path, maintenance=False).close()
     for end in ("-gate", "-keeper"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.chmod(0o660)
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert access.engine(q).lead()
         modes = {Path(f"{path}{end}").stat().st_mode & 0o777 for end in ("", "-gate", "-keeper")}
     assert modes == {0o660}
@@ -314,12 +314,12 @@ def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
 def test_a_companion_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "jobs.db-gate").mkdir()
     with pytest.raises(Unavailable, match=r"jobs\.db-gate"):
-        tampu.open(tmp_path / "jobs.db", keepers=False)
+        tampu.open(tmp_path / "jobs.db", maintenance=False)
 
 
 def test_a_name_that_is_too_long_is_an_answer_not_a_crash(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
-        tampu.open(tmp_path / ("x" * 300), keepers=False)
+        tampu.open(tmp_path / ("x" * 300), maintenance=False)
 
 
 def test_without_descriptors_opening_fails_and_keeps_nothing(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_without_descriptors_opening_fails_and_keeps_nothing(tmp_path: Path) -> 
     for spare in range(12):
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + spare, limits[1]))
         try:
-            tampu.open(tmp_path / "jobs.db", keepers=False).close()
+            tampu.open(tmp_path / "jobs.db", maintenance=False).close()
             answers.append("opened")
         except Unavailable:
             answers.append("refused")
@@ -345,7 +345,7 @@ def _remove(path: Path) -> None:
         Path(f"{path}{end}").unlink(missing_ok=True)
 
 
-def _publish_on(q: tampu.Queue) -> None:
+def _publish_on(q: tampu.Store) -> None:
     while True:
         q.publish("jobs", 2)
 
@@ -363,12 +363,12 @@ def test_a_file_that_was_removed_is_not_written_to_for_long(tmp_path: Path) -> N
 
 def test_a_file_that_was_replaced_is_noticed_without_keepers(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, keepers=False, durability="process") as q:
+    with tampu.open(path, maintenance=False, durability="process") as q:
         q.publish("jobs", 1)
         _remove(path)
-        with tampu.open(path, keepers=False) as other:
+        with tampu.open(path, maintenance=False) as other:
             other.publish("jobs", "new")
         with pytest.raises(Unavailable, match="replaced"):
             _publish_on(q)
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert [m.payload for m in q.messages("jobs")] == ["new"]

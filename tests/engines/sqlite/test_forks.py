@@ -44,7 +44,7 @@ def _run(path: Path, story: str, *args: str) -> str:
 
 
 def _stored(path: Path) -> int:
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert all(level != "bad" for _, level, _ in q.check())
         return int(q.stats("jobs").ready)
 

@@ -13,8 +13,8 @@ import pytest
 import tampu
 from tampu import NewMessage, StorageError, StorageFull
 from tampu.broker import access
-from tampu.broker.queue import Queue
-from tests.conformance.house import FakeClock, House, counts
+from tampu.broker.store import Store
+from tests.conformance.harness import FakeClock, Harness, counts
 
 BIG = b"x" * 200_000
 
@@ -22,12 +22,12 @@ BIG = b"x" * 200_000
 @pytest.fixture(params=["memory", "file"])
 def q(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     url = "memory://" if request.param == "memory" else str(tmp_path / "jobs.db")
-    opened = tampu.open(url, keepers=False, clock=FakeClock())
+    opened = tampu.open(url, maintenance=False, clock=FakeClock())
     yield opened
     opened.close()
 
 
-def _fill(q: Queue) -> None:
+def _fill(q: Store) -> None:
     """Leave no free page."""
     q.publish_many("jobs", [b"y" * 1000] * 50)
     db = access.engine(q)._db  # type: ignore[attr-defined]  # the engine's own connection
@@ -35,7 +35,7 @@ def _fill(q: Queue) -> None:
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def _room(q: Queue) -> None:
+def _room(q: Store) -> None:
     access.engine(q)._db.execute("PRAGMA max_page_count = 1000000")  # type: ignore[attr-defined]  # as above
 
 
@@ -50,35 +50,35 @@ def _room(q: Queue) -> None:
     ],
     ids=["one", "many", "with keys", "new queue", "ten thousand small"],
 )
-def test_a_publish_without_room_stores_nothing_and_works_with_room(q: Queue, call: Callable[[Queue], Any]) -> None:
+def test_a_publish_without_room_stores_nothing_and_works_with_room(q: Store, call: Callable[[Store], Any]) -> None:
     _fill(q)
-    before = House.picture(None, q)  # type: ignore[arg-type]  # it needs no house
+    before = Harness.picture(None, q)  # type: ignore[arg-type]  # it needs no house
     with pytest.raises(StorageFull) as refused:
         call(q)
     assert (refused.value.code, bool(refused.value.hint)) == ("storage_full", True)
-    assert House.picture(None, q) == before  # type: ignore[arg-type]  # as above
+    assert Harness.picture(None, q) == before  # type: ignore[arg-type]  # as above
     assert {level for what, level, _ in q.check() if what in ("file", "indexes")} == {"ok"}
     _room(q)
     call(q)
     assert {level for what, level, _ in q.check() if what in ("file", "indexes")} == {"ok"}
 
 
-def test_reading_works_without_room(q: Queue) -> None:
+def test_reading_works_without_room(q: Store) -> None:
     _fill(q)
     assert q.stats("jobs").ready == 50
     assert len(q.messages("jobs")) == 50
 
 
-def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(q: Queue) -> None:
+def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(q: Store) -> None:
     _fill(q)
-    before = House.picture(None, q)  # type: ignore[arg-type]  # it needs no house
+    before = Harness.picture(None, q)  # type: ignore[arg-type]  # it needs no house
     with pytest.raises(StorageFull), q.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.publish("jobs", "small")
         tx.publish("jobs", BIG)
-    assert House.picture(None, q) == before  # type: ignore[arg-type]  # as above
+    assert Harness.picture(None, q) == before  # type: ignore[arg-type]  # as above
 
 
-def test_a_full_disk_that_is_caught_inside_a_transaction_commits_nothing_half(q: Queue) -> None:
+def test_a_full_disk_that_is_caught_inside_a_transaction_commits_nothing_half(q: Store) -> None:
     q.publish("jobs", 0)
     with q.transaction() as tx:
         tx.execute("CREATE TABLE orders (n INTEGER)")

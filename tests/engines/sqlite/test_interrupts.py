@@ -16,7 +16,7 @@ import tampu
 from tampu.broker import access
 from tampu.engines import port
 from tampu.engines.sqlite import SqliteEngine
-from tests.conformance.house import until
+from tests.conformance.harness import until
 
 
 class Interrupted(sqlite3.Connection):
@@ -60,7 +60,7 @@ def test_an_interrupt_leaves_no_transaction_open(tmp_path: Path, statement: str)
 
 
 def test_queues_of_a_transaction_that_was_rolled_back_are_not_remembered(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
         own = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         own.execute("BEGIN IMMEDIATE")
         for payload in (1, 2):
@@ -80,7 +80,7 @@ def test_queues_of_a_transaction_that_was_rolled_back_are_not_remembered(tmp_pat
 
 
 def test_what_follows_a_transaction_that_sqlite_ended_is_not_committed_alone(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
 
         def ended_inside() -> None:
             with q.transaction() as tx:
@@ -98,7 +98,7 @@ def test_what_follows_a_transaction_that_sqlite_ended_is_not_committed_alone(tmp
 def test_a_file_opened_through_a_link_is_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "real" / "jobs.db")
-    with tampu.open(tmp_path / "link.db", keepers=False) as q:
+    with tampu.open(tmp_path / "link.db", maintenance=False) as q:
         own = sqlite3.connect(tmp_path / "link.db", isolation_level=None)
         with q.transaction(own) as tx:
             tx.publish("jobs", 1)
@@ -108,7 +108,7 @@ def test_a_file_opened_through_a_link_is_the_same_file(tmp_path: Path) -> None:
 
 
 def test_the_bell_of_a_closed_queue_writes_to_no_other_file(tmp_path: Path) -> None:
-    q = tampu.open(tmp_path / "jobs.db", keepers=False)
+    q = tampu.open(tmp_path / "jobs.db", maintenance=False)
     own = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     with q.transaction(own) as tx:
         tx.publish("jobs", 1)

@@ -17,7 +17,7 @@ def test_a_small_limit_does_not_make_small_pages(monkeypatch: pytest.MonkeyPatch
         return page(self, *args)  # type: ignore[arg-type]  # what it was called with
 
     monkeypatch.setattr(SqliteEngine, "page", counted)
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         q.publish_many("jobs", [tampu.NewMessage(n, type="rare" if n % 1000 == 999 else "usual") for n in range(3000)])
         found, after = [], None
         for _ in range(3):

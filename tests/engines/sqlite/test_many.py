@@ -9,16 +9,17 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.port import Extend, Regroup, Trim
-from tampu.engines.sqlite import lanes, trimming
-from tampu.keepers.trimmer import Trimmer
+from tampu.engines.sqlite import groups
+from tampu.engines.sqlite import trim as sqlite_trim
+from tampu.maintenance.trimmer import Trimmer
 from tampu.model.times import SECOND
-from tests.conformance.house import FakeClock
+from tests.conformance.harness import FakeClock
 
 
 def test_retention_looks_at_a_part_of_the_queues_and_goes_on_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "QUEUES_A_STEP", 4)
+    monkeypatch.setattr(sqlite_trim, "QUEUES_A_STEP", 4)
     clock = FakeClock()
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         for n in range(10):
             q.publish(f"q{n}", 1)
             q.ack(q.claim(f"q{n}")[0])
@@ -30,7 +31,7 @@ def test_retention_looks_at_a_part_of_the_queues_and_goes_on_there(monkeypatch: 
 
 def test_a_queue_with_much_to_remove_does_not_hold_up_the_next() -> None:
     clock = FakeClock()
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         for name, count in (("much", 30), ("little", 1)):
             q.publish_many(name, range(count))
             for lease in q.claim(name, limit=count):
@@ -43,10 +44,10 @@ def test_a_queue_with_much_to_remove_does_not_hold_up_the_next() -> None:
 
 def test_the_retention_of_each_tenant_is_its_own() -> None:
     clock = FakeClock()
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         core: Any = access.core(q)
         for tenant, retention in (("a", 10), ("b", None), ("c", 1000)):
-            other = tampu.Queue(core, tenant, on_close=lambda: None)
+            other = tampu.Store(core, tenant, on_close=lambda: None)
             if retention is not None:
                 other.queues.put("*", retention=retention)
             for name in ("one", "two"):
@@ -57,7 +58,7 @@ def test_the_retention_of_each_tenant_is_its_own() -> None:
 
 
 def test_who_is_let_go_counts_towards_the_limit_of_a_step() -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         q.queues.put("jobs", group_concurrency=1)
         q.publish_many("jobs", [tampu.NewMessage(n, group=f"g{n % 10}") for n in range(100)])
         submit = access.core(q).coalescer.submit
@@ -71,18 +72,18 @@ def test_who_is_let_go_counts_towards_the_limit_of_a_step() -> None:
 
 
 def test_an_ack_does_not_count_a_group_in_which_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         q.queues.put("jobs", group_concurrency=10)
         q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(5)])
         leases = q.claim("jobs", limit=5)
-        monkeypatch.setattr(lanes, "taken_places", None)
+        monkeypatch.setattr(groups, "taken_slots", None)
         q.ack(leases[0])
         assert q.stats("jobs").done == 1
 
 
 def test_many_leases_made_shorter_at_once_are_one_row_of_the_reaper() -> None:
     clock = FakeClock()
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         q.publish_many("jobs", range(50))
         leases = q.claim("jobs", limit=50, lease=3600)
         engine: Any = access.engine(q)
@@ -95,7 +96,7 @@ def test_many_leases_made_shorter_at_once_are_one_row_of_the_reaper() -> None:
 
 
 def test_the_places_of_a_group_are_counted_once_in_a_commit() -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         q.queues.put("jobs", group_concurrency=30)
         engine: Any = access.engine(q)
         counted: list[str] = []

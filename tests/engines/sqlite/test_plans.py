@@ -12,11 +12,11 @@ import pytest
 
 from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker.core import Core
-from tampu.broker.queue import Queue
+from tampu.broker.store import Store
 from tampu.engines.port import Load, Sweep, Trim
-from tampu.engines.sqlite import SqliteEngine, claim, reading, ready, settle, sweep
+from tampu.engines.sqlite import SqliteEngine, claim, read, ready, settle, sweep
 from tampu.model.message import pack_plain
-from tests.conformance.house import FakeClock
+from tests.conformance.harness import FakeClock
 
 ROWS = 2000
 SMALL = {"tampu_queue", "tampu_meta", "tampu_counter", "tampu_document"}
@@ -31,7 +31,7 @@ WALKED = {
 }
 
 
-class Store:
+class PlanStore:
     """A queue whose statements are written down."""
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class Store:
         self.engine = SqliteEngine(str(path), clock=self.clock, durability="process", connect=self._connect)
         self.seen.clear()  # the making of the tables
         self.core = Core(self.engine)
-        self.q = Queue(self.core, "default", on_close=self.engine.close)
+        self.q = Store(self.core, "default", on_close=self.engine.close)
 
     def _connect(self, *args: Any, **kwargs: Any) -> sqlite3.Connection:
         db: sqlite3.Connection = sqlite3.connect(*args, **kwargs)
@@ -60,11 +60,11 @@ class Store:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanStore]:
     """Thousands of messages in every state, in several queues and tenants."""
-    made = Store(tmp_path_factory.mktemp("plans") / "jobs.db")
+    made = PlanStore(tmp_path_factory.mktemp("plans") / "jobs.db")
     q = made.q
-    other = Queue(made.core, "other", on_close=lambda: None)
+    other = Store(made.core, "other", on_close=lambda: None)
     q.queues.put("groups", group_order=True)
     q.queues.put("turns", ordering="fair")
     for tenant in (q, other):
@@ -97,7 +97,7 @@ def _check(plans: dict[str, list[str]]) -> None:
                 assert "json_each" in sql, (sql, steps)
 
 
-def test_publishing_uses_indexes(store: Store) -> None:
+def test_publishing_uses_indexes(store: PlanStore) -> None:
     q = store.q
     q.publish("jobs", 1)
     q.publish_many("jobs", [NewMessage(n, delay=5 * n, ttl=50 + n, priority=n) for n in range(20)])
@@ -110,10 +110,10 @@ def test_publishing_uses_indexes(store: Store) -> None:
     _check(store.plans())
 
 
-def test_loading_uses_indexes(store: Store) -> None:
-    stem, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_plain("t", b"1", "application/json")
+def test_loading_uses_indexes(store: PlanStore) -> None:
+    id_prefix, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_plain("t", b"1", "application/json")
     for first in (0, 5):
-        call = Load("default", "jobs", stem, range(first, first + 10), body * 10, range(0, 1000, len(body))[:11],
+        call = Load("default", "jobs", id_prefix, range(first, first + 10), body * 10, range(0, 1000, len(body))[:11],
                     ["t"] * 10, 3, max_depth=10**6)  # fmt: skip
         store.core.coalescer.submit(call)
     plans = store.plans()
@@ -121,7 +121,7 @@ def test_loading_uses_indexes(store: Store) -> None:
     _check(plans)
 
 
-def test_claiming_and_extending_use_indexes(store: Store) -> None:
+def test_claiming_and_extending_use_indexes(store: PlanStore) -> None:
     for name in ("jobs", "groups"):
         for lease in store.q.claim(name, limit=20, worker="w"):
             store.q.extend(lease, 60)
@@ -131,7 +131,7 @@ def test_claiming_and_extending_use_indexes(store: Store) -> None:
     _check(plans)
 
 
-def test_settling_uses_indexes(store: Store) -> None:
+def test_settling_uses_indexes(store: PlanStore) -> None:
     q = store.q
     for name in ("jobs", "groups"):
         leases = q.claim(name, limit=12)
@@ -143,7 +143,7 @@ def test_settling_uses_indexes(store: Store) -> None:
     _check(store.plans())
 
 
-def test_sweeping_uses_indexes(store: Store) -> None:
+def test_sweeping_uses_indexes(store: PlanStore) -> None:
     store.q.claim("jobs", limit=50, lease=5)
     store.clock.advance(1200)
     store.core.coalescer.submit(Sweep(500))
@@ -151,7 +151,7 @@ def test_sweeping_uses_indexes(store: Store) -> None:
     _check(store.plans())
 
 
-def test_steering_uses_indexes(store: Store) -> None:
+def test_steering_uses_indexes(store: PlanStore) -> None:
     q = store.q
     page = q.messages("jobs", state="ready", limit=10).messages
     dead = q.messages("jobs", state="dead", limit=10).messages
@@ -164,14 +164,14 @@ def test_steering_uses_indexes(store: Store) -> None:
     _check(store.plans())
 
 
-def test_trimming_and_purging_use_indexes(store: Store) -> None:
+def test_trimming_and_purging_use_indexes(store: PlanStore) -> None:
     store.clock.advance(10)
     store.core.coalescer.submit(Trim({}, 1, 1, 100))
     store.q.purge("more", state=["dead", "done", "held"])
     _check(store.plans())
 
 
-def test_reading_uses_indexes(store: Store) -> None:
+def test_reading_uses_indexes(store: PlanStore) -> None:
     q = store.q
     for state in ("ready", "delayed", "held", "dead", "done", "leased"):
         page = q.messages("jobs", state=state, limit=5)
@@ -189,12 +189,12 @@ HOT = {
     **{f"ready.{name}": getattr(ready, name) for name in ("FIND", "BEFORE", "FIRST", "FURTHER", "LEAVE")},
     **{f"settle.{name}": getattr(settle, name) for name in ("LEASES", "DONE_ROWS", "LEAVE")},
     **{f"sweep.{name}": getattr(sweep, name) for name in ("DUE", "RUN_OUT", "PAST", "NEXT")},
-    **{f"list.{code}.{n}": sql for code, pair in reading.LISTS.items() if code != 2 for n, sql in enumerate(pair)},
+    **{f"list.{code}.{n}": sql for code, pair in read.LISTS.items() if code != 2 for n, sql in enumerate(pair)},
 }
 
 
 @pytest.mark.parametrize("name", sorted(HOT))
-def test_each_hot_statement_is_a_search_in_the_order_of_its_index(store: Store, name: str) -> None:
+def test_each_hot_statement_is_a_search_in_the_order_of_its_index(store: PlanStore, name: str) -> None:
     sql = HOT[name]
     db = sqlite3.connect(store.engine.path)
     steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * sql.count("?"))]
@@ -206,7 +206,7 @@ def test_each_hot_statement_is_a_search_in_the_order_of_its_index(store: Store, 
         assert not scan or scan[1] in GIVEN, steps
 
 
-def test_this_check_can_fail(store: Store) -> None:
+def test_this_check_can_fail(store: PlanStore) -> None:
     store.engine._db.execute("SELECT seq FROM tampu_ready WHERE attempts = 7").fetchall()
     with pytest.raises(AssertionError):
         _check(store.plans())

@@ -18,7 +18,7 @@ import tampu
 from tampu import InvalidConfig, State
 from tampu.broker import access
 from tampu.engines.sqlite import SqliteEngine
-from tests.conformance.house import payloads, until
+from tests.conformance.harness import payloads, until
 
 WORK = """
 import sys, tampu
@@ -52,7 +52,7 @@ def test_processes_publishing_and_claiming_at_once_lose_and_double_nothing(tmp_p
         assert worker.returncode == 0
         seen.update(out.splitlines())
     assert seen == Counter({f"{me} {n}": 1 for me in range(3) for n in range(60)})
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert q.stats("jobs").done == 180
         assert all(level != "bad" for _, level, _ in q.check())
 
@@ -152,7 +152,7 @@ def test_removing_the_lock_files_of_a_closed_queue_is_harmless(tmp_path: Path) -
             q.publish("jobs", n)
         for end in ("-gate", "-keeper"):
             Path(f"{path}{end}").unlink(missing_ok=True)
-    with tampu.open(path, keepers=False) as q:
+    with tampu.open(path, maintenance=False) as q:
         assert payloads(q.claim("jobs", limit=10)) == [0, 1, 2]
 
 
@@ -171,7 +171,7 @@ def test_open_files_do_not_leak(tmp_path: Path) -> None:
 
 def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, keepers=False, durability="process") as q:
+    with tampu.open(path, maintenance=False, durability="process") as q:
         for _ in range(60):
             q.publish_many("jobs", [b"x" * 4000] * 100)
             q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=100)])
@@ -182,7 +182,7 @@ def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
 
 def test_readers_see_whole_commits_while_others_write(tmp_path: Path) -> None:
     stop = threading.Event()
-    with tampu.open(tmp_path / "jobs.db", keepers=False, durability="process") as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False, durability="process") as q:
         q.publish_many("jobs", range(10))
 
         def write() -> None:
@@ -208,7 +208,7 @@ def _own(path: Path) -> sqlite3.Connection:
 
 
 def test_joining_the_user_s_connection_commits_with_it(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
         db = _own(tmp_path / "jobs.db")
         with q.transaction(db) as tx:
             db.execute("INSERT INTO orders VALUES (1)")
@@ -226,7 +226,7 @@ def test_joining_the_user_s_connection_commits_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_transaction_the_user_began_is_the_user_s_to_end(tmp_path: Path, end: str) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
         q.publish("emails", 0)
         lease = q.claim("emails")[0]
         db = _own(tmp_path / "jobs.db")
@@ -248,7 +248,7 @@ def test_a_transaction_the_user_began_is_the_user_s_to_end(tmp_path: Path, end: 
 
 
 def test_a_connection_to_another_file_is_refused(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", keepers=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
         other = sqlite3.connect(tmp_path / "other.db")
         for bad in (other, "jobs.db", 5):
             with pytest.raises(InvalidConfig), q.transaction(bad):

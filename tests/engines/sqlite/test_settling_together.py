@@ -10,7 +10,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.engines.port import Ending, Settle
+from tampu.engines.port import Settle, SettleItem
 from tampu.model.errors import LeaseLost
 from tampu.model.message import State
 from tampu.testing import FakeClock
@@ -18,7 +18,7 @@ from tampu.testing import FakeClock
 COUNT = 40
 
 
-def _claims(q: tampu.Queue, *, own: bool) -> list[list[tampu.Lease]]:
+def _claims(q: tampu.Store, *, own: bool) -> list[list[tampu.Lease]]:
     for _ in range(3):
         ids = [str(uuid.uuid4()) if own else None for _ in range(COUNT)]
         q.publish_many("jobs", [tampu.NewMessage(n, id=id) for n, id in enumerate(ids)])
@@ -26,15 +26,15 @@ def _claims(q: tampu.Queue, *, own: bool) -> list[list[tampu.Lease]]:
 
 
 def _settle(leases: list[tampu.Lease]) -> Settle:
-    return Settle("default", [Ending("ack", "jobs", lease.receipt) for lease in leases])
+    return Settle("default", [SettleItem("ack", "jobs", lease.receipt) for lease in leases])
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["ids of the engine", "ids of our own"])
 def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         core: Any = access.core(q)
         first, second, third = _claims(q, own=own)
-        lost = [Ending("ack", "jobs", lease.receipt[:-1] + "z") for lease in third]
+        lost = [SettleItem("ack", "jobs", lease.receipt[:-1] + "z") for lease in third]
         replies = core.engine.run(
             [_settle(first), _settle(second[:3]), _settle(first), _settle(second), Settle("default", lost), _settle([])]
         )
@@ -50,7 +50,7 @@ def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
 
 def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:
     clock = FakeClock()
-    with tampu.open("memory://", keepers=False, clock=clock) as q:
+    with tampu.open("memory://", maintenance=False, clock=clock) as q:
         core: Any = access.core(q)
         first, second, _ = _claims(q, own=True)
         for lease in first:
@@ -66,7 +66,7 @@ def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:
 
 
 def test_ids_of_a_batch_are_looked_up_with_one_statement() -> None:
-    with tampu.open("memory://", keepers=False) as q:
+    with tampu.open("memory://", maintenance=False) as q:
         core: Any = access.core(q)
         first, second, _ = _claims(q, own=True)
         asked: list[str] = []

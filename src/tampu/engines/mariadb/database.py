@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from tampu.engines.mariadb import moves, snapshots
+from tampu.engines.mariadb.ops import snapshot, table
 from tampu.engines.mariadb.wire import Rows, Wire
 
-MOVES = moves.MOVES | snapshots.MOVES
+MOVES = table.MOVES | snapshot.MOVES
 
 
 class Db(Wire):

@@ -140,7 +140,7 @@ class Index:
             return None
         return told if told is not None and told.startswith(self._run) else None
 
-    def tell(self, entered: Sequence[Place], left: Sequence[Place], *, ring: bool) -> bool:
+    def tell(self, entered: Sequence[Place], left: Sequence[Place], *, notify: bool) -> bool:
         """What became ready, and what is not any more. False: Redis does not know it."""
         try:
             with self._redis.pipeline(transaction=False) as sent:
@@ -148,7 +148,7 @@ class Index:
                     sent.zadd(self._key(q), dict.fromkeys(members, 0))
                 for q, members in _by_queue(left):
                     sent.zrem(self._key(q), *members)
-                if ring:
+                if notify:
                     sent.publish(f"{self._base}:bell", b"")
                 sent.execute()
         except redis.RedisError as error:

@@ -174,7 +174,7 @@ def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per 
     return quote(value)
 
 
-def bare(text: str) -> list[str]:
+def simple(text: str) -> list[str]:
     """The statements of a text, without its comments."""
     text = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
     return [part.strip() for part in re.split(r";\s*(?:\n|\Z)", text) if part.strip()]
@@ -189,7 +189,7 @@ def in_database(text: str, database: str) -> str:
 def statements(database: str) -> dict[str, list[Statement]]:
     """Every statement by its name."""
     texts = load("tampu.engines.mariadb")
-    return {name: [Statement(in_database(part, database)) for part in bare(text)] for name, text in texts.items()}
+    return {name: [Statement(in_database(part, database)) for part in simple(text)] for name, text in texts.items()}
 
 
-__all__ = ["Blobs", "Ints", "Statement", "Uuids", "bare", "escaped", "in_database", "in_hex", "literal", "statements"]
+__all__ = ["Blobs", "Ints", "Statement", "Uuids", "escaped", "in_database", "in_hex", "literal", "simple", "statements"]

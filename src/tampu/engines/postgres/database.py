@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from tampu.engines.postgres.stepping import Stepping
+from tampu.engines.postgres.skip_dead_rows import DeadRowSkip
 from tampu.engines.postgres.wire import Wire
 from tampu.engines.sql.named_statements import load
 
@@ -28,8 +28,8 @@ NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 def in_schema(text: str, schema: str) -> str:
     """A statement for another schema than ``tampu``, without its comments."""
-    bare = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
-    return re.sub(r"\btampu\.", f'"{schema}".', bare).strip().rstrip(";")
+    simple = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\btampu\.", f'"{schema}".', simple).strip().rstrip(";")
 
 
 @cache
@@ -48,11 +48,11 @@ class Db:
         *,
         ours: bool,
         synchronous: str = "on",
-        stepping: Stepping | None = None,
+        stepping: DeadRowSkip | None = None,
         patience: float | None = None,
     ) -> None:
         self.connection = connection
-        self._stepping = stepping or Stepping()
+        self._stepping = stepping or DeadRowSkip()
         self.synchronous = synchronous
         """synchronous_commit: on unless the server has something stricter, or off."""
         self.ours = ours

@@ -12,15 +12,15 @@ from typing import Any
 import psycopg
 
 from tampu.engines import port
-from tampu.engines.postgres import checking, connecting, joining, migrating
-from tampu.engines.postgres.at_once import AtOnce
-from tampu.engines.postgres.bell import Bell
+from tampu.engines.postgres import checks, connect, migrations, user_transaction
 from tampu.engines.postgres.database import Db
-from tampu.engines.postgres.upkeep import Upkeep
+from tampu.engines.postgres.single_statement import SingleStatement
+from tampu.engines.postgres.vacuum import Vacuum
+from tampu.engines.postgres.wakeup import Wakeup
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.engine import FOLD_EVERY, SqlEngine, Uncertain
-from tampu.engines.sql.house import House
-from tampu.engines.sql.transaction import Transaction
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.user_transaction import Transaction
 from tampu.model.errors import TampuError
 from tampu.model.times import Clock
 
@@ -31,20 +31,20 @@ class PostgresEngine(SqlEngine):
     def __init__(
         self, url: str, *, clock: Clock | None = None, durability: str | None = None, migrate: bool = True
     ) -> None:
-        self.place = connecting.target(url, durability)
+        self.place = connect.target(url, durability)
         self._asked = url, durability
         self._migrate = migrate
         self._second: PostgresEngine | None = None
-        self._upkeep = Upkeep(self.place)
-        super().__init__(connecting.PostgresDriver(self.place), self.place.durability, clock)
-        self._at_once = AtOnce(self.house)
+        self._upkeep = Vacuum(self.place)
+        super().__init__(connect.PostgresDriver(self.place), self.place.durability, clock)
+        self._at_once = SingleStatement(self.registry)
 
-    def _settle_in(self, db: Any) -> House:
-        self.durability = connecting.durability(db.connection, self.place)
+    def _open_schema(self, db: Any) -> QueueRegistry:
+        self.durability = connect.durability(db.connection, self.place)
         if self._migrate:
-            migrating.migrate(db.connection, self.place.schema)
-        self.schema = migrating.version_of(db.connection, self.place.schema)
-        return migrating.house(db.connection, self.place.schema)
+            migrations.migrate(db.connection, self.place.schema)
+        self.schema = migrations.version_of(db.connection, self.place.schema)
+        return migrations.registry(db.connection, self.place.schema)
 
     def _commit(self, db: Any, calls: Sequence[port.Call], *, ahead: bool = True) -> tuple[list[Any], Commit]:
         """In one round trip where that can be."""
@@ -71,9 +71,9 @@ class PostgresEngine(SqlEngine):
         """Another connection, for settlements while this one is busy: as another process would, it knows of claims."""
         url, durability = self._asked
         second = PostgresEngine(url, clock=self._clock, durability=durability, migrate=False)
-        second.house = House(self.house.tail, self.house.stamp, self.house.watched)
-        second._at_once = AtOnce(second.house)
-        second._listener, second._bell = self._listener, self._bell
+        second.registry = QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.watched)
+        second._at_once = SingleStatement(second.registry)
+        second._listener, second._wakeup = self._listener, self._wakeup
         self._second = second
         if self._closed:  # meanwhile
             self._close_second()
@@ -82,23 +82,23 @@ class PostgresEngine(SqlEngine):
 
     def _close_second(self) -> None:
         if self._second is not None:
-            self._second._bell = None  # it is ours
+            self._second._wakeup = None  # it is ours
             self._second.close()
 
-    def _listening(self) -> Bell:
-        return Bell(self.place, self._stirred)
+    def _listening(self) -> Wakeup:
+        return Wakeup(self.place, self._stirred)
 
     def announce(self, commit: Commit) -> None:
         super().announce(commit)
-        if self._bell is None and commit.ready:
+        if self._wakeup is None and commit.ready:
             # Who does not listen, such as a Spark job, has no thread that rings. Nobody depends on it.
             with contextlib.suppress(TampuError):
                 self.readers.ask(lambda db: db.send("notify_alone", f"tampu_{self.place.schema}", self._me))
 
     def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
-        return joining.joined(self, connection)
+        return user_transaction.joined(self, connection)
 
-    def ring_inside(self, db: Any) -> None:
+    def notify_inside(self, db: Any) -> None:
         """Theirs to commit: the server tells those who wait when, and if, it does."""
         db.send("notify", f"tampu_{self.place.schema}", "transaction")
 
@@ -108,7 +108,7 @@ class PostgresEngine(SqlEngine):
     def check(self) -> list[tuple[str, str, str]]:
         def look(db: Any) -> list[tuple[str, str, str]]:
             assert isinstance(db, Db)
-            return checking.check(db, self.place.schema, self.durability)
+            return checks.check(db, self.place.schema, self.durability)
 
         return self.readers.ask(look)
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.deciding import SWEEP_FIRST, nothing
-from tampu.engines.port import AGAIN, Again, Claim, Later, Want
+from tampu.engines.port import AGAIN, Again, Claim, QueueClaim, RetryLater
 from tampu.engines.redis import rows
-from tampu.engines.redis.asking import Ask, Asking
-from tampu.engines.redis.house import Room
 from tampu.engines.redis.ids import cut
-from tampu.engines.redis.turn import Turn
+from tampu.engines.redis.queue_registry import QueueEntry
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ScriptCall
+from tampu.engines.rules import SWEEP_FIRST, nothing
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State
 
 
-def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
-    rooms = yield from turn.house.known_ones(call.tenant, [want.queue for want in call.wants])
+def claim(context: RunContext, call: Claim) -> Asking[list[Lease] | RetryLater | Again]:
+    rooms = yield from context.registry.known_ones(call.tenant, [want.queue for want in call.wants])
     wants = [(want, room) for want, room in zip(call.wants, rooms, strict=True) if room is not None]
     leases: list[Lease] = []
     waits: list[int] = []
@@ -33,13 +33,13 @@ def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
     while wants and len(leases) < call.limit:
         want, room = wants.pop(0)
         lease = f"{secrets.randbits(63):x}"
-        asks = [_ask(turn, call, want, room, lease, call.limit - len(leases))]
-        asks += [turn.write.script("has_claimable", other.tag) for _, other in wants]
+        asks = [_ask(context, call, want, room, lease, call.limit - len(leases))]
+        asks += [context.write.script("has_claimable", other.tag) for _, other in wants]
         reply, *waiting = yield asks
         if isinstance(reply, TampuError) and leases:
             break  # what is claimed already is the caller's; the server of this queue will be asked next time
-        found = turn.heard(room, reply)
-        unfinished = turn.swept(room, found[2]) >= SWEEP_FIRST or unfinished
+        found = context.heard(room, reply)
+        unfinished = context.swept(room, found[2]) >= SWEEP_FIRST or unfinished
         if len(found) == 4:
             waits.append(found[3])
         elif len(found) > 4:
@@ -50,15 +50,15 @@ def claim(turn: Turn, call: Claim) -> Asking[list[Lease] | Later | Again]:
     return AGAIN if unfinished else nothing(waits)
 
 
-def _ask(turn: Turn, call: Claim, want: Want, room: Room, lease: str, limit: int) -> Ask:
+def _ask(context: RunContext, call: Claim, want: QueueClaim, room: QueueEntry, lease: str, limit: int) -> ScriptCall:
     burst = want.burst or max(1, math.ceil(want.rate))
-    return turn.write.script(
+    return context.write.script(
         "claim", room.tag, limit, lease, want.lease_us, call.worker or "", want.max_in_flight, want.rate, burst,
-        SWEEP_FIRST, int(want.paced),
+        SWEEP_FIRST, int(want.has_group_rate),
     )  # fmt: skip
 
 
-def _leases(call: Claim, room: Room, lease: str, found: list[Any]) -> list[Lease]:
+def _leases(call: Claim, room: QueueEntry, lease: str, found: list[Any]) -> list[Lease]:
     until, packed, counts, errors, *raw = found
     seqs = cut(packed.decode())
     attempts = [counts] * len(seqs) if isinstance(counts, int) else rows.decode(counts)

@@ -11,10 +11,10 @@ from typing import Any
 
 from tampu.engines.port import DeleteDocument, Document, PutDocument
 from tampu.engines.redis import rows
-from tampu.engines.redis.asking import Ask, Asking, ok
-from tampu.engines.redis.house import House
+from tampu.engines.redis.queue_registry import QueueRegistry
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ScriptCall, ok
 from tampu.engines.redis.tags import named, plain
-from tampu.engines.redis.turn import Turn
 from tampu.model.errors import VersionConflict
 
 _LOOKED_AT = 1000
@@ -25,17 +25,17 @@ def _end(kind: str, tenant: str) -> str:
     return f"{plain(kind)}:{plain(tenant)}"
 
 
-def put(turn: Turn, call: PutDocument) -> Asking[int]:
+def put(context: RunContext, call: PutDocument) -> Asking[int]:
     """Write a document. The settings of a queue make it be there, in the same script."""
-    house = turn.house
+    registry = context.registry
     version = "" if call.version is None else call.version
     room = None
     if call.kind == "queue" and call.name != "*":
-        room = yield from house.enter(call.tenant, call.name)
+        room = yield from registry.enter(call.tenant, call.name)
     listed = (room.partition, f"{room.ids.tail:014x}") if room else ("", "")
     (reply,) = yield [
-        turn.write.script(
-            "put_document", house.tags.house, _end(call.kind, call.tenant), call.name, version,
+        context.write.script(
+            "put_document", registry.tags.registry, _end(call.kind, call.tenant), call.name, version,
             call.value, *listed,
         )
     ]  # fmt: skip
@@ -46,16 +46,16 @@ def put(turn: Turn, call: PutDocument) -> Asking[int]:
     return int(reply)
 
 
-def delete(turn: Turn, call: DeleteDocument) -> Asking[bool]:
+def delete(context: RunContext, call: DeleteDocument) -> Asking[bool]:
     (reply,) = yield [
-        turn.write.script("delete_document", turn.house.tags.house, _end(call.kind, call.tenant), call.name)
+        context.write.script("delete_document", context.registry.tags.registry, _end(call.kind, call.tenant), call.name)
     ]
     return bool(ok(reply))
 
 
-def change(turn: Turn, calls: Sequence[PutDocument | DeleteDocument]) -> Asking[list[Any]]:
+def change(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -> Asking[list[Any]]:
     """Several documents at once, all or none; not the settings of queues, which also make the queue be there."""
-    (reply,) = yield [ask(turn, calls)]
+    (reply,) = yield [ask(context, calls)]
     answers = ok(reply)
     if answers and answers[0] == -1:
         raise changed(calls[answers[1] - 1])
@@ -72,9 +72,11 @@ def items_of(calls: Sequence[PutDocument | DeleteDocument]) -> list[tuple[Any, .
     ]
 
 
-def ask(turn: Turn, calls: Sequence[PutDocument | DeleteDocument]) -> Ask:
+def ask(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -> ScriptCall:
     values = [call.value for call in calls if isinstance(call, PutDocument)]
-    return turn.write.script("change_documents", turn.house.tags.house, rows.encode(items_of(calls)), *values)
+    return context.write.script(
+        "change_documents", context.registry.tags.registry, rows.encode(items_of(calls)), *values
+    )
 
 
 def changed(call: PutDocument | DeleteDocument) -> VersionConflict:
@@ -88,8 +90,8 @@ def told(calls: Sequence[PutDocument | DeleteDocument], answers: Sequence[Any]) 
     ]
 
 
-def get(house: House, kind: str, tenant: str, name: str) -> Asking[Document | None]:
-    (reply,) = yield [house.write.plain("HGET", house.tags.house, f"doc:{_end(kind, tenant)}", name)]
+def get(registry: QueueRegistry, kind: str, tenant: str, name: str) -> Asking[Document | None]:
+    (reply,) = yield [registry.write.plain("HGET", registry.tags.registry, f"doc:{_end(kind, tenant)}", name)]
     return None if ok(reply) is None else _read(kind, tenant, name, reply)
 
 
@@ -98,8 +100,8 @@ def _read(kind: str, tenant: str, name: str, raw: bytes) -> Document:
     return Document(kind, tenant, name, int(version), value)
 
 
-def list_all(house: House, kind: str, tenant: str) -> Asking[list[Document]]:
-    (reply,) = yield [house.write.plain("HGETALL", house.tags.house, f"doc:{_end(kind, tenant)}")]
+def list_all(registry: QueueRegistry, kind: str, tenant: str) -> Asking[list[Document]]:
+    (reply,) = yield [registry.write.plain("HGETALL", registry.tags.registry, f"doc:{_end(kind, tenant)}")]
     flat = ok(reply)
     return [
         _read(kind, tenant, name, value)
@@ -107,22 +109,22 @@ def list_all(house: House, kind: str, tenant: str) -> Asking[list[Document]]:
     ]
 
 
-def every(house: House) -> Asking[list[Document]]:
+def every(registry: QueueRegistry) -> Asking[list[Document]]:
     """By looking through the names of all keys of the server that has the house's slot: rare, and not for workers."""
     documents: list[Document] = []
-    for end in sorted((yield from _ends(house))):
+    for end in sorted((yield from _ends(registry))):
         kind, tenant = map(named, end.split(":"))
-        documents += yield from list_all(house, kind, tenant)
+        documents += yield from list_all(registry, kind, tenant)
     return documents
 
 
-def _ends(house: House) -> Asking[set[str]]:
+def _ends(registry: QueueRegistry) -> Asking[set[str]]:
     """How the keys of documents end. By a script: a plain SCAN is answered also by a server that the slot has left."""
-    begin = f"{house.tags.house}:doc:"
+    begin = f"{registry.tags.registry}:doc:"
     pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", begin) + "*"
     ends, cursor, run = set[str](), b"0", None
     while True:
-        (reply,) = yield [house.write.script("scan_documents", house.tags.house, pattern, cursor, _LOOKED_AT)]
+        (reply,) = yield [registry.write.script("scan_documents", registry.tags.registry, pattern, cursor, _LOOKED_AT)]
         told, following, *keys = ok(reply)
         ends.update(key.decode()[len(begin) :] for key in keys)
         if run not in (None, told):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from tampu.engines.journals import fingerprint
+from tampu.engines.journal_pages import fingerprint
 from tampu.engines.redis import rows
-from tampu.engines.redis.asking import Ask, Asking, ok
-from tampu.engines.redis.house import House, Room
 from tampu.engines.redis.ids import cut, series
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
+from tampu.engines.redis.script_calls import Asking, ScriptCall, ok
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import JournalPage, Position, Transition
 
@@ -23,7 +23,7 @@ _LEAST, _MOST = 16, 1000
 class _Partition:
     """One queue's journal, read from a place on, some entries at a time."""
 
-    def __init__(self, room: Room, offset: int, end: int, count: int) -> None:
+    def __init__(self, room: QueueEntry, offset: int, end: int, count: int) -> None:
         self.room = room
         self.offset = offset
         self.end = end
@@ -32,8 +32,8 @@ class _Partition:
         self.more = end > offset
         self._read = offset
 
-    def ask(self, house: House) -> Ask:
-        return house.write.plain("XRANGE", self.room.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
+    def ask(self, registry: QueueRegistry) -> ScriptCall:
+        return registry.write.plain("XRANGE", self.room.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
 
     def take(self, entries: list[Any]) -> None:
         self.rows = []
@@ -48,10 +48,10 @@ class _Partition:
             self.offset = max(self.offset, self.end)  # what retention has removed is no backlog any more
 
 
-def read(house: House, after: Position | None, limit: int, tenant: str | None) -> Asking[JournalPage]:
+def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: str | None) -> Asking[JournalPage]:
     position = _checked(after)
-    rooms = yield from house.all(tenant)
-    ends: list[Any] = (yield [house.write.plain("HGET", r.tag, "n", "end") for r in rooms]) if rooms else []
+    rooms = yield from registry.all(tenant)
+    ends: list[Any] = (yield [registry.write.plain("HGET", r.tag, "n", "end") for r in rooms]) if rooms else []
     count = min(limit, max(_LEAST, min(_MOST, limit // max(1, len(rooms)))))
     partitions = [
         _Partition(room, position.get(room.partition, 0), int(end), count)
@@ -60,7 +60,7 @@ def read(house: House, after: Position | None, limit: int, tenant: str | None) -
     ]
     behind = [p for p in partitions if p.more]
     if behind:
-        for partition, reply in zip(behind, (yield [p.ask(house) for p in behind]), strict=True):
+        for partition, reply in zip(behind, (yield [p.ask(registry) for p in behind]), strict=True):
             partition.take(ok(reply))
     heads = [(p.rows[-1].at_us, i) for i, p in enumerate(partitions) if p.rows]
     heapq.heapify(heads)
@@ -72,7 +72,7 @@ def read(house: House, after: Position | None, limit: int, tenant: str | None) -
         found.append(transition)
         partition.offset = transition.offset
         if not partition.rows and partition.more:
-            (reply,) = yield [partition.ask(house)]
+            (reply,) = yield [partition.ask(registry)]
             partition.take(ok(reply))
         if partition.rows:
             heapq.heappush(heads, (partition.rows[-1].at_us, i))
@@ -101,7 +101,7 @@ def _own_ids(own: Any, count: int) -> list[str]:
     return own or [""] * count
 
 
-def _unfold(room: Room, last: int, count: int, at: int, packed: bytes) -> list[Transition]:
+def _unfold(room: QueueEntry, last: int, count: int, at: int, packed: bytes) -> list[Transition]:
     verb, state, worker, seqs, attempts, types, details, own = rows.decode(packed)
     made = room.ids.many(series(*seqs) if isinstance(seqs, list) else cut(seqs))
     own = _own_ids(own, count)

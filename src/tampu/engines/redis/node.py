@@ -22,7 +22,7 @@ from redis.connection import Connection, SSLConnection
 from redis.retry import Retry
 
 from tampu.engines.redis import scripts
-from tampu.engines.redis.asking import Ask
+from tampu.engines.redis.script_calls import ScriptCall
 from tampu.engines.redis.urls import Place
 from tampu.model.errors import StorageError, StorageFull, TampuError, Unavailable
 
@@ -209,7 +209,7 @@ def _inside(error: exceptions.ResponseError) -> exceptions.ResponseError:
     return _KINDS.get(found[2], exceptions.ResponseError)(found[1])
 
 
-def whole(ask: Ask) -> tuple[Any, ...]:
+def whole(ask: ScriptCall) -> tuple[Any, ...]:
     """The same ask with the text of its script, for a server that does not know it yet."""
     if ask.command[0] != "EVALSHA":
         return ask.command

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tampu.engines.deciding import full
-from tampu.engines.places import Pace
+from tampu.engines.groups import GroupRate
 from tampu.engines.port import Item, Load, Publish
-from tampu.engines.redis import ids, naming, rows
-from tampu.engines.redis.asking import Ask, Asking
-from tampu.engines.redis.house import Room
-from tampu.engines.redis.turn import Turn
+from tampu.engines.redis import ids, reservations, rows
+from tampu.engines.redis.queue_registry import QueueEntry
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ScriptCall
+from tampu.engines.rules import full
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -25,22 +25,22 @@ MOST_TOGETHER = 2000
 """Messages of several callers in one script, so that a script stays short."""
 
 
-def publish_bare(turn: Turn, calls: Sequence[Publish]) -> Asking[list[list[Message] | TampuError]]:
+def publish_simple(context: RunContext, calls: Sequence[Publish]) -> Asking[list[list[Message] | TampuError]]:
     """Plain batches of one queue, together."""
     tenant, queue = calls[0].tenant, calls[0].queue
     items = [item for call in calls for item in call.items]
     head = rows.encode((_one([item.max_attempts for item in items]), _one([item.body.type for item in items])))
     bodies = [item.packed for item in items]
-    room = yield from turn.house.enter(tenant, queue)
-    (reply,) = yield [turn.write.script("publish_simple", room.tag, head, *bodies)]
-    _, _, new, now, first = turn.heard(room, reply)
+    room = yield from context.registry.enter(tenant, queue)
+    (reply,) = yield [context.write.script("publish_simple", room.tag, head, *bodies)]
+    _, _, new, now, first = context.heard(room, reply)
     state = State.READY
     made = [
         Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
         for id, item in zip(room.ids.many(ids.series(first.decode(), len(items))), items, strict=True)
     ]
     if new:
-        yield from turn.house.confirm(room)
+        yield from context.registry.confirm(room)
     answers: list[list[Message] | TampuError] = []
     start = 0
     for call in calls:
@@ -54,31 +54,35 @@ def _one(values: list[Any]) -> Any:
     return values[0] if values.count(values[0]) == len(values) else values
 
 
-def publish(turn: Turn, call: Publish) -> Asking[list[Message]]:
+def publish(context: RunContext, call: Publish) -> Asking[list[Message]]:
     """One call that has something to look up."""
-    return (yield from store(turn, call, call.items, call.places, call.pace))
+    return (yield from store(context, call, call.items, call.slots, call.group_rate))
 
 
 def store(
-    turn: Turn, call: Publish | Load, items: Sequence[Item], slots: int | None = None, rate: Pace | None = None
+    context: RunContext,
+    call: Publish | Load,
+    items: Sequence[Item],
+    slots: int | None = None,
+    rate: GroupRate | None = None,
 ) -> Asking[list[Message]]:
     """The items of a call, each looked up; with what may go of a group at once, and how often."""
     packed = [pack_item(item) for item in items]
     bodies = [item.packed for item in items]
     limits = limits_of(slots, rate)
-    room = yield from turn.house.enter(call.tenant, call.queue)
-    names = naming.Names(turn, room, items) if naming.wanted(items) else None
+    room = yield from context.registry.enter(call.tenant, call.queue)
+    names = reservations.Reservations(context, room, items) if reservations.wanted(items) else None
     while True:
         elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
-        (reply,) = yield [ask(turn, room, call, packed, bodies, limits)]
-        _, _, new, now, *answers = turn.heard(room, reply)
+        (reply,) = yield [ask(context, room, call, packed, bodies, limits)]
+        _, _, new, now, *answers = context.heard(room, reply)
         if answers[0] == b"void":
             assert names is not None
             names.lose(answers[1:])
             continue
         refuse(call, answers)
         if new:
-            yield from turn.house.confirm(room)
+            yield from context.registry.confirm(room)
         return stored(room, items, answers, elsewhere, now)
 
 
@@ -91,7 +95,7 @@ def refuse(call: Publish | Load, answers: Sequence[Any]) -> None:
 
 
 def stored(
-    room: Room, items: Sequence[Item], answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
+    room: QueueEntry, items: Sequence[Item], answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
 ) -> list[Message]:
     """The messages of a call, by what the script said of each."""
     return [
@@ -100,20 +104,20 @@ def stored(
     ]
 
 
-def limits_of(slots: int | None, rate: Pace | None) -> tuple[Any, ...]:
+def limits_of(slots: int | None, rate: GroupRate | None) -> tuple[Any, ...]:
     """What may go of a group at once, and how often, as `publish.lua` takes it."""
-    return (-1 if slots is None else slots, *rows.pace(rate))
+    return (-1 if slots is None else slots, *rows.group_rate(rate))
 
 
 def ask(
-    turn: Turn,
-    room: Room,
+    context: RunContext,
+    room: QueueEntry,
     call: Publish | Load,
     packed: list[dict[str, Any]],
     bodies: list[bytes],
     limits: tuple[Any, ...],
-) -> Ask:
-    return turn.write.script(
+) -> ScriptCall:
+    return context.write.script(
         "publish", room.tag, call.max_depth, rows.encode(packed), *bodies, call.remember_us, *limits
     )
 
@@ -135,7 +139,7 @@ def pack_item(item: Item) -> dict[str, Any]:
     if item.expire_us is not None:
         made["e"] = item.expire_us + 0
     for name, value in (
-        ("k", body.key), ("n", item.lane), ("h", body.hold), ("o", item.id), ("p", rows.decisive(body)),
+        ("k", body.key), ("n", item.group), ("h", body.hold), ("o", item.id), ("p", rows.decisive(body)),
     ):  # fmt: skip
         if value is not None:
             made[name] = value
@@ -144,7 +148,7 @@ def pack_item(item: Item) -> dict[str, Any]:
     return made
 
 
-def _read(room: Room, item: Item, answer: list[Any], now: int) -> Message:
+def _read(room: QueueEntry, item: Item, answer: list[Any], now: int) -> Message:
     kind, seq = answer[0], answer[1].decode()
     if kind == b"new":
         _, _, code, run_at, expires = answer

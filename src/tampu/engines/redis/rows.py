@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines import codes
-from tampu.engines.deciding import KEPT_BY_KEY
-from tampu.engines.places import Pace
-from tampu.engines.redis.house import Room
+from tampu.engines import encoding
+from tampu.engines.groups import GroupRate
+from tampu.engines.redis.queue_registry import QueueEntry
+from tampu.engines.rules import KEPT_BY_KEY
+from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost
 from tampu.model.message import Body, Failure, Message
-from tampu.model.reading import from_msgpack
 from tampu.model.times import moment
 
-STATES, CODE = codes.STATES, codes.CODE
-READY, DELAYED, LEASED, HELD = codes.LIVE_KINDS
-DONE, DEAD = codes.DONE, codes.DEAD
+STATES, CODE = encoding.STATES, encoding.CODE
+READY, DELAYED, LEASED, HELD = encoding.LIVE_KINDS
+DONE, DEAD = encoding.DONE, encoding.DEAD
 FIFO = "8000000000000000"
 _BIAS = 1 << 63
 _DEFAULT = dict(zip(Body.__struct_fields__[2:], Body.__struct_defaults__, strict=True))
@@ -62,7 +62,7 @@ def decisive(body: Body) -> tuple[Any, ...] | None:
 
 
 def message(
-    room: Room,
+    room: QueueEntry,
     seq: str,
     raw: bytes,
     place: bytes | None,
@@ -107,7 +107,7 @@ def result(raw: bytes | None, now: int) -> bytes | None:
     return raw[16:] if raw and int(raw[:16]) > now else None
 
 
-def pace(value: Pace | None) -> tuple[int, int]:
+def group_rate(value: GroupRate | None) -> tuple[int, int]:
     """A pace as the scripts take it: microseconds and burst; 0 is none."""
     return (0, 0) if value is None else (value.us, value.burst)
 

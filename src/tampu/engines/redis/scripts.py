@@ -38,7 +38,7 @@ def source(name: str) -> str:
     parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
     contains = _CONTAINS.search(text)
     inside = [_function(other) for other in contains[1].split()] if contains else []
-    return "\n".join([*(_bare(part) for part in parts), *inside, _bare(text)])
+    return "\n".join([*(_simple(part) for part in parts), *inside, _simple(text)])
 
 
 def _function(name: str) -> str:
@@ -46,7 +46,7 @@ def _function(name: str) -> str:
     return f"local function {name}(KEYS, ARGV)\n{source(name)}\nend"
 
 
-def _bare(text: str) -> str:
+def _simple(text: str) -> str:
     """Without the lines that only explain: the server keeps every script in memory."""
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
 

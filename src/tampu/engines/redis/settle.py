@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.deciding import first_line
-from tampu.engines.port import Ending, Extend, Extended, Settle
+from tampu.engines.port import Extend, Extended, Settle, SettleItem
 from tampu.engines.redis import ids, rows
-from tampu.engines.redis.asking import Ask, Asking
-from tampu.engines.redis.house import Room
-from tampu.engines.redis.turn import Turn
+from tampu.engines.redis.queue_registry import QueueEntry
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ScriptCall
+from tampu.engines.rules import first_line
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 
@@ -31,12 +31,12 @@ class Group:
 
     def __init__(self) -> None:
         self.places: list[int] = []
-        self.items: list[Ending] = []
+        self.items: list[SettleItem] = []
         self.seqs: list[str] = []
         self.leases: list[str] = []
         self.plain = True
 
-    def add(self, place: int, item: Ending, seq: str, lease: str) -> None:
+    def add(self, place: int, item: SettleItem, seq: str, lease: str) -> None:
         self.places.append(place)
         self.items.append(item)
         self.seqs.append(seq)
@@ -48,43 +48,43 @@ class Group:
             outcomes[place] = outcome
 
 
-def settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome] | TampuError]]:
-    replies = yield from _settle(turn, calls)
+def settle(context: RunContext, calls: Sequence[Settle]) -> Asking[list[list[Outcome] | TampuError]]:
+    replies = yield from _settle(context, calls)
     for call, outcomes in zip(calls, replies, strict=True):
         for queue, count in call.freed(outcomes).items():
-            turn.became_ready((call.tenant, queue), count)
+            context.became_ready((call.tenant, queue), count)
     return list(replies)
 
 
-def _settle(turn: Turn, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
+def _settle(context: RunContext, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
     whole = _one_claim(calls[0]) if len(calls) == 1 else None
     if whole is not None:
-        return [(yield from _ack_claim(turn, calls[0], *whole))]
+        return [(yield from _ack_claim(context, calls[0], *whole))]
     outcomes: list[Any] = []
     groups: dict[tuple[str, str], list[Group]] = {}
     for call in calls:
         for item in call.items:
             outcomes.append(_sort(groups, call.tenant, item, len(outcomes)))
-    asked: list[tuple[Room, Group]] = []
+    asked: list[tuple[QueueEntry, Group]] = []
     for (tenant, queue), line in groups.items():
-        room = yield from turn.house.known(tenant, queue)
+        room = yield from context.registry.known(tenant, queue)
         for group in line:
             if room is not None:
                 asked.append((room, group))
             else:
                 group.answer(outcomes, [Outcome(None, None, rows.lease_lost())] * len(group.items))
     if asked:
-        replies = yield [_acks(turn, *one) if one[1].plain else ask(turn, *one) for one in asked]
+        replies = yield [_acks(context, *one) if one[1].plain else ask(context, *one) for one in asked]
         for (room, group), reply in zip(asked, replies, strict=True):
             if isinstance(reply, TampuError):
                 group.answer(outcomes, [Outcome(None, None, reply)] * len(group.items))
             else:
-                group.answer(outcomes, (_acked if group.plain else settled)(room, group, turn.heard(room, reply)))
+                group.answer(outcomes, (_acked if group.plain else settled)(room, group, context.heard(room, reply)))
     given = iter(outcomes)
     return [[next(given) for _ in call.items] for call in calls]
 
 
-def _sort(groups: dict[tuple[str, str], list[Group]], tenant: str, item: Ending, place: int) -> Outcome | None:
+def _sort(groups: dict[tuple[str, str], list[Group]], tenant: str, item: SettleItem, place: int) -> Outcome | None:
     """Put an item into the group of its queue; the outcome of one that has no receipt."""
     try:
         seq, lease = rows.parse_receipt(item.receipt)
@@ -116,14 +116,14 @@ def _one_claim(call: Settle) -> tuple[str, str] | None:
     return (numbers, lease) if ours and len(seqs) <= MOST_TOGETHER else None
 
 
-def _ack_claim(turn: Turn, call: Settle, numbers: str, lease: str) -> Asking[list[Outcome]]:
-    room = yield from turn.house.known(call.tenant, call.items[0].queue)
+def _ack_claim(context: RunContext, call: Settle, numbers: str, lease: str) -> Asking[list[Outcome]]:
+    room = yield from context.registry.known(call.tenant, call.items[0].queue)
     if room is None:
         return [Outcome(None, None, rows.lease_lost()) for _ in call.items]
-    (reply,) = yield [turn.write.script("ack", room.tag, numbers, rows.encode(lease))]
+    (reply,) = yield [context.write.script("ack", room.tag, numbers, rows.encode(lease))]
     if isinstance(reply, TampuError):
         return [Outcome(None, None, reply)] * len(call.items)
-    answers = turn.heard(room, reply)
+    answers = context.heard(room, reply)
     done = rows.STATES[rows.DONE]
     if len(answers) == 3 and answers[2].count(b"d") == len(call.items) and all(item.id for item in call.items):
         return [Outcome(item.id, done) for item in call.items]
@@ -133,13 +133,13 @@ def _ack_claim(turn: Turn, call: Settle, numbers: str, lease: str) -> Asking[lis
     return _acked(room, group, answers)
 
 
-def _acks(turn: Turn, room: Room, group: Group) -> Ask:
+def _acks(context: RunContext, room: QueueEntry, group: Group) -> ScriptCall:
     leases = group.leases
     one: Any = leases[0] if leases.count(leases[0]) == len(leases) else leases
-    return turn.write.script("ack", room.tag, "".join(group.seqs), rows.encode(one))
+    return context.write.script("ack", room.tag, "".join(group.seqs), rows.encode(one))
 
 
-def _acked(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
+def _acked(room: QueueEntry, group: Group, reply: list[Any]) -> list[Outcome]:
     letters = reply[2]
     own = dict(zip(reply[3::2], reply[4::2], strict=True))
     done = rows.STATES[rows.DONE]
@@ -153,7 +153,7 @@ def _acked(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
     return found
 
 
-def ask(turn: Turn, room: Room, group: Group) -> Ask:
+def ask(context: RunContext, room: QueueEntry, group: Group) -> ScriptCall:
     tables: dict[tuple[int, ...], int] = {}
     items = []
     results: list[bytes] = []
@@ -177,10 +177,10 @@ def ask(turn: Turn, room: Room, group: Group) -> Ask:
             if value is not None:
                 packed[name] = value
         items.append(packed)
-    return turn.write.script("settle", room.tag, rows.encode(list(tables)), rows.encode(items), *results)
+    return context.write.script("settle", room.tag, rows.encode(list(tables)), rows.encode(items), *results)
 
 
-def settled(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
+def settled(room: QueueEntry, group: Group, reply: list[Any]) -> list[Outcome]:
     return [
         Outcome(None, None, rows.lease_lost())
         if code < 0
@@ -189,7 +189,7 @@ def settled(room: Room, group: Group, reply: list[Any]) -> list[Outcome]:
     ]
 
 
-def extend(turn: Turn, call: Extend) -> Asking[list[Extended | TampuError]]:
+def extend(context: RunContext, call: Extend) -> Asking[list[Extended | TampuError]]:
     """Leases run on for the time given, from now."""
     answers: list[Any] = []
     groups: dict[str, list[tuple[int, tuple[str, str, int]]]] = {}
@@ -200,14 +200,14 @@ def extend(turn: Turn, call: Extend) -> Asking[list[Extended | TampuError]]:
         except TampuError as error:
             answers[-1] = error
     for queue, items in groups.items():
-        room = yield from turn.house.known(call.tenant, queue)
+        room = yield from context.registry.known(call.tenant, queue)
         if room is not None:
-            (reply,) = yield [turn.write.script("extend", room.tag, rows.encode([item for _, item in items]))]
+            (reply,) = yield [context.write.script("extend", room.tag, rows.encode([item for _, item in items]))]
             if isinstance(reply, TampuError):
                 for place, _ in items:
                     answers[place] = reply
                 continue
-            for (place, _), answer in zip(items, turn.heard(room, reply)[2:], strict=True):
+            for (place, _), answer in zip(items, context.heard(room, reply)[2:], strict=True):
                 if answer[0]:
                     answers[place] = Extended(answer[0], bool(answer[1]))
     return answers

@@ -13,7 +13,7 @@ class Tags:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.house = f"{{{prefix}}}"
+        self.registry = f"{{{prefix}}}"
 
     def tenant(self, tenant: str) -> str:
         return f"{{{self.prefix}:{plain(tenant)}}}"

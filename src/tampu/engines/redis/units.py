@@ -21,14 +21,14 @@ import msgspec
 
 from tampu.engines import units
 from tampu.engines.port import Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
-from tampu.engines.redis import documents, naming, publish, rows, settle, steering
-from tampu.engines.redis.asking import Ask, Asking, ok
-from tampu.engines.redis.house import Room
-from tampu.engines.redis.turn import Turn
+from tampu.engines.redis import admin, documents, publish, reservations, rows, settle
+from tampu.engines.redis.queue_registry import QueueEntry
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ScriptCall, ok
+from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Body, Message, unpack_body
 from tampu.model.outcome import Outcome
-from tampu.model.reading import from_msgpack
 
 log = logging.getLogger("tampu")
 _LOOK_US = 2_000_000
@@ -42,7 +42,7 @@ _ENDING = frozenset({"ack", "reject"})
 class Part:
     """The calls of a unit for one tag. Places are those of calls in the unit, and of items in their call."""
 
-    def __init__(self, tag: str, room: Room | None) -> None:
+    def __init__(self, tag: str, room: QueueEntry | None) -> None:
         self.tag = tag
         self.room = room
         self.publishes: list[tuple[int, Publish]] = []
@@ -85,20 +85,20 @@ class Part:
 # -- sorting the calls
 
 
-def _sort(turn: Turn, unit: Together) -> Asking[list[Part]]:
+def _sort(context: RunContext, unit: Together) -> Asking[list[Part]]:
     """The parts of a unit. Raises what refuses it without asking further."""
     parts: dict[str, Part] = {}
 
-    def part(room: Room | None) -> Part:
-        tag = turn.house.tags.house if room is None else room.tag
+    def part(room: QueueEntry | None) -> Part:
+        tag = context.registry.tags.registry if room is None else room.tag
         return parts.setdefault(tag, Part(tag, room))
 
     for place, call in enumerate(unit.calls):
         if isinstance(call, Publish):
-            part((yield from turn.house.enter(call.tenant, call.queue))).publishes.append((place, call))
+            part((yield from context.registry.enter(call.tenant, call.queue))).publishes.append((place, call))
         elif isinstance(call, Settle):
             for i, item in enumerate(call.items):
-                room = yield from turn.house.known(call.tenant, item.queue)
+                room = yield from context.registry.known(call.tenant, item.queue)
                 if room is None:
                     raise rows.lease_lost()
                 found = part(room)
@@ -106,26 +106,26 @@ def _sort(turn: Turn, unit: Together) -> Asking[list[Part]]:
                 found.settles.append(place)
         elif isinstance(call, Cancel | Free):
             verb = "cancel" if isinstance(call, Cancel) else "release_held"
-            for i, (room, name) in enumerate((yield from _find(turn, call))):
+            for i, (room, name) in enumerate((yield from _find(context, call))):
                 part(room).named[verb].append((place, i, name, call.ids[i]))
         else:
             part(None).documents.append((place, call))
     return list(parts.values())
 
 
-def _find(turn: Turn, call: Cancel | Free) -> Asking[list[steering.Placed]]:
+def _find(context: RunContext, call: Cancel | Free) -> Asking[list[admin.Placed]]:
     """Where messages are: by the ids that we made, or by those that the user gave."""
-    house = turn.house
-    placed = yield from steering.by_id(house, call.tenant, call.ids)
+    registry = context.registry
+    placed = yield from admin.by_id(registry, call.tenant, call.ids)
     asked = [(i, place) for i, place in enumerate(placed) if place is not None]
     if asked:
-        replies = yield [turn.write.script("get_message", room.tag, number) for _, (room, number) in asked]
+        replies = yield [context.write.script("get_message", room.tag, number) for _, (room, number) in asked]
         for (i, _), reply in zip(asked, replies, strict=True):
             if ok(reply) is None:
                 placed[i] = None
     missing = [i for i, place in enumerate(placed) if place is None]
     if missing:
-        found = yield from steering.by_name(house, call.tenant, [call.ids[i] for i in missing])
+        found = yield from admin.by_name(registry, call.tenant, [call.ids[i] for i in missing])
         for i, place in zip(missing, found, strict=True):
             if place is None:
                 raise NotFound(f"no message {call.ids[i]}", field="id")
@@ -139,19 +139,19 @@ def _find(turn: Turn, call: Cancel | Free) -> Asking[list[steering.Placed]]:
 class _Script:
     """What one script does: its steps, and what its answers mean."""
 
-    def __init__(self, turn: Turn, parts: Sequence[Part]) -> None:
-        self._turn = turn
+    def __init__(self, context: RunContext, parts: Sequence[Part]) -> None:
+        self._context = context
         self._parts = parts
         self._packed: dict[str, list[dict[str, Any]]] = {}
-        self._names: dict[str, naming.Names] = {}
+        self._names: dict[str, reservations.Reservations] = {}
         self._elsewhere: dict[str, dict[int, Message]] = {}
         for part in parts:
             call = part.publish
             if call is not None:
                 assert part.room is not None
                 self._packed[part.tag] = [publish.pack_item(item) for item in call.items]
-                if naming.wanted(call.items):
-                    self._names[part.tag] = naming.Names(turn, part.room, call.items)
+                if reservations.wanted(call.items):
+                    self._names[part.tag] = reservations.Reservations(context, part.room, call.items)
 
     def reserve(self) -> Asking[None]:
         for tag, names in self._names.items():
@@ -164,7 +164,7 @@ class _Script:
             settled: Sequence[Any] = ()
             if part.group.items:
                 assert part.room is not None
-                settled = _arguments(settle.ask(self._turn, part.room, part.group))
+                settled = _arguments(settle.ask(self._context, part.room, part.group))
             names = {verb: rows.encode([name for _, _, name, _ in found]) for verb, found in part.named.items()}
             calls = [call for _, call in part.documents]
             looked = rows.encode(documents.items_of(calls))
@@ -176,19 +176,19 @@ class _Script:
                 assert part.room is not None
                 bodies = [item.packed for item in call.items]
                 asked = publish.ask(
-                    self._turn,
+                    self._context,
                     part.room,
                     call,
                     self._packed[part.tag],
                     bodies,
-                    publish.limits_of(call.places, call.pace),
+                    publish.limits_of(call.slots, call.group_rate),
                 )
                 doing.append(("publish", part, _arguments(asked)))
             doing.extend((verb, part, (names[verb],)) for verb, found in part.named.items() if found)
             if settled:
                 doing.append(("settle", part, settled))
             if calls:
-                doing.append(("change_documents", part, _arguments(documents.ask(self._turn, calls))))
+                doing.append(("change_documents", part, _arguments(documents.ask(self._context, calls))))
         yield from doing
 
     def refused(self, script: str, part: Part, answer: list[Any]) -> None:
@@ -207,7 +207,7 @@ class _Script:
             raise documents.changed(part.documents[which][1])
         id = part.named[verb][which][3]
         told = None if answer[2] == -1 else [0, *answer[2:]]
-        error = steering.outcome(verb, id, told).error
+        error = admin.outcome(verb, id, told).error
         assert error is not None
         raise error
 
@@ -219,7 +219,7 @@ class _Script:
                 replies[place] = reply
             return False
         assert part.room is not None
-        self._turn.heard(part.room, answer)
+        self._context.heard(part.room, answer)
         if script == "publish":
             call = part.publish
             assert call is not None
@@ -235,27 +235,27 @@ class _Script:
                 replies.setdefault(place, {})[item] = outcome
             return False
         for (place, item, _, id), one in zip(part.named[script], answer[2:], strict=True):
-            replies.setdefault(place, {})[item] = steering.outcome(script, id, one)
+            replies.setdefault(place, {})[item] = admin.outcome(script, id, one)
         return False
 
 
-def _arguments(ask: Ask) -> Sequence[Any]:
+def _arguments(ask: ScriptCall) -> Sequence[Any]:
     """Those of a script, after its keys and the time."""
     return ask.command[6:]
 
 
 def _carry_out(
-    turn: Turn, tag: str, parts: Sequence[Part], name: str, keep_us: int, digest: bytes, intent: bytes = b""
+    context: RunContext, tag: str, parts: Sequence[Part], name: str, keep_us: int, digest: bytes, intent: bytes = b""
 ) -> Asking[dict[int, Any]]:
     """One script; the replies by place. Raises what refused it."""
-    script = _Script(turn, parts)
+    script = _Script(context, parts)
     while True:
         yield from script.reserve()
         steps = list(script.steps())
         head = rows.encode([(kind, part.tag, len(arguments)) for kind, part, arguments in steps])
         flat = [argument for _, _, arguments in steps for argument in arguments]
         (reply,) = yield [
-            turn.write.script("unit", tag, name, keep_us, digest.hex(), intent, _LOOK_US, head, *flat),
+            context.write.script("unit", tag, name, keep_us, digest.hex(), intent, _LOOK_US, head, *flat),
         ]
         kind, *answers = ok(reply)
         if kind == b"other":
@@ -271,7 +271,7 @@ def _carry_out(
         for (done, part), answer in zip(doing, answers, strict=True):
             if script.read(done, part, answer, replies):
                 assert part.room is not None
-                yield from turn.house.confirm(part.room)
+                yield from context.registry.confirm(part.room)
         if kind == b"again":
             replies = {place: _again(value) for place, value in replies.items()}
         return replies
@@ -284,27 +284,27 @@ def _again(reply: Any) -> Any:
 # -- the unit
 
 
-def together(turn: Turn, unit: Together) -> Asking[list[Any]]:
-    parts = yield from _sort(turn, unit)
+def together(context: RunContext, unit: Together) -> Asking[list[Any]]:
+    parts = yield from _sort(context, unit)
     digest = units.digest(unit)
     name = f"{unit.tenant}/{unit.name or '~' + secrets.token_hex(12)}"
     keep_us = unit.name_us if unit.name else 0
-    if not turn.house.sharded or len(parts) == 1:
-        tag = parts[0].tag if turn.house.sharded else turn.house.tags.house
-        replies = yield from _carry_out(turn, tag, parts, name, keep_us, digest)
+    if not context.registry.sharded or len(parts) == 1:
+        tag = parts[0].tag if context.registry.sharded else context.registry.tags.registry
+        replies = yield from _carry_out(context, tag, parts, name, keep_us, digest)
     else:
         first, others = _first(parts)
-        yield from _look(turn, first, others, name)
+        yield from _look(context, first, others, name)
         intent = _Intent.of(unit.tenant, digest, keep_us, others)
-        replies = yield from _carry_out(turn, first.tag, [first], name, _REMEMBERED_US, digest, _encode(intent))
+        replies = yield from _carry_out(context, first.tag, [first], name, _REMEMBERED_US, digest, _encode(intent))
         try:
-            replies |= yield from _follow(turn, first.tag, others, name, digest, keep_us)
+            replies |= yield from _follow(context, first.tag, others, name, digest, keep_us)
         except TampuError as error:
             raise Unavailable(
                 f"the unit is decided, and a part of it waits for its server: {error}",
                 hint="it is completed as soon as that server is back; do not send it again",
             ) from error
-    return _replies(turn, unit, replies)
+    return _replies(context, unit, replies)
 
 
 def _first(parts: Sequence[Part]) -> tuple[Part, list[Part]]:
@@ -320,39 +320,39 @@ def _first(parts: Sequence[Part]) -> tuple[Part, list[Part]]:
     return first, [part for part in parts if part is not first]
 
 
-def _look(turn: Turn, first: Part, others: Iterable[Part], name: str) -> Asking[None]:
+def _look(context: RunContext, first: Part, others: Iterable[Part], name: str) -> Asking[None]:
     """Is there room for what follows? Of a unit that is decided, that is not asked any more."""
-    asked: list[tuple[Publish, Ask]] = []
+    asked: list[tuple[Publish, ScriptCall]] = []
     for part in others:
         call = part.publish
         if call is not None and call.max_depth:
             assert part.room is not None
             packed, bodies = [publish.pack_item(item) for item in call.items], [item.packed for item in call.items]
-            limits = publish.limits_of(call.places, call.pace)
-            ask = publish.ask(turn, part.room, call, packed, bodies, limits)
+            limits = publish.limits_of(call.slots, call.group_rate)
+            ask = publish.ask(context, part.room, call, packed, bodies, limits)
             asked.append((call, ask._replace(command=(*ask.command, 1))))
         part.deep = True
     if asked:
-        known, *replies = yield [turn.write.plain("HEXISTS", first.tag, "units", name), *(ask for _, ask in asked)]
+        known, *replies = yield [context.write.plain("HEXISTS", first.tag, "units", name), *(ask for _, ask in asked)]
         for (call, _), reply in zip(asked, replies, strict=True):
             if not ok(known) and len(ok(reply)) > 4:
                 publish.refuse(call, reply[4:])
 
 
 def _follow(
-    turn: Turn, tag: str, others: Sequence[Part], name: str, digest: bytes, keep_us: int
+    context: RunContext, tag: str, others: Sequence[Part], name: str, digest: bytes, keep_us: int
 ) -> Asking[dict[int, Any]]:
     """The rest of a unit that is decided. First the intent goes, then what makes doing it again harmless."""
     replies: dict[int, Any] = {}
     for part in others:
-        replies |= yield from _carry_out(turn, part.tag, [part], name, _REMEMBERED_US, digest)
+        replies |= yield from _carry_out(context, part.tag, [part], name, _REMEMBERED_US, digest)
     for tags in ([tag], [part.tag for part in others]):
-        for reply in (yield [turn.write.script("unit_over", one, name, keep_us) for one in tags]):
+        for reply in (yield [context.write.script("unit_over", one, name, keep_us) for one in tags]):
             ok(reply)
     return replies
 
 
-def _replies(turn: Turn, unit: Together, found: dict[int, Any]) -> list[Any]:
+def _replies(context: RunContext, unit: Together, found: dict[int, Any]) -> list[Any]:
     replies: list[Any] = []
     for place, call in enumerate(unit.calls):
         reply = found[place]
@@ -361,7 +361,7 @@ def _replies(turn: Turn, unit: Together, found: dict[int, Any]) -> list[Any]:
         if isinstance(call, Settle):
             outcomes: list[Outcome] = reply
             for queue, count in call.freed(outcomes).items():
-                turn.became_ready((call.tenant, queue), count)
+                context.became_ready((call.tenant, queue), count)
         replies.append(reply)
     return replies
 
@@ -412,7 +412,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = from_msgpack(_Intent).decode
 
 
-def complete_all(turn: Turn, tag: str, flat: Sequence[bytes]) -> Asking[int]:
+def complete_all(context: RunContext, tag: str, flat: Sequence[bytes]) -> Asking[int]:
     """Carry out what is left of units that somebody began under a tag: [name, intent, …]; of how many."""
     done = 0
     for name, raw in zip(flat[::2], flat[1::2], strict=True):
@@ -422,8 +422,8 @@ def complete_all(turn: Turn, tag: str, flat: Sequence[bytes]) -> Asking[int]:
             log.error("a unit of a newer tampu can not be completed by this one: %s", error)
             continue
         try:
-            parts = yield from _sort(turn, intent.unit)
-            yield from _follow(turn, tag, parts, name.decode(), intent.digest, intent.keep_us)
+            parts = yield from _sort(context, intent.unit)
+            yield from _follow(context, tag, parts, name.decode(), intent.digest, intent.keep_us)
         except TampuError as error:  # it is told of again in a while
             log.warning("a unit of tenant %s can not be completed yet: %s", intent.tenant, error)
             continue

@@ -8,9 +8,9 @@ from typing import Any
 
 from redis import exceptions
 
-from tampu.engines.redis.asking import Ask
 from tampu.engines.redis.node import FINAL, Lost, Node, Patience, Sent, lost, translate, whole
 from tampu.engines.redis.routes import Cluster, Single
+from tampu.engines.redis.script_calls import ScriptCall
 from tampu.engines.redis.urls import Place
 from tampu.model.errors import Unavailable
 
@@ -40,7 +40,7 @@ class Wire:
         self.route: Single | Cluster = Cluster(place) if place.cluster else Single(place)
         self.on_lost: Callable[[], None] = lambda: None
 
-    def send(self, asks: Sequence[Ask], *, safe: bool = False) -> list[Any]:
+    def send(self, asks: Sequence[ScriptCall], *, safe: bool = False) -> list[Any]:
         """A reply for each ask, or a `TampuError`. ``safe``: they only read, so a broken connection is tried again."""
         if isinstance(self.route, Single):
             try:
@@ -61,7 +61,7 @@ class Wire:
             return _unsent(error)
         raise error
 
-    def _send(self, asks: Sequence[Ask], answers: list[Any] | None, *, safe: bool) -> list[Any]:
+    def _send(self, asks: Sequence[ScriptCall], answers: list[Any] | None, *, safe: bool) -> list[Any]:
         """What was not carried out is sent again, as long as there is patience. ``answers``: of a first round."""
         replies: list[Any] = [None] * len(asks)
         left = list(range(len(asks)))
@@ -99,7 +99,7 @@ class Wire:
             return lost(reply, self.place)
         return translate(reply, self.place) if isinstance(reply, Exception) else reply
 
-    def _round(self, asks: Sequence[Ask], texts: Sequence[bool]) -> list[Any]:
+    def _round(self, asks: Sequence[ScriptCall], texts: Sequence[bool]) -> list[Any]:
         """One pipeline per server. What could not be sent is a `BusyLoadingError`: it was not carried out."""
         answers: list[Any] = [None] * len(asks)
         groups: dict[Node, list[int]] = {}
@@ -129,7 +129,7 @@ class Wire:
         with contextlib.suppress(exceptions.RedisError, OSError):  # the next round says so
             self.route.refresh()
 
-    def _elsewhere(self, ask: Ask, error: exceptions.AskError) -> Any:
+    def _elsewhere(self, ask: ScriptCall, error: exceptions.AskError) -> Any:
         """A slot that is just being moved: this one goes to the new server, the next ones not yet."""
         if isinstance(self.route, Single):
             return error

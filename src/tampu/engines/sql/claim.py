@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tampu.engines.codes import LEASED, READY
-from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
-from tampu.engines.port import AGAIN, Again, Call, Claim, Later, Want
-from tampu.engines.sql.card import Card
+from tampu.engines.encoding import LEASED, READY
+from tampu.engines.port import AGAIN, Again, Call, Claim, QueueClaim, RetryLater
+from tampu.engines.rules import SWEEP_FIRST, next_token, nothing
 from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Ints, blob, text
-from tampu.engines.sql.ending import expire
-from tampu.engines.sql.house import House
+from tampu.engines.sql.finish import expire
+from tampu.engines.sql.group_rates import spend
+from tampu.engines.sql.indexes import drop_marks
 from tampu.engines.sql.locks import queue_lock
-from tampu.engines.sql.pacing import spend
+from tampu.engines.sql.message_row import MessageRow
+from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.sweep import sweep_due
-from tampu.engines.sql.waiting import drop_marks
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
@@ -45,22 +45,22 @@ class Sent(NamedTuple):
     rows: Callable[[], list[Row]]
 
 
-def send_ahead(db: Db, house: House, calls: Sequence[Call], now: int | None) -> Sent | None:
+def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
     """The one plain claim of a run, when it is likely that nothing is due that would have to come first."""
     call = calls[0]
-    if len(calls) > 1 or not isinstance(call, Claim) or len(call.wants) != 1 or house.expects_due:
+    if len(calls) > 1 or not isinstance(call, Claim) or len(call.wants) != 1 or registry.expects_due:
         return None
     want = call.wants[0]
-    q = house.numbers.get((call.tenant, want.queue))
-    if q is None or want.max_in_flight or want.rate or want.paced:
+    q = registry.numbers.get((call.tenant, want.queue))
+    if q is None or want.max_in_flight or want.rate or want.has_group_rate:
         return None
     lease = secrets.randbits(63)
     return Sent(lease, db.ahead("claim_ready", q, call.limit, lease, want.lease_us, blob(call.worker), now))
 
 
-def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLater | Again | TampuError]:
     due = min((at for at in commit.next if at is not None), default=None)
-    commit.house.expects_due = due is not None and due <= commit.now + SOON
+    commit.registry.expects_due = due is not None and due <= commit.now + SOON
     if commit.sent is not None and due is not None and due <= commit.now:
         raise NotYet  # what is due may go first: once more, in the other order
     # Before the sweep: what it holds, nobody else can sweep, and these may have to be waited for.
@@ -68,7 +68,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | 
         queue_lock(call.tenant, want.queue) for call in calls for want in call.wants if want.max_in_flight or want.rate
     )
     swept = sweep_due(commit, SWEEP_FIRST)
-    replies: list[list[Lease] | Later | Again | TampuError] = []
+    replies: list[list[Lease] | RetryLater | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
         waits: list[int] = []
@@ -76,14 +76,16 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | 
         for want in call.wants:
             if taken >= call.limit:
                 break
-            q = commit.house.number(commit.db, call.tenant, want.queue)
+            q = commit.registry.number(commit.db, call.tenant, want.queue)
             if q is not None:
                 taken += _take(commit, call, want, q, call.limit - taken, leases, waits)
         replies.append(leases if taken else AGAIN if swept.more else nothing(waits))
     return replies
 
 
-def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: list[Lease], waits: list[int]) -> int:
+def _take(
+    commit: Commit, call: Claim, want: QueueClaim, q: int, limit: int, leases: list[Lease], waits: list[int]
+) -> int:
     """Take messages of a queue; how many. ``leases`` is filled later."""
     now = commit.now
     limit, tokens = _allowed(commit, want, q, limit)
@@ -96,7 +98,7 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: l
     rows = _first(commit, q, limit, lease, want.lease_us, call.worker)
     if not rows:
         return 0
-    seqs, attempts, _, stamps, _, expires, named, owns, lanes, *_ = zip(*rows, strict=True)
+    seqs, attempts, _, stamps, _, expires, named, owns, groups, *_ = zip(*rows, strict=True)
     commit.claimed(until, lease, seqs)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
@@ -106,12 +108,12 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, leases: l
     record.extend(seqs, stamps, [before + 1 for before in attempts])
     if want.rate:
         commit.db.send("spend_tokens", q, float(tokens - len(rows)), now)
-    if want.paced:
-        spend(commit, q, list(zip(lanes, seqs, strict=True)))
+    if want.has_group_rate:
+        spend(commit, q, list(zip(groups, seqs, strict=True)))
     bodies = _fresh_bodies(commit, seqs, expires, named) if any(named) or any(expires) else {}
     retried = [seq for seq, before in zip(seqs, attempts, strict=True) if before] if any(attempts) else []
     errors = dict(commit.db.rows("select_last_errors", Ints(retried))) if retried else {}
-    ids = functools.partial(commit.house.id.many, stamps, seqs)
+    ids = functools.partial(commit.registry.id.many, stamps, seqs)
     commit.deferred.append(lambda: leases.extend(_leases(ids(), call, want.queue, rows, lease, until, bodies, errors)))
     return len(rows)
 
@@ -178,18 +180,18 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
         if not over:
             return taken + rows
         late = [
-            Card(seq, q, attempts, stamp, own, lane, 0, max_attempts, expires, named)
-            for seq, attempts, _, stamp, max_attempts, expires, named, own, lane, *_ in over
+            MessageRow(seq, q, attempts, stamp, own, group, 0, max_attempts, expires, named)
+            for seq, attempts, _, stamp, max_attempts, expires, named, own, group, *_ in over
         ]
         taken += [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > commit.now]
         commit.count(q, READY, -len(late))
-        drop_marks(commit, [card.seq for card in late])
+        drop_marks(commit, [message.seq for message in late])
         expire(commit, late)
-        commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
+        commit.begin_record_group()  # the next record must not join one of an earlier claim
     return taken
 
 
-def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
+def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int, float]:
     """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
 
     Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.

@@ -11,38 +11,38 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from tampu.engines.codes import pack_seqs, unpack_seqs
-from tampu.engines.journals import lapses
-from tampu.engines.ledger import Ledger
-from tampu.engines.sql.card import Card
+from tampu.engines.commit_state import CommitState
+from tampu.engines.encoding import pack_seqs, unpack_seqs
+from tampu.engines.journal_pages import lapses
 from tampu.engines.sql.db import Blobs, Db, Ints
 from tampu.engines.sql.fair import FairTurns
-from tampu.engines.sql.house import House
 from tampu.engines.sql.ids import BLOCK
+from tampu.engines.sql.journal_record import Record
 from tampu.engines.sql.locks import Locks
-from tampu.engines.sql.record import Record
+from tampu.engines.sql.message_row import MessageRow
+from tampu.engines.sql.queue_registry import QueueRegistry
 
 
 class NotYet(Exception):
     """What was sent ahead came too early: the commit begins again without."""
 
 
-class Commit(Ledger[House, Record]):
+class Commit(CommitState[QueueRegistry, Record]):
     def __init__(
         self,
         db: Db,
-        house: House,
+        registry: QueueRegistry,
         now: int,
         block: int | None = None,
         next: tuple[int | None, int | None, int | None] = (None, None, None),
         sent: Any = None,
     ) -> None:
-        super().__init__(house, Record)
+        super().__init__(registry, Record)
         self.db = db
         self.next = next
         """When the next delay, lease and expiry were due as the commit began."""
         self.now = now
-        self.stamp = house.stamp = max(house.stamp, now // 1000)
+        self.stamp = registry.stamp = max(registry.stamp, now // 1000)
         self.ahead = self.stamp - now // 1000 or None
         self.sent = sent
         """A statement of the verb's that was sent with the beginning (see `claim.Sent`, `settle.Sent`)."""
@@ -82,10 +82,10 @@ class Commit(Ledger[House, Record]):
 
     def queue(self, tenant: str, name: str) -> int:
         """The number of a queue, made if it is new."""
-        q = self.house.number(self.db, tenant, name)
+        q = self.registry.number(self.db, tenant, name)
         if q is None:
             q = int(self.db.value("create_queue", tenant, name))
-            self.house.learn(q, tenant, name)
+            self.registry.learn(q, tenant, name)
             self._new_queues.append(q)
         return q
 
@@ -97,18 +97,18 @@ class Commit(Ledger[House, Record]):
             counts[kind] += delta
         return counts
 
-    def count_all(self, cards: Iterable[Card], kind: int, delta: int) -> None:
-        for card in cards:
-            self.count(card.q, kind, delta)
+    def count_all(self, messages: Iterable[MessageRow], kind: int, delta: int) -> None:
+        for message in messages:
+            self.count(message.q, kind, delta)
 
     def id(self, seq: int, stamp: int, own: UUID | None) -> str:
-        return self.house.id.of(stamp, seq) if own is None else str(own)
+        return self.registry.id.of(stamp, seq) if own is None else str(own)
 
     @property
     def turns(self) -> FairTurns:
         """The turns of groups in fair queues; most commits give none."""
         if self._turns is None:
-            self._turns = FairTurns(self.db, self.house, self.locks)
+            self._turns = FairTurns(self.db, self.registry, self.locks)
         return self._turns
 
     # -- claims
@@ -132,7 +132,7 @@ class Commit(Ledger[House, Record]):
 
     def landed(self) -> None:
         """It has happened, whatever becomes of the answer."""
-        self.house.watched.landed(self.now, self._watching, self._settled)
+        self.registry.watched.landed(self.now, self._watching, self._settled)
 
     def watch_rest(self, until: int, lease: int, seqs: Sequence[int]) -> None:
         """Have the reaper look at the rest of a claim, of which it has looked at some, and whose row is gone."""
@@ -154,12 +154,14 @@ class Commit(Ledger[House, Record]):
     # -- journal
 
     def note(
-        self, verb: str, state: int | None, card: Card, worker: str | None = None, detail: str | None = None
+        self, verb: str, state: int | None, message: MessageRow, worker: str | None = None, detail: str | None = None
     ) -> None:
-        if card.seq in self._noted:
-            self.turn_page()
-        self._noted.add(card.seq)
-        self.record(verb, card.q, state, worker).add(card.seq, card.stamp, card.attempts, card.own, detail)
+        if message.seq in self._noted:
+            self.begin_record_group()
+        self._noted.add(message.seq)
+        self.record(verb, message.q, state, worker).add(
+            message.seq, message.stamp, message.attempts, message.own, detail
+        )
 
     # -- finishing
 
@@ -186,13 +188,13 @@ class Commit(Ledger[House, Record]):
                 Ints(lease for _, lease, _ in self._claims),
                 Blobs(seqs for _, _, seqs in self._claims),
             )
-        over = [(self.house.watched.rest(*one), one[0]) for one in self._settled.items() if one[0] not in self._left]
+        over = [(self.registry.watched.rest(*one), one[0]) for one in self._settled.items() if one[0] not in self._left]
         gone = sorted((until, lease) for until, lease in over if until is not None)
         if gone:
             self.db.send("delete_settled_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
-        self.lapsed = lapses(told)
-        if self.ready or self.lapsed:
-            self.named = {q: self.house.name(self.db, q) for q in (*self.ready, *self.lapsed)}
+        self.leases_expired = lapses(told)
+        if self.ready or self.leases_expired:
+            self.named = {q: self.registry.name(self.db, q) for q in (*self.ready, *self.leases_expired)}
 
 
 def unpack_claim(raw: bytes) -> list[int]:

@@ -17,30 +17,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from tampu.engines import port
-from tampu.engines.carrying import carry_out
-from tampu.engines.claims import run_joined
-from tampu.engines.kept import Adopt, KeptPage, RequestPage
-from tampu.engines.sql import adopting, claim, documents, journal, reading, settle, unit_names
+from tampu.engines.dispatch import carry_out
+from tampu.engines.merged_claims import run_joined
+from tampu.engines.sql import claim, documents, journal, read, settle, transfer, unit_names
 from tampu.engines.sql.commit import Commit, NotYet
 from tampu.engines.sql.db import Db, Driver
-from tampu.engines.sql.house import House
-from tampu.engines.sql.readers import Readers
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.read_pool import ReadPool
 from tampu.engines.sql.sweep import rest
-from tampu.engines.sql.transaction import Transaction, own
+from tampu.engines.sql.user_transaction import Transaction, own
 from tampu.engines.sql.verbs import VERBS
+from tampu.engines.transfer import Import, RequestPage, SnapshotPage
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock
 
-_NUMBERED = (port.Publish, port.Load, Adopt, port.Replay, port.Free, port.Together)
+_NUMBERED = (port.Publish, port.Load, Import, port.Replay, port.Free, port.Together)
 _TIMED = (port.Claim, port.Sweep)
 _SOON = SECOND
 """Keepers look by themselves this often; only what is due sooner needs the bell."""
 _TRIES = 8
 _PATIENCE_SECONDS = 15.0
-_SEAT_SECONDS = 5.0
+_LEADER_SECONDS = 5.0
 FOLD_EVERY = 200
 """Commits of this process between two folds of the counts."""
 _FOLD_MOST = 5_000
@@ -48,10 +48,10 @@ _MOST_ITEMS = 100_000
 """Messages in one commit; a flood is several."""
 
 
-class Bell(Protocol):
+class Wakeup(Protocol):
     """Tells other processes that something is ready, and hears it from them."""
 
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -71,16 +71,16 @@ class SqlEngine(abc.ABC):
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._listener: port.Listener | None = None
-        self._bell: Bell | None = None
+        self._wakeup: Wakeup | None = None
         self._closed = False
         self._me = secrets.token_hex(8)
-        self._seated = 0.0
+        self._leader = 0.0
         self._commits = 0
-        self.readers = Readers(driver, self._check_usable)
+        self.readers = ReadPool(driver, self._check_usable)
         try:
             self._db: Db | None = driver.connect()
             try:
-                self.house = self._settle_in(self._db)
+                self.registry = self._open_schema(self._db)
             except BaseException:
                 self._db.close()
                 raise
@@ -88,11 +88,11 @@ class SqlEngine(abc.ABC):
             raise driver.translate(error) from error
 
     @abc.abstractmethod
-    def _settle_in(self, db: Db) -> House:
+    def _open_schema(self, db: Db) -> QueueRegistry:
         """Make or check the tables, with the first connection; what is true of them for good."""
 
     @abc.abstractmethod
-    def _listening(self) -> Bell:
+    def _listening(self) -> Wakeup:
         """Begin to hear other processes; `_stirred` is what to call."""
 
     @abc.abstractmethod
@@ -102,7 +102,7 @@ class SqlEngine(abc.ABC):
     @abc.abstractmethod
     def check(self) -> list[tuple[str, str, str]]: ...
 
-    def ring_inside(self, db: Db) -> None:  # noqa: B027 - most have nothing to do
+    def notify_inside(self, db: Db) -> None:  # noqa: B027 - most have nothing to do
         """In a transaction of the user's: those who wait shall hear of it when it commits."""
 
     def _passed(self, commit: Commit) -> None:  # noqa: B027 - most have nothing to do
@@ -236,9 +236,11 @@ class SqlEngine(abc.ABC):
         begun = db.begin(given, numbers=numbered, due=timed)
         sent = None
         if ahead:
-            sent = claim.send_ahead(db, self.house, calls, given) or settle.send_ahead(db, self.house, calls, given)
+            sent = claim.send_ahead(db, self.registry, calls, given) or settle.send_ahead(
+                db, self.registry, calls, given
+            )
         now, block, delays, leases, ends = begun()
-        return Commit(db, self.house, now, block, (delays, leases, ends), sent)
+        return Commit(db, self.registry, now, block, (delays, leases, ends), sent)
 
     def _undo(self, db: Db, error: BaseException) -> None:
         """Leave the connection clean, or leave it."""
@@ -282,21 +284,21 @@ class SqlEngine(abc.ABC):
         """A commit inside a transaction that is under way."""
         (now,) = db.row("join_user_transaction", self.fake_now())
         # A house of its own: whether these queues will exist is known only when the transaction has ended.
-        return Commit(db, House(self.house.tail, self.house.stamp, self.house.watched), now)
+        return Commit(db, QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.watched), now)
 
     def announce(self, commit: Commit) -> None:
         """Tell who waits, in this process and the others."""
         soon = commit.due is not None and commit.due < commit.now + _SOON
-        bell = self._bell
-        if bell is not None and (commit.ready or soon):
-            bell.ring()
+        wakeup = self._wakeup
+        if wakeup is not None and (commit.ready or soon):
+            wakeup.notify()
         if self._listener is not None:
             if commit.due is not None:
                 self._listener.due(commit.due)
             if commit.ready:
                 self._listener.ready({commit.named[q]: n for q, n in commit.ready.items()})
-            if commit.lapsed:
-                self._listener.lapsed({commit.named[q]: counts for q, counts in commit.lapsed.items()})
+            if commit.leases_expired:
+                self._listener.leases_expired({commit.named[q]: counts for q, counts in commit.leases_expired.items()})
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -307,22 +309,22 @@ class SqlEngine(abc.ABC):
     # -- reading
 
     def get(self, tenant: str, id: str) -> Message | None:
-        return self.readers.ask_once(lambda db: reading.whole(db, self.house, tenant, id, self.fake_now()))
+        return self.readers.ask_once(lambda db: read.whole(db, self.registry, tenant, id, self.fake_now()))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
-        return self.readers.ask_once(lambda db: reading.page(db, self.house, tenant, queue, state, after, limit))
+        return self.readers.ask_once(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        return self.readers.ask(lambda db: reading.stats(db, tenant, queue, self.fake_now()))
+        return self.readers.ask(lambda db: read.stats(db, tenant, queue, self.fake_now()))
 
     def queues(self) -> list[tuple[str, str]]:
         return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         self.readers.ask(journal.catch_up)
-        return self.readers.ask_once(lambda db: journal.read(db, self.house, after, limit, tenant))
+        return self.readers.ask_once(lambda db: journal.read(db, self.registry, after, limit, tenant))
 
     def seal(self) -> None:  # noqa: B027 - most have nothing to do
         """What anybody has seen of the journal so far must outlive a crash; mostly only what does is seen."""
@@ -336,13 +338,17 @@ class SqlEngine(abc.ABC):
     def all_documents(self) -> list[port.Document]:
         return self.readers.ask(documents.every)
 
-    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+    def kept(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> SnapshotPage | None:
         now = self.fake_now()
-        return self.readers.ask_once(lambda db: adopting.page(db, self.house, tenant, queue, state, after, limit, now))
+        return self.readers.ask_once(
+            lambda db: transfer.page(db, self.registry, tenant, queue, state, after, limit, now)
+        )
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
         now = self.fake_now()
-        return self.readers.ask_once(lambda db: adopting.requests(db, self.house, tenant, after, limit, now))
+        return self.readers.ask_once(lambda db: transfer.requests(db, self.registry, tenant, after, limit, now))
 
     def revision(self) -> int:
         return int(self.readers.ask(lambda db: db.value("select_revision")))
@@ -351,40 +357,40 @@ class SqlEngine(abc.ABC):
         times = self.readers.ask(lambda db: db.row("select_next_due"))
         return min((at for at in times if at is not None), default=None)
 
-    def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
-        return self.readers.ask(lambda db: reading.glance(db, queues, self._me, self.fake_now()))
+    def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
+        return self.readers.ask(lambda db: read.poll_status(db, queues, self._me, self.fake_now()))
 
     # -- company
 
     def listen(self, listener: port.Listener) -> None:
         self._listener = listener
-        if self._bell is None:
-            self._bell = self._listening()
+        if self._wakeup is None:
+            self._wakeup = self._listening()
 
     def _stirred(self) -> bool:
-        return not self._closed and self._listener is not None and self._listener.stirred()
+        return not self._closed and self._listener is not None and self._listener.on_remote_change()
 
     def lead(self) -> bool:
         """Hold the keeper's seat for a few seconds more, or try to take it."""
-        if time.monotonic() < self._seated - _SEAT_SECONDS / 2:
+        if time.monotonic() < self._leader - _LEADER_SECONDS / 2:
             return True
         asked = time.monotonic()
-        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._me, _SEAT_SECONDS)) is not None
-        self._seated = asked + _SEAT_SECONDS if ours else 0.0
+        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._me, _LEADER_SECONDS)) is not None
+        self._leader = asked + _LEADER_SECONDS if ours else 0.0
         return ours
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        if self._seated:
+        if self._leader:
             with contextlib.suppress(TampuError):
                 self.readers.ask(lambda db: db.send("release_leader", self._me))
         with self._lock:
             self._closed = True
             if self._db is not None:
                 self._db.close()
-        if self._bell is not None:
-            self._bell.close()
+        if self._wakeup is not None:
+            self._wakeup.close()
         self.readers.close()
 
 

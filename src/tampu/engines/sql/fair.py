@@ -1,48 +1,48 @@
 """The turns of groups in queues with the ordering `fair`: where a group stands is looked up once, and kept at the end.
 
-What a turn is: `tampu.engines.turns`. Who gives turns in a queue has its lock: others who would do so wait.
+What a turn is: `tampu.engines.fair_ranks`. Who gives turns in a queue has its lock: others who would do so wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tampu.engines.sql.card import Card
+from tampu.engines.fair_ranks import FORGOTTEN, FairRanks
 from tampu.engines.sql.db import Blobs, Db, Ints
-from tampu.engines.sql.house import House
 from tampu.engines.sql.locks import Locks, fair_lock
-from tampu.engines.turns import FORGOTTEN, Turns
+from tampu.engines.sql.message_row import MessageRow
+from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.message import unpack_body
 from tampu.model.rank import FAIR
 
 
-class FairTurns(Turns[bytes]):
+class FairTurns(FairRanks[bytes]):
     """One commit's."""
 
-    def __init__(self, db: Db, house: House, locks: Locks) -> None:
+    def __init__(self, db: Db, registry: QueueRegistry, locks: Locks) -> None:
         super().__init__()
         self._db = db
-        self._house = house
+        self._registry = registry
         self._locks = locks
         self.groups: dict[int, bytes] = {}
         """Of messages that take turns and are known here: the group, empty if there is none."""
 
-    def ranks_of(self, cards: Sequence[Card]) -> list[int]:
+    def ranks_of(self, messages: Sequence[MessageRow]) -> list[int]:
         """The ranks of messages that become ready, also of those that take no turns."""
-        ranks = [card.rank for card in cards]
-        fair = [card for card in cards if card.rank == FAIR]
+        ranks = [message.rank for message in messages]
+        fair = [message for message in messages if message.rank == FAIR]
         if fair:
-            unknown = [card.seq for card in fair if card.seq not in self.groups]
+            unknown = [message.seq for message in fair if message.seq not in self.groups]
             if unknown:
                 bodies = self._db.rows("select_bodies", Ints(unknown))
                 self.groups.update((seq, (unpack_body(body).group or "").encode()) for seq, body in bodies)
-            turns = iter(self.ranks([(card.q, self.groups[card.seq]) for card in fair]))
+            turns = iter(self.ranks([(message.q, self.groups[message.seq]) for message in fair]))
             ranks = [next(turns) if rank == FAIR else rank for rank in ranks]
         return ranks
 
     def ranks(self, groups: Sequence[tuple[int, bytes]]) -> list[int]:
         """The ranks of the next messages of these groups that become ready."""
-        self._locks.take(fair_lock(*self._house.name(self._db, q)) for q in {q for q, _ in groups})
+        self._locks.take(fair_lock(*self._registry.name(self._db, q)) for q in {q for q, _ in groups})
         for q in {q for q, _ in groups}:
             if q not in self.rounds:
                 self.begin(q, *self._db.row("select_fair_round", q))

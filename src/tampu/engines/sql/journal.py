@@ -11,10 +11,10 @@ from uuid import UUID
 
 import msgspec
 
-from tampu.engines.codes import STATES, unpack_seqs
-from tampu.engines.journals import MOST_RECORDS, PARTITION, fingerprint
+from tampu.engines.encoding import STATES, unpack_seqs
+from tampu.engines.journal_pages import MOST_RECORDS, PARTITION, fingerprint
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.house import House
+from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.journal import JournalPage, Position, Transition
 
 STEP = 5_000
@@ -44,7 +44,7 @@ def catch_up(db: Db) -> bool:
     return everything
 
 
-def read(db: Db, house: House, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
+def read(db: Db, registry: QueueRegistry, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
     """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
     (latest,) = db.row("select_journal_end")
     offset = (after or {}).get(PARTITION, 0)
@@ -58,12 +58,12 @@ def read(db: Db, house: House, after: Position | None, limit: int, tenant: str |
             if first + n - 1 <= offset:
                 continue
             skip = max(0, offset + 1 - first)
-            owner, queue = house.name(db, q)
+            owner, queue = registry.name(db, q)
             if tenant is not None and owner != tenant:
                 offset = first + n - 1
                 continue
             wanted = range(skip, min(n, skip + limit - len(found)))
-            part = _unfold(first, at, owner, queue, body, house, wanted)
+            part = _unfold(first, at, owner, queue, body, registry, wanted)
             found.extend(part)
             offset = part[-1].offset
             if len(found) >= limit:
@@ -78,12 +78,14 @@ def read(db: Db, house: House, after: Position | None, limit: int, tenant: str |
     return JournalPage(transitions=found, position={PARTITION: offset}, latest={PARTITION: latest})
 
 
-def _unfold(first: int, at: int, tenant: str, queue: str, body: bytes, house: House, wanted: range) -> list[Transition]:
+def _unfold(
+    first: int, at: int, tenant: str, queue: str, body: bytes, registry: QueueRegistry, wanted: range
+) -> list[Transition]:
     """The transitions of a record that are wanted, by place."""
     verb, state, worker, packed, stamps, attempts, types, details, own = msgspec.msgpack.decode(body)
     seqs = unpack_seqs(packed)[wanted.start : wanted.stop]
     times = stamps[wanted.start : wanted.stop] if isinstance(stamps, list) else [stamps] * len(seqs)
-    ids = house.id.many(times, seqs)
+    ids = registry.id.many(times, seqs)
     return [
         Transition(
             offset=first + i,

@@ -42,6 +42,6 @@ def key_lock(tenant: str, name: str, key: str) -> bytes:
     return b"key/%s/%s/%s" % (tenant.encode(), name.encode(), key.encode())
 
 
-def lane_lock(queue: tuple[str, str], lane: bytes) -> bytes:
+def group_lock(queue: tuple[str, str], group: bytes) -> bytes:
     """By the queue's tenant and name: it may not have a number yet."""
-    return b"lane/%s/%s/%s" % (queue[0].encode(), queue[1].encode(), lane)
+    return b"lane/%s/%s/%s" % (queue[0].encode(), queue[1].encode(), group)

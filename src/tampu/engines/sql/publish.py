@@ -13,14 +13,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tampu.engines.codes import DELAYED, READY
-from tampu.engines.deciding import full, neighbours
+from tampu.engines.encoding import DELAYED, READY
 from tampu.engines.port import Publish
-from tampu.engines.sql import special
+from tampu.engines.rules import full, neighbours
+from tampu.engines.sql import publish_with_lookup
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
-from tampu.engines.sql.special import depth, when
+from tampu.engines.sql.publish_with_lookup import depth, when
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -33,15 +33,15 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     for together in neighbours(calls):
         call = together[0]
         try:
-            if call.bare:
+            if call.simple:
                 plain.check_room(call)
-                replies.extend(plain.add_bare(together))
-            elif not any(special.is_special(item) for item in call.items):
+                replies.extend(plain.add_simple(together))
+            elif not any(publish_with_lookup.is_special(item) for item in call.items):
                 plain.check_room(call)
                 replies.append(plain.add(call))
             else:
                 plain.flush()
-                replies.append(special.publish(commit, call))
+                replies.append(publish_with_lookup.publish(commit, call))
         except TampuError as error:
             replies.append(error)
     plain.flush()
@@ -54,8 +54,8 @@ def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
     for call in calls:
         if call.max_depth:
             names.add(queue_lock(call.tenant, call.queue))
-        if not call.bare:
-            names |= special.locks(call)
+        if not call.simple:
+            names |= publish_with_lookup.locks(call)
     commit.locks.take(names)
 
 
@@ -64,7 +64,7 @@ class _Plain:
 
     def __init__(self, commit: Commit) -> None:
         self.commit = commit
-        self._bare: dict[tuple[int, int], tuple[list[int], list[bytes]]] = {}
+        self._simple: dict[tuple[int, int], tuple[list[int], list[bytes]]] = {}
         """(seqs, bodies) by queue and max_attempts."""
         self._rows: list[tuple[int, int, int, int, int | None, int | None, bytes]] = []
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
@@ -72,7 +72,7 @@ class _Plain:
     def check_room(self, call: Publish) -> None:
         """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
         if call.max_depth:
-            q = self.commit.house.number(self.commit.db, call.tenant, call.queue)
+            q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
             held = 0 if q is None else depth(self.commit, q)
             held += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
             if held + len(call.items) > call.max_depth:
@@ -83,7 +83,7 @@ class _Plain:
         made = []
         q = commit.queue(tenant, name)
         numbers = commit.numbers(len(call.items))
-        ids = commit.house.id.many([commit.stamp] * len(numbers), numbers)
+        ids = commit.registry.id.many([commit.stamp] * len(numbers), numbers)
         for seq, id, item in zip(numbers, ids, call.items, strict=True):
             body = item.body
             place = 0
@@ -97,7 +97,7 @@ class _Plain:
             made.append(Message(id, tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
 
-    def add_bare(self, calls: Sequence[Publish]) -> list[list[Message]]:
+    def add_simple(self, calls: Sequence[Publish]) -> list[list[Message]]:
         """`add` without its questions, of several calls of one queue at once; the reply of each, filled later."""
         commit, now = self.commit, self.commit.now
         tenant, name = calls[0].tenant, calls[0].queue
@@ -106,7 +106,7 @@ class _Plain:
         numbers = commit.numbers(len(items))
         attempts = items[0].max_attempts if items else 0
         if all(item.max_attempts == attempts for item in items):
-            seqs, bodies = self._bare.setdefault((q, attempts), ([], []))
+            seqs, bodies = self._simple.setdefault((q, attempts), ([], []))
             seqs.extend(numbers)
             bodies.extend([item.packed for item in items])
         else:
@@ -119,7 +119,7 @@ class _Plain:
 
         def fill() -> None:
             state = State.READY
-            ids = commit.house.id.many([commit.stamp] * len(numbers), numbers)
+            ids = commit.registry.id.many([commit.stamp] * len(numbers), numbers)
             made = iter(
                 [
                     Message(id, tenant, name, state, item.body, 0, item.max_attempts, now)
@@ -141,7 +141,7 @@ class _Plain:
 
     def flush(self) -> None:
         commit, db = self.commit, self.commit.db
-        for (q, attempts), (seqs, bodies) in self._bare.items():
+        for (q, attempts), (seqs, bodies) in self._simple.items():
             db.send("publish_simple", q, commit.now, commit.ahead, attempts, Ints(seqs), Blobs(bodies))
         if self._rows:
             columns = list(zip(*self._rows, strict=True))
@@ -155,4 +155,4 @@ class _Plain:
             commit.count(q, code, len(seqs))
             if code == READY:
                 commit.became_ready(q, len(seqs))
-        self._bare, self._rows, self._noted = {}, [], {}
+        self._simple, self._rows, self._noted = {}, [], {}

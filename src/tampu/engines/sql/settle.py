@@ -14,17 +14,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
-from tampu.engines.deciding import delay, first_line, lost, trace
-from tampu.engines.port import Call, Ending, Settle
-from tampu.engines.sql.card import Card
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
+from tampu.engines.port import Call, Settle, SettleItem
+from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, text
-from tampu.engines.sql.ending import Failed, bury, end, write_failures
-from tampu.engines.sql.house import House
-from tampu.engines.sql.lanes import leave_lanes, step_back
-from tampu.engines.sql.pacing import coming_back
-from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.finish import Failed, dead_letter, end, write_failures
+from tampu.engines.sql.group_rates import coming_back
+from tampu.engines.sql.groups import leave_groups, step_back
+from tampu.engines.sql.indexes import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.message_row import MessageRow
+from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
@@ -44,12 +44,12 @@ _LED_TO = {
 class Unleased(NamedTuple):
     """What the fence gave."""
 
-    item: Ending
-    card: Card
+    item: SettleItem
+    message: MessageRow
     lease: int
     worker: bytes | None
     cancel: bool
-    paced: bool
+    has_group_rate: bool
     """Its group has a pace."""
 
 
@@ -66,7 +66,7 @@ class Sent(NamedTuple):
     """What was acked, when not all was."""
 
 
-def acks_of_one_claim(items: Sequence[Ending]) -> tuple[int, list[int]] | None:
+def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | None:
     """(lease, seqs), if these are acks without a result, of one claim, none twice: what a batch worker sends."""
     if any(item.verb != "ack" or item.result is not None for item in items):
         return None
@@ -85,16 +85,16 @@ def acks_of_one_claim(items: Sequence[Ending]) -> tuple[int, list[int]] | None:
     return lease, seqs
 
 
-def send_ahead(db: Db, house: House, calls: Sequence[Call], now: int | None) -> Sent | None:
+def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
     """The acks of a run, when all are of one claim: what a batch worker sends."""
     call = calls[0]
     if len(calls) > 1 or not isinstance(call, Settle) or not call.items:
         return None
-    q, found = house.numbers.get((call.tenant, call.items[0].queue)), acks_of_one_claim(call.items)
+    q, found = registry.numbers.get((call.tenant, call.items[0].queue)), acks_of_one_claim(call.items)
     if q is None or found is None:
         return None
     lease, seqs = found
-    until = house.watched.rest(lease, len(seqs))
+    until = registry.watched.rest(lease, len(seqs))
     rows = db.ahead("ack", Ints(seqs), lease, q, now, DONE, pack_seqs(seqs), until)
     return Sent(q, lease, seqs, rows, until, [])
 
@@ -119,15 +119,15 @@ def _acked(commit: Commit, q: int, lease: int, rows: list[Any], *, left: bool) -
     """Note messages of one claim whose rows have moved; ``left``: and that of the claim is gone."""
     rows.sort()
     commit.settled(lease, len(rows), left=left)
-    seqs, attempts, stamps, owns, lanes = zip(*rows, strict=True)
+    seqs, attempts, stamps, owns, groups = zip(*rows, strict=True)
     commit.count(q, LEASED, -len(rows))
     commit.ended(q, DONE, list(seqs))
     record = commit.record("ack", q, DONE)
     if any(owns):
         record.own.update({place: own.bytes for place, own in enumerate(owns, len(record.seqs)) if own is not None})
     record.extend(seqs, stamps, attempts)
-    if any(lane is not None for lane in lanes):
-        leave_lanes(commit, ((q, lane, seq) for lane, seq in zip(lanes, seqs, strict=True)))
+    if any(group is not None for group in groups):
+        leave_groups(commit, ((q, group, seq) for group, seq in zip(groups, seqs, strict=True)))
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
@@ -162,26 +162,26 @@ class _Settling:
     def __init__(self, commit: Commit, sent: Sent | None) -> None:
         self.commit = commit
         self._sent = sent
-        self._first: dict[Place, Ending] = {}
+        self._first: dict[Place, SettleItem] = {}
         """What was asked first of each lease; what else is asked of it in this commit comes too late."""
         self._acks: dict[tuple[int, int], list[int]] = {}
         """Acks without a result, by (q, lease)."""
-        self._others: dict[Place, Ending] = {}
+        self._others: dict[Place, SettleItem] = {}
         self._unleased: list[Unleased] = []
         self._done: dict[Place, tuple[str, State, str | None]] = {}
         """(verb, state, id) of what was settled here."""
         self._led: dict[tuple[int, int], list[tuple[int, str]]] = {}
         self._asked = False
 
-    def place(self, tenant: str, item: Ending) -> Place | TampuError:
+    def place(self, tenant: str, item: SettleItem) -> Place | TampuError:
         try:
             seq, lease = parse_receipt(item.receipt)
         except TampuError as error:
             return error
-        q = self.commit.house.number(self.commit.db, tenant, item.queue)
+        q = self.commit.registry.number(self.commit.db, tenant, item.queue)
         return lost() if q is None else (q, seq, lease)
 
-    def gather(self, item: Ending, place: Place) -> None:
+    def gather(self, item: SettleItem, place: Place) -> None:
         if place in self._first:
             return
         self._first[place] = item
@@ -197,7 +197,7 @@ class _Settling:
             if len(seqs) < 4 and len(self._acks) > 1:  # single acks of many claims: one statement for all
                 self._others.update({(q, seq, lease): self._first[q, seq, lease] for seq in seqs})
                 continue
-            until = self.commit.house.watched.rest(lease, len(seqs))
+            until = self.commit.registry.watched.rest(lease, len(seqs))
             if self._sent is not None:
                 rows = self._sent.missed
             else:
@@ -210,22 +210,24 @@ class _Settling:
                 self._done[q, seq, lease] = ("ack", done, known or self.commit.id(seq, stamp, own))
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
-            found: dict[Place, tuple[Card, bytes | None, bool, bool]] = {}
-            for *columns, lease, worker, cancel, pace in db.rows("take_leases", *map(Ints, zip(*wanted, strict=True))):
-                card = Card(*columns)
-                found[card.q, card.seq, lease] = card, worker, cancel, pace is not None
+            found: dict[Place, tuple[MessageRow, bytes | None, bool, bool]] = {}
+            for *columns, lease, worker, cancel, group_rate in db.rows(
+                "take_leases", *map(Ints, zip(*wanted, strict=True))
+            ):
+                message = MessageRow(*columns)
+                found[message.q, message.seq, lease] = message, worker, cancel, group_rate is not None
             # In the order they were asked for, which is the order they come back in.
             for place, item in self._others.items():
                 if place in found:
                     _, _, lease = place
-                    card, worker, cancel, paced = found[place]
+                    message, worker, cancel, has_group_rate = found[place]
                     if item.max_attempts is not None:
-                        card = card._replace(max_attempts=item.max_attempts)
+                        message = message._replace(max_attempts=item.max_attempts)
                     self.commit.settled(lease, 1)
-                    self._unleased.append(Unleased(item, card, lease, worker, cancel, paced))
+                    self._unleased.append(Unleased(item, message, lease, worker, cancel, has_group_rate))
 
     def apply(self) -> None:
-        self.commit.count_all((u.card for u in self._unleased), LEASED, -1)
+        self.commit.count_all((u.message for u in self._unleased), LEASED, -1)
         by_verb: dict[str, list[Unleased]] = {}
         for one in self._unleased:
             by_verb.setdefault(one.item.verb, []).append(one)
@@ -234,22 +236,22 @@ class _Settling:
         self._fail([one for one in self._unleased if one.item.verb in ("nack", "reject")])
 
     def _settled(self, one: Unleased, state: int) -> None:
-        card = one.card
-        id = one.item.id or self.commit.id(card.seq, card.stamp, card.own)
-        self._done[card.q, card.seq, one.lease] = (one.item.verb, STATES[state], id)
+        message = one.message
+        id = one.item.id or self.commit.id(message.seq, message.stamp, message.own)
+        self._done[message.q, message.seq, one.lease] = (one.item.verb, STATES[state], id)
 
     def _ack(self, acked: list[Unleased]) -> None:
         commit = self.commit
-        cards = [one.card for one in acked]
-        end(commit, DONE, cards, [one.lease for one in acked])
+        messages = [one.message for one in acked]
+        end(commit, DONE, messages, [one.lease for one in acked])
         for one in acked:
-            commit.note("ack", DONE, one.card)
+            commit.note("ack", DONE, one.message)
             self._settled(one, DONE)
         kept = [one for one in acked if one.item.result is not None and one.item.result_ttl_us]
         if kept:
             commit.db.send(
                 "upsert_results",
-                Ints(one.card.seq for one in kept),
+                Ints(one.message.seq for one in kept),
                 Ints(commit.now + one.item.result_ttl_us for one in kept),
                 Blobs(one.item.result for one in kept),
             )
@@ -257,34 +259,34 @@ class _Settling:
     def _release(self, released: list[Unleased]) -> None:
         commit = self.commit
         # The attempt does not count.
-        given = [one._replace(card=one.card._replace(attempts=one.card.attempts - 1)) for one in released]
+        given = [one._replace(message=one.message._replace(attempts=one.message.attempts - 1)) for one in released]
         over = [one for one in given if one.cancel]
         later = [(one, commit.now + one.item.delay_us) for one in given if not one.cancel and one.item.delay_us]
-        end(commit, CANCELLED, [one.card for one in over], [trace("release", one.lease) for one in over])
+        end(commit, CANCELLED, [one.message for one in over], [trace("release", one.lease) for one in over])
         for one in over:
-            commit.note("cancel", CANCELLED, one.card)
+            commit.note("cancel", CANCELLED, one.message)
             self._settled(one, CANCELLED)
         back, tokens = self._back([one for one in given if not one.cancel and not one.item.delay_us])
         for one in back:
-            commit.note("release", READY, one.card, text(one.worker))
+            commit.note("release", READY, one.message, text(one.worker))
             self._settled(one, READY)
         waiting = [*later, *tokens]
         for one, _ in waiting:
-            commit.note("release", DELAYED, one.card, text(one.worker))
+            commit.note("release", DELAYED, one.message, text(one.worker))
             self._settled(one, DELAYED)
-        enter_ready(commit, [one.card for one in back], [trace("release", one.lease) for one in back])
+        enter_ready(commit, [one.message for one in back], [trace("release", one.lease) for one in back])
         enter_delayed(
             commit,
-            [one.card for one, _ in waiting],
+            [one.message for one, _ in waiting],
             [due for _, due in waiting],
             [trace("release", one.lease) for one, _ in waiting],
         )
-        step_back(commit, (one.card for one, _ in later))
-        restore_marks(commit, (one.card for one in (*back, *(one for one, _ in waiting))))
+        step_back(commit, (one.message for one, _ in later))
+        restore_marks(commit, (one.message for one in (*back, *(one for one, _ in waiting))))
 
     def _back(self, returned: list[Unleased]) -> tuple[list[Unleased], list[tuple[Unleased, int]]]:
         """Of those that are to come back at once: who does, and who waits for a token of its group, until when."""
-        times = coming_back(self.commit, [(one.card, one.paced) for one in returned])
+        times = coming_back(self.commit, [(one.message, one.has_group_rate) for one in returned])
         at_once = [one for one, at in zip(returned, times, strict=True) if at is None]
         return at_once, [(one, at) for one, at in zip(returned, times, strict=True) if at is not None]
 
@@ -292,41 +294,45 @@ class _Settling:
         commit = self.commit
         write_failures(
             commit,
-            [Failed(one.card, one.item.verb, one.worker, one.item.error, one.item.traceback) for one in failed],
+            [Failed(one.message, one.item.verb, one.worker, one.item.error, one.item.traceback) for one in failed],
         )
-        changed = [one.card for one in failed if one.item.max_attempts is not None]
+        changed = [one.message for one in failed if one.item.max_attempts is not None]
         if changed:
             commit.db.send(
-                "set_max_attempts", Ints(card.seq for card in changed), Ints(card.max_attempts for card in changed)
+                "set_max_attempts",
+                Ints(message.seq for message in changed),
+                Ints(message.max_attempts for message in changed),
             )
         by_state: dict[int, list[Unleased]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
         _, waiting = self._back([one for one in failed if _failing(one) == READY])
-        tokens = {one.card.seq: at for one, at in waiting}
+        tokens = {one.message.seq: at for one, at in waiting}
         for one in failed:
-            state = DELAYED if one.card.seq in tokens else _failing(one)
+            state = DELAYED if one.message.seq in tokens else _failing(one)
             by_state[state].append(one)
             self._settled(one, state)
             detail = first_line(one.item.error)
             if state == DEAD:
                 detail = detail or _reason(one.item)
             verb = "cancel" if state == CANCELLED else one.item.verb
-            commit.note(verb, state, one.card, text(one.worker), detail)
+            commit.note(verb, state, one.message, text(one.worker), detail)
         later, back, over = by_state[DELAYED], by_state[READY], by_state[CANCELLED]
         enter_delayed(
             commit,
-            [one.card for one in later],
-            [tokens.get(one.card.seq, commit.now + delay(one.item, one.card.attempts)) for one in later],
+            [one.message for one in later],
+            [tokens.get(one.message.seq, commit.now + delay(one.item, one.message.attempts)) for one in later],
             [one.lease for one in later],
         )
-        enter_ready(commit, [one.card for one in back], [one.lease for one in back])
-        step_back(commit, (one.card for one in later if one.card.seq not in tokens))
-        restore_marks(commit, (one.card for one in (*later, *back)))
-        end(commit, CANCELLED, [one.card for one in over], [one.lease for one in over])
-        bury(commit, [(one.card, trace(one.item.verb, one.lease), _reason(one.item)) for one in by_state[DEAD]])
+        enter_ready(commit, [one.message for one in back], [one.lease for one in back])
+        step_back(commit, (one.message for one in later if one.message.seq not in tokens))
+        restore_marks(commit, (one.message for one in (*later, *back)))
+        end(commit, CANCELLED, [one.message for one in over], [one.lease for one in over])
+        dead_letter(
+            commit, [(one.message, trace(one.item.verb, one.lease), _reason(one.item)) for one in by_state[DEAD]]
+        )
 
     # -- answers
 
-    def outcome(self, call: Settle, item: Ending, place: Place | TampuError) -> Outcome:
+    def outcome(self, call: Settle, item: SettleItem, place: Place | TampuError) -> Outcome:
         if not isinstance(place, tuple):
             return Outcome(None, None, place)
         done = self._done.get(place)
@@ -336,7 +342,7 @@ class _Settling:
             return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
         return self._repeated(item, place)
 
-    def _repeated(self, item: Ending, place: Place) -> Outcome:
+    def _repeated(self, item: SettleItem, place: Place) -> Outcome:
         """The same settlement again answers as the first time; anything else has lost its lease."""
         if not self._asked:
             self._asked = True
@@ -365,10 +371,10 @@ def _failing(one: Unleased) -> int:
         return DEAD
     if one.cancel:
         return CANCELLED
-    if one.card.attempts >= one.card.max_attempts:
+    if one.message.attempts >= one.message.max_attempts:
         return DEAD
-    return DELAYED if delay(one.item, one.card.attempts) else READY
+    return DELAYED if delay(one.item, one.message.attempts) else READY
 
 
-def _reason(item: Ending) -> str:
+def _reason(item: SettleItem) -> str:
     return (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, LEASED, READY
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, LEASED, READY
 from tampu.engines.port import Sweep, Swept
-from tampu.engines.sql.card import Card
 from tampu.engines.sql.commit import Commit, unpack_claim
 from tampu.engines.sql.db import Ints, text
-from tampu.engines.sql.ending import Failed, bury, end, expire, write_failures
-from tampu.engines.sql.lanes import admit
-from tampu.engines.sql.locks import fair_lock, key_lock, lane_lock
-from tampu.engines.sql.pacing import coming_back
-from tampu.engines.sql.waiting import enter_delayed, enter_ready, restore_marks, withdraw
+from tampu.engines.sql.finish import Failed, dead_letter, end, expire, write_failures
+from tampu.engines.sql.group_rates import coming_back
+from tampu.engines.sql.groups import admit
+from tampu.engines.sql.indexes import enter_delayed, enter_ready, restore_marks, withdraw
+from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
+from tampu.engines.sql.message_row import MessageRow
 from tampu.model.errors import TampuError
 from tampu.model.journal import lease_end
 from tampu.model.message import unpack_body
@@ -50,7 +50,7 @@ class Done(NamedTuple):
 class _Moving(NamedTuple):
     """A message that is to be moved, and what of others' that touches."""
 
-    card: Card
+    message: MessageRow
     placed: bool
     """Places or tokens of its group."""
     keyed: bool
@@ -62,33 +62,33 @@ class _Moving(NamedTuple):
 class _Leased(NamedTuple):
     """A lease that may have run out."""
 
-    card: Card
+    message: MessageRow
     lease: int
     worker: bytes | None
     cancel: bool
     """Its worker was asked to stop."""
     until: int
-    paced: bool
+    has_group_rate: bool
     """Its group has a rate."""
 
     @property
     def place(self) -> tuple[int, int]:
-        return self.card.seq, self.lease
+        return self.message.seq, self.lease
 
     @property
     def ends(self) -> bool:
         """If it was not settled in time, the message is not given out again."""
-        return self.cancel or self.card.attempts >= self.card.max_attempts
+        return self.cancel or self.message.attempts >= self.message.max_attempts
 
     @property
     def leaves(self) -> bool:
         """The slots of its group change, or their tokens."""
-        return self.ends or self.paced
+        return self.ends or self.has_group_rate
 
 
 def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
     done, now = sweep_due(commit, max(call.limit for call in calls)), commit.now
-    times = zip(commit.db.row("select_next_due"), commit.house.rests, strict=True)
+    times = zip(commit.db.row("select_next_due"), commit.registry.rests, strict=True)
     next_us = min(
         (rest if at <= now and _rests(rest, now) else at for at, rest in times if at is not None), default=None
     )
@@ -99,7 +99,7 @@ def sweep(commit: Commit, calls: Sequence[Sweep]) -> list[Swept | TampuError]:
 
 def rest(commit: Commit) -> None:
     """This commit could not sweep; the next ones do not try for a while."""
-    commit.house.rests = [commit.now + _LONG] * 3
+    commit.registry.rests = [commit.now + _LONG] * 3
 
 
 def _rests(until: int, now: int) -> bool:
@@ -108,10 +108,10 @@ def _rests(until: int, now: int) -> bool:
 
 
 def sweep_due(commit: Commit, limit: int) -> Done:
-    now, house = commit.now, commit.house
+    now, registry = commit.now, commit.registry
     due = [
         at is not None and at <= now and not _rests(rest, now)
-        for at, rest in zip(commit.next, house.rests, strict=True)
+        for at, rest in zip(commit.next, registry.rests, strict=True)
     ]
     if not any(due):
         return Done()
@@ -129,23 +129,23 @@ def sweep_due(commit: Commit, limit: int) -> Done:
         times = commit.db.row("select_next_due")
         for kind in locked:
             if times[kind] is not None and times[kind] <= now:
-                house.rests[kind] = now + _MOMENT
+                registry.rests[kind] = now + _MOMENT
     commit.db.send("end_sweep")
     return Done(moved, more, bool(ours))
 
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
-    due = [(Card(*columns), lease) for *columns, lease in commit.db.rows("lock_due_delayed", commit.now, limit)]
-    moving = [_Moving(card, placed=True, keyed=False, waits=True) for card, _ in due if _entangled(card)]
+    due = [(MessageRow(*columns), lease) for *columns, lease in commit.db.rows("lock_due_delayed", commit.now, limit)]
+    moving = [_Moving(message, placed=True, keyed=False, waits=True) for message, _ in due if _entangled(message)]
     locked = _locked(commit, moving)
-    _postpone(commit, [card.seq for card, _ in due if card.seq in locked])
-    out = [(card, lease) for card, lease in due if card.seq not in locked]
-    cards = [card for card, _ in out]
-    commit.db.send("delete_delayed", Ints(card.seq for card in cards))
-    commit.count_all(cards, DELAYED, -1)
-    waiting = [(card, None, lease) for card, lease in out]
-    for card, state in zip(cards, admit(commit, waiting), strict=True):
-        commit.note("promote", state, card)
+    _postpone(commit, [message.seq for message, _ in due if message.seq in locked])
+    out = [(message, lease) for message, lease in due if message.seq not in locked]
+    messages = [message for message, _ in out]
+    commit.db.send("delete_delayed", Ints(message.seq for message in messages))
+    commit.count_all(messages, DELAYED, -1)
+    waiting = [(message, None, lease) for message, lease in out]
+    for message, state in zip(messages, admit(commit, waiting), strict=True):
+        commit.note("promote", state, message)
     return len(out), len(due)
 
 
@@ -157,29 +157,29 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
         commit.falls_due(times[0])
 
 
-def _entangled(card: Card) -> bool:
+def _entangled(message: MessageRow) -> bool:
     """Has a message anything to do with others: a group, a key, turns?"""
-    return card.lane is not None or card.named or card.rank == FAIR
+    return message.group is not None or message.named or message.rank == FAIR
 
 
 def _locked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
     """Which of these somebody else keeps from being moved; what the others need is locked then, for this commit."""
     if not moving:
         return set()
-    named = [one.card.seq for one in moving if one.keyed and one.card.named]
+    named = [one.message.seq for one in moving if one.keyed and one.message.named]
     bodies = dict(commit.db.rows("select_bodies", Ints(named))) if named else {}
-    needs: dict[int, set[bytes]] = {one.card.seq: set() for one in moving}
-    for card, leaves, _, waits in moving:
-        placed = leaves and card.lane is not None
-        turns = card.rank == FAIR and (waits or placed)
-        if placed or turns or card.seq in bodies:
-            queue = commit.house.name(commit.db, card.q)
+    needs: dict[int, set[bytes]] = {one.message.seq: set() for one in moving}
+    for message, leaves, _, waits in moving:
+        placed = leaves and message.group is not None
+        turns = message.rank == FAIR and (waits or placed)
+        if placed or turns or message.seq in bodies:
+            queue = commit.registry.name(commit.db, message.q)
             if placed:
-                needs[card.seq].add(lane_lock(queue, card.lane or b""))
+                needs[message.seq].add(group_lock(queue, message.group or b""))
             if turns:
-                needs[card.seq].add(fair_lock(*queue))
-            if card.seq in bodies:
-                needs[card.seq].add(key_lock(*queue, unpack_body(bodies[card.seq]).key or ""))
+                needs[message.seq].add(fair_lock(*queue))
+            if message.seq in bodies:
+                needs[message.seq].add(key_lock(*queue, unpack_body(bodies[message.seq]).key or ""))
     had = commit.locks.try_take(name for names in needs.values() for name in names)
     return {seq for seq, names in needs.items() if not names <= had}
 
@@ -216,8 +216,8 @@ def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     watched = sorted(order)
     rows = commit.db.rows("lock_expired_leases", *map(Ints, zip(*watched, strict=True)))
     leases = [
-        _Leased(Card(*columns), lease, worker, bool(cancel), until, pace is not None)
-        for *columns, lease, worker, cancel, until, pace in rows
+        _Leased(MessageRow(*columns), lease, worker, bool(cancel), until, group_rate is not None)
+        for *columns, lease, worker, cancel, until, group_rate in rows
     ]
     leases.sort(key=lambda one: order[one.place])
     found = {one.place for one in leases}
@@ -226,10 +226,10 @@ def _look(commit: Commit, order: dict[tuple[int, int], int]) -> int:
         # Settled, mostly. Those that are not: somebody has locked them, to settle or to extend them.
         _look_again(commit, commit.db.rows("select_busy_leases", *map(Ints, zip(*missed, strict=True))))
     over = [one for one in leases if one.until <= commit.now]
-    moving = [_Moving(one.card, one.leaves, not one.ends, not one.ends) for one in over if _entangled(one.card)]
+    moving = [_Moving(one.message, one.leaves, not one.ends, not one.ends) for one in over if _entangled(one.message)]
     locked = _locked(commit, moving)
-    _look_again(commit, [one.place for one in over if one.card.seq in locked])
-    out = [one for one in over if one.card.seq not in locked]
+    _look_again(commit, [one.place for one in over if one.message.seq in locked])
+    out = [one for one in over if one.message.seq not in locked]
     _keep_watching(commit, [one for one in leases if one.until > commit.now])
     _return(commit, out)
     return len(out)
@@ -249,7 +249,7 @@ def _keep_watching(commit: Commit, leases: Sequence[_Leased]) -> None:
     for one in leases:
         by_lease.setdefault(one.lease, []).append(one)
     commit.watch(
-        [(min(one.until for one in kept), lease, [one.card.seq for one in kept]) for lease, kept in by_lease.items()]
+        [(min(one.until for one in kept), lease, [one.message.seq for one in kept]) for lease, kept in by_lease.items()]
     )
 
 
@@ -260,41 +260,41 @@ def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
     """
     if not leases:
         return
-    commit.db.send("delete_leases", Ints(one.card.seq for one in leases))
-    commit.count_all((one.card for one in leases), LEASED, -1)
-    write_failures(commit, [Failed(one.card, LEASE_EXPIRED, one.worker) for one in leases])
+    commit.db.send("delete_leases", Ints(one.message.seq for one in leases))
+    commit.count_all((one.message for one in leases), LEASED, -1)
+    write_failures(commit, [Failed(one.message, LEASE_EXPIRED, one.worker) for one in leases])
     back, over, dead = [], [], []
     for one in leases:
-        card, worker, ended = one.card, text(one.worker), lease_end(one.until)
+        message, worker, ended = one.message, text(one.worker), lease_end(one.until)
         if one.cancel:
-            over.append(card)
-            commit.note("cancel", CANCELLED, card, worker, ended)
-        elif card.attempts >= card.max_attempts:
-            dead.append((card, None, LEASE_EXPIRED))
-            commit.note("reap", DEAD, card, worker, ended)
+            over.append(message)
+            commit.note("cancel", CANCELLED, message, worker, ended)
+        elif message.attempts >= message.max_attempts:
+            dead.append((message, None, LEASE_EXPIRED))
+            commit.note("reap", DEAD, message, worker, ended)
         else:
-            back.append((card, worker, one.paced, ended))
-    times = coming_back(commit, [(card, paced) for card, _, paced, _ in back])
-    at_once = [card for (card, *_), at in zip(back, times, strict=True) if at is None]
-    later = [(card, at) for (card, *_), at in zip(back, times, strict=True) if at is not None]
-    for (card, worker, _, ended), at in zip(back, times, strict=True):
-        commit.note("reap", READY if at is None else DELAYED, card, worker, ended)
+            back.append((message, worker, one.has_group_rate, ended))
+    times = coming_back(commit, [(message, has_group_rate) for message, _, has_group_rate, _ in back])
+    at_once = [message for (message, *_), at in zip(back, times, strict=True) if at is None]
+    later = [(message, at) for (message, *_), at in zip(back, times, strict=True) if at is not None]
+    for (message, worker, _, ended), at in zip(back, times, strict=True):
+        commit.note("reap", READY if at is None else DELAYED, message, worker, ended)
     enter_ready(commit, at_once, [None] * len(at_once))
-    enter_delayed(commit, [card for card, _ in later], [at for _, at in later], [None] * len(later))
-    restore_marks(commit, (card for card, *_ in back))
+    enter_delayed(commit, [message for message, _ in later], [at for _, at in later], [None] * len(later))
+    restore_marks(commit, (message for message, *_ in back))
     end(commit, CANCELLED, over, [None] * len(over))
-    bury(commit, dead)
+    dead_letter(commit, dead)
 
 
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     seqs = [seq for (seq,) in commit.db.rows("select_expired", commit.now, limit)]
-    waiting = [Card(*row) for row in commit.db.rows("lock_waiting", Ints(seqs))] if seqs else []
-    moving = [_Moving(card, placed=True, keyed=True, waits=False) for card in waiting if _entangled(card)]
-    free = {card.seq for card in waiting} - _locked(commit, moving)
+    waiting = [MessageRow(*row) for row in commit.db.rows("lock_waiting", Ints(seqs))] if seqs else []
+    moving = [_Moving(message, placed=True, keyed=True, waits=False) for message in waiting if _entangled(message)]
+    free = {message.seq for message in waiting} - _locked(commit, moving)
     found = withdraw(commit, [seq for seq in seqs if seq in free])
-    cards = [found[seq] for seq in seqs if seq in found]
-    expire(commit, cards)
-    return len(cards), len(cards)
+    messages = [found[seq] for seq in seqs if seq in found]
+    expire(commit, messages)
+    return len(messages), len(messages)
 
 
 _WORKS: tuple[tuple[int, Callable[[Commit, int], tuple[int, int]]], ...] = ((2, _expire), (1, _reap), (0, _promote))

@@ -16,16 +16,16 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.codes import LEASED, READY, pack_seqs
-from tampu.engines.deciding import SWEEP_FIRST, next_token, nothing
-from tampu.engines.port import AGAIN, Again, Claim, Later, Want
+from tampu.engines.encoding import LEASED, READY, pack_seqs
+from tampu.engines.port import AGAIN, Again, Claim, QueueClaim, RetryLater
+from tampu.engines.rules import SWEEP_FIRST, next_token, nothing
 from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.ending import expire
-from tampu.engines.sqlite.pacing import spend
-from tampu.engines.sqlite.reading import last_errors
+from tampu.engines.sqlite.finish import expire
+from tampu.engines.sqlite.group_rates import spend
+from tampu.engines.sqlite.indexes import drop_marks
+from tampu.engines.sqlite.read import last_errors
 from tampu.engines.sqlite.sweep import sweep_due
-from tampu.engines.sqlite.waiting import drop_marks
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
@@ -42,23 +42,23 @@ LEASE = (
 )
 
 
-def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | Later | Again | TampuError]:
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLater | Again | TampuError]:
     _, more = sweep_due(commit, SWEEP_FIRST)
-    replies: list[list[Lease] | Later | Again | TampuError] = []
+    replies: list[list[Lease] | RetryLater | Again | TampuError] = []
     for call in calls:
         leases: list[Lease] = []
         waits: list[int] = []
         for want in call.wants:
             if len(leases) >= call.limit:
                 break
-            q = commit.house.number(commit.db, call.tenant, want.queue)
+            q = commit.registry.number(commit.db, call.tenant, want.queue)
             if q is not None:
                 leases.extend(_take(commit, call, want, q, call.limit - len(leases), waits))
         replies.append(AGAIN if not leases and more else leases or nothing(waits))
     return replies
 
 
-def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, waits: list[int]) -> list[Lease]:
+def _take(commit: Commit, call: Claim, want: QueueClaim, q: int, limit: int, waits: list[int]) -> list[Lease]:
     db, now = commit.db, commit.now
     limit, tokens = _allowed(commit, want, q, limit)
     if want.rate and tokens < 1:
@@ -84,7 +84,7 @@ def _take(commit: Commit, call: Claim, want: Want, q: int, limit: int, waits: li
     commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
     if want.rate:
         db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens - len(rows), now, q))
-    if want.paced:
+    if want.has_group_rate:
         spend(commit, q, seqs)
     retried = [row[0] for row in rows if row[1]]
     errors = last_errors(db, retried) if retried else {}
@@ -103,7 +103,7 @@ def _leases(
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
     seqs = [row[0] for row in rows]
     commit.know_ids((row[0], row[6]) for row in rows if row[0] & 1)
-    made = commit.house.id.many(seqs)
+    made = commit.registry.id.many(seqs)
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(
@@ -145,11 +145,11 @@ def _first(commit: Commit, q: int, limit: int) -> list[Any]:
         commit.count(q, READY, -len(late))
         drop_marks(commit, [row[0] for row in late])
         expire(commit, q, [(row[0], row[1]) for row in late])
-        commit.turn_page()  # it may have set free, for a group, what an earlier claim's record would now take up
+        commit.begin_record_group()  # the next record must not join one of an earlier claim
     return []
 
 
-def _allowed(commit: Commit, want: Want, q: int, limit: int) -> tuple[int, float]:
+def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int, float]:
     """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
 
     Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.

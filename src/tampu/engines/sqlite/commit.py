@@ -9,25 +9,25 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from tampu.engines.codes import as_json, pack_seqs, unpack_seqs
-from tampu.engines.journals import lapses
-from tampu.engines.ledger import Ledger
-from tampu.engines.places import Limits
+from tampu.engines.commit_state import CommitState
+from tampu.engines.encoding import as_json, pack_seqs, unpack_seqs
+from tampu.engines.groups import Limits
+from tampu.engines.journal_pages import lapses
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.fair import FairTurns
-from tampu.engines.sqlite.house import House, find
 from tampu.engines.sqlite.journal import Record, pack_record
+from tampu.engines.sqlite.queue_registry import QueueRegistry, find
 from tampu.model.errors import TampuError
 
 
-class Commit(Ledger[House, Record]):
-    def __init__(self, db: sqlite3.Connection, house: House, now: int) -> None:
-        super().__init__(house, Record)
+class Commit(CommitState[QueueRegistry, Record]):
+    def __init__(self, db: sqlite3.Connection, registry: QueueRegistry, now: int) -> None:
+        super().__init__(registry, Record)
         self.db = db
         self.now = now
         self.limits: dict[int, Limits] = {}
         """The limits of groups, by queue, as far as they were looked up (see `lanes.limits_of`)."""
-        self.places: dict[tuple[int, str], int] = {}
+        self.slots: dict[tuple[int, str], int] = {}
         """How many places of groups are taken, by queue and group, as far as they were counted (see `lanes`)."""
         self._turns: FairTurns | None = None
         self._tallies: dict[int, list[int]] = {}
@@ -64,12 +64,12 @@ class Commit(Ledger[House, Record]):
 
     def queue(self, tenant: str, name: str) -> int:
         """The number of a queue, made if it is new."""
-        q = self.house.numbers.get((tenant, name)) or self.house.number(self.db, tenant, name)
+        q = self.registry.numbers.get((tenant, name)) or self.registry.number(self.db, tenant, name)
         if q is None:
             q = self.db.execute("INSERT INTO tampu_queue (tenant, name) VALUES (?, ?)", (tenant, name)).lastrowid
             assert q is not None
             self.db.executemany("INSERT INTO tampu_counter VALUES (?, ?, 0)", [(q, kind) for kind in range(8)])
-            self.house.learn(q, tenant, name)
+            self.registry.learn(q, tenant, name)
             self._new_queues.append(q)
         return q
 
@@ -94,14 +94,14 @@ class Commit(Ledger[House, Record]):
 
     def find(self, tenant: str, id: str) -> tuple[int, int] | None:
         """(seq, q) of a message of this tenant."""
-        return find(self.db, self.house, tenant, id)
+        return find(self.db, self.registry, tenant, id)
 
     def id(self, seq: int) -> str:
         if ids.own_id(seq):
             if seq not in self._own:
                 self.learn_ids([seq])
             return self._own[seq]
-        return self.house.id.of(seq)
+        return self.registry.id.of(seq)
 
     def learn_ids(self, seqs: Iterable[int]) -> None:
         """Look up the ids of the user's own among these messages with one statement, for `id` to know."""
@@ -142,7 +142,7 @@ class Commit(Ledger[House, Record]):
         detail: str | None = None,
     ) -> None:
         if seq in self._noted:
-            self.turn_page()
+            self.begin_record_group()
         self._noted.add(seq)
         self.record(verb, q, state, worker).add(seq, attempt, detail)
 
@@ -173,7 +173,7 @@ class Commit(Ledger[House, Record]):
             self.forget_new_queues(made)
             self._own.clear()  # these numbers are given out again
             self.limits.clear()
-            self.places.clear()
+            self.slots.clear()
             self.waits.clear()
             raise
         finally:
@@ -190,7 +190,7 @@ class Commit(Ledger[House, Record]):
                 (q, state, self.numbers(1)[0], self.now, pack_seqs(seqs)),
             )
         told = self.told()
-        self.lapsed = lapses(told)
+        self.leases_expired = lapses(told)
         for (verb, q, state, worker), record in told:
             if record.seqs:
                 own = None

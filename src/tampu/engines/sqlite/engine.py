@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tampu.engines import port
-from tampu.engines.carrying import carry_out
-from tampu.engines.kept import KeptPage, RequestPage
-from tampu.engines.sqlite import adopting, checking, documents, files, forks, journal, reading, sweep, unit_names
-from tampu.engines.sqlite.bell import Companions
+from tampu.engines.dispatch import carry_out
+from tampu.engines.sqlite import checks, documents, files, forks, journal, read, sweep, transfer, unit_names
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.house import House, find
-from tampu.engines.sqlite.readers import Readers
-from tampu.engines.sqlite.transaction import Transaction, plain_rows
+from tampu.engines.sqlite.peers import Peers
+from tampu.engines.sqlite.queue_registry import QueueRegistry, find
+from tampu.engines.sqlite.read_pool import ReadPool
+from tampu.engines.sqlite.user_transaction import Transaction, plain_rows
 from tampu.engines.sqlite.verbs import VERBS
+from tampu.engines.transfer import RequestPage, SnapshotPage
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
@@ -71,18 +71,18 @@ class SqliteEngine:
         self._lock = threading.RLock()
         self._listener: port.Listener | None = None
         self._writer: sqlite3.Connection | None = None
-        self._readers = Readers(self._new_connection)
+        self._readers = ReadPool(self._new_connection)
         self._closed = False
         self._gone = False
         self._commits = 0
-        self._companions: Companions | None = None
+        self._companions: Peers | None = None
         self._identity: tuple[int, int] | None = None
         forks.refuse_inherited(self.path)
         with contextlib.ExitStack() as undo:
             try:
                 files.inspect(self.path, adopt=adopt)
                 if self.path != files.MEMORY:
-                    self._companions = Companions(self.path, files.BUSY_SECONDS)
+                    self._companions = Peers(self.path, files.BUSY_SECONDS)
                     undo.callback(self._companions.close)
                 with self._gate():
                     undo.callback(self._db.close)
@@ -94,7 +94,7 @@ class SqliteEngine:
             except sqlite3.Error as error:
                 raise files.translate(error, self.path) from error
             undo.pop_all()
-        self.house = House(tail)
+        self.registry = QueueRegistry(tail)
         if self.path != files.MEMORY:
             forks.watch(self)
 
@@ -116,13 +116,13 @@ class SqliteEngine:
         self._check_there()  # to connect would make it anew
         return files.connect(self.path, self.durability, self._connect)
 
-    def still(self, give_up: float) -> bool:
+    def before_fork(self, give_up: float) -> bool:
         """See `forks`. A thread that forks inside its own transaction, or cannot wait for another's, closes nothing."""
         companions = self._companions
         if companions is None or not self._lock.acquire(timeout=max(0.0, give_up - time.monotonic())):
             return False
         if not companions.entered:
-            self._readers.still(give_up)
+            self._readers.before_fork(give_up)
             with (
                 contextlib.suppress(TampuError, OSError, sqlite3.Error),
                 companions.gate(max(0.0, give_up - time.monotonic())),
@@ -137,7 +137,7 @@ class SqliteEngine:
         self._readers.go_on()
         self._lock.release()
 
-    def disown(self) -> None:
+    def after_fork_child(self) -> None:
         if self._writer is not None:
             forks.keep_for_ever(self._writer)
 
@@ -184,7 +184,7 @@ class SqliteEngine:
             db, commit = self._db, None
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
-                commit = Commit(db, self.house, self._clock.now())
+                commit = Commit(db, self.registry, self._clock.now())
                 replies = carry_out(VERBS, commit, calls, unit_names)
                 commit.finish()
                 db.execute("COMMIT")
@@ -254,16 +254,18 @@ class SqliteEngine:
         """Tell who waits, in this process and the others."""
         soon = commit.due is not None and commit.due < commit.now + _SOON
         if self._companions is not None and (commit.ready or soon):
-            self._companions.ring()
+            self._companions.notify()
         if self._listener is not None:
             if commit.due is not None:
                 self._listener.due(commit.due)
             if commit.ready:
-                names = commit.house.names
+                names = commit.registry.names
                 self._listener.ready({names[q]: n for q, n in commit.ready.items() if q in names})
-            if commit.lapsed:
-                names = commit.house.names
-                self._listener.lapsed({names[q]: counts for q, counts in commit.lapsed.items() if q in names})
+            if commit.leases_expired:
+                names = commit.registry.names
+                self._listener.leases_expired(
+                    {names[q]: counts for q, counts in commit.leases_expired.items() if q in names}
+                )
 
     def _gate(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._companions is None else self._companions.gate()
@@ -329,18 +331,18 @@ class SqliteEngine:
 
     def get(self, tenant: str, id: str) -> Message | None:
         with self.snapshot() as db:
-            place = find(db, self.house, tenant, id)
-            return None if place is None else reading.load(db, self.house, place[0], whole=True, now=self.now())
+            place = find(db, self.registry, tenant, id)
+            return None if place is None else read.load(db, self.registry, place[0], whole=True, now=self.now())
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> port.Page | None:
         with self.snapshot() as db:
-            return reading.page(db, self.house, tenant, queue, state, after, limit)
+            return read.page(db, self.registry, tenant, queue, state, after, limit)
 
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
         with self.snapshot() as db:
-            return reading.stats(db, self.house, tenant, queue, self.now())
+            return read.stats(db, self.registry, tenant, queue, self.now())
 
     def queues(self) -> list[tuple[str, str]]:
         with self.snapshot() as db:
@@ -348,7 +350,7 @@ class SqliteEngine:
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         with self.snapshot() as db:
-            return journal.read(db, lambda q: self.house.name(db, q), self.house.id, after, limit, tenant)
+            return journal.read(db, lambda q: self.registry.name(db, q), self.registry.id, after, limit, tenant)
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
         with self.snapshot() as db:
@@ -362,34 +364,36 @@ class SqliteEngine:
         with self.snapshot() as db:
             return documents.every(db)
 
-    def kept(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> KeptPage | None:
+    def kept(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> SnapshotPage | None:
         with self.snapshot() as db:
-            return adopting.page(db, self.house, tenant, queue, state, after, limit, self.now())
+            return transfer.page(db, self.registry, tenant, queue, state, after, limit, self.now())
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
         with self.snapshot() as db:
-            return adopting.requests(db, self.house, tenant, after, limit, self.now())
+            return transfer.requests(db, self.registry, tenant, after, limit, self.now())
 
     def revision(self) -> int:
         with self.snapshot() as db:
-            return reading.revision(db)
+            return read.revision(db)
 
     def next_due(self) -> int | None:
         with self.snapshot() as db:
             return sweep.next_due(db)
 
-    def glance(self, queues: Sequence[tuple[str, str]]) -> port.Glance:
+    def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
         self._look_for_file()
         with self.snapshot() as db:
-            ready = {queue: reading.ready_count(db, self.house, *queue) for queue in queues}
-            return port.Glance(self.now(), sweep.next_due(db), reading.revision(db), True, ready)
+            ready = {queue: read.ready_count(db, self.registry, *queue) for queue in queues}
+            return port.PollStatus(self.now(), sweep.next_due(db), read.revision(db), True, ready)
 
     def check(self) -> list[tuple[str, str, str]]:
         self._look_for_file()
         if self._gone:
             return [("file", "bad", f"{files.GONE}: {files.GONE_HINT}")]
         with self.snapshot() as db:
-            return checking.check(db, self.path, self.durability, self.now())
+            return checks.check(db, self.path, self.durability, self.now())
 
     # -- company
 
@@ -397,7 +401,7 @@ class SqliteEngine:
         self._listener = listener
         if self._companions is not None:
             try:
-                self._companions.listen(listener.stirred)
+                self._companions.listen(listener.on_remote_change)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
 

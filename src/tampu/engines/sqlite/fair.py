@@ -1,17 +1,17 @@
 """The turns of groups in queues with the ordering `fair`: where a group stands is looked up once, and kept at the end.
 
-What a turn is: `tampu.engines.turns`.
+What a turn is: `tampu.engines.fair_ranks`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from tampu.engines.turns import FORGOTTEN, Turns
+from tampu.engines.fair_ranks import FORGOTTEN, FairRanks
 from tampu.model.message import unpack_body
 
 
-class FairTurns(Turns[str]):
+class FairTurns(FairRanks[str]):
     """One commit's."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

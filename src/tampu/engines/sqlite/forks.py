@@ -29,13 +29,13 @@ _MOST_HANDLES = 65_536
 class Forked(Protocol):
     """What has connections to a file."""
 
-    def still(self, give_up: float) -> bool:
+    def before_fork(self, give_up: float) -> bool:
         """Let nobody begin, and close what is not in use; whether `go_on` is owed."""
         ...
 
     def go_on(self) -> None: ...
 
-    def disown(self) -> None:
+    def after_fork_child(self) -> None:
         """In the child: leave alone what is the parent's."""
         ...
 
@@ -84,7 +84,7 @@ def _known() -> list[Forked]:
 def _before() -> None:
     give_up = time.monotonic() + PATIENCE_SECONDS
     for store in _known():
-        if store.still(give_up):
+        if store.before_fork(give_up):
             _stilled.stores.append(store)
 
 
@@ -96,7 +96,7 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for store in _known():
-        store.disown()
+        store.after_fork_child()
     _open.clear()
     _stilled.stores = []
     _inherited.update(_open_files())

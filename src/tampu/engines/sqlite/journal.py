@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.codes import STATES, pack_seqs, unpack_seqs
-from tampu.engines.journals import MOST_RECORDS, PARTITION, fingerprint
+from tampu.engines.encoding import STATES, pack_seqs, unpack_seqs
+from tampu.engines.journal_pages import MOST_RECORDS, PARTITION, fingerprint
 from tampu.engines.sqlite.ids import Ids
 from tampu.model.journal import JournalPage, Position, Transition
 

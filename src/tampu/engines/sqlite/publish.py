@@ -14,13 +14,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from tampu.engines.codes import DELAYED, READY
-from tampu.engines.deciding import full, neighbours
+from tampu.engines.encoding import DELAYED, READY
 from tampu.engines.port import Item, Publish
-from tampu.engines.sqlite import batches, ids, ready
+from tampu.engines.rules import full, neighbours
+from tampu.engines.sqlite import batch_ids, ids, ready
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.special import depth, one
-from tampu.engines.sqlite.waiting import enter_delayed
+from tampu.engines.sqlite.indexes import enter_delayed
+from tampu.engines.sqlite.publish_with_lookup import depth, one
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import FAIR, rank
@@ -43,7 +43,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
         name = (call.tenant, call.queue, call.once or f"/{at}")
         if first.setdefault(name, at) == at and call.once:
             try:
-                there = batches.found(commit, call)
+                there = batch_ids.found(commit, call)
             except TampuError as error:
                 replies[at] = error
             else:
@@ -53,7 +53,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     for at, reply in zip(fresh, _store(commit, [calls[at] for at in fresh]), strict=True):
         replies[at] = reply
         if calls[at].once and not isinstance(reply, TampuError):
-            batches.remember(commit, calls[at], reply)
+            batch_ids.remember(commit, calls[at], reply)
     # A batch that came twice in one commit was stored for the first of them.
     return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]
 
@@ -64,13 +64,13 @@ def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Tam
     for together in [calls] if len(calls) == 1 else neighbours(calls):
         call = together[0]
         try:
-            plainly = call.bare or (not any(_special(item) for item in call.items) and plain.are_new(call.items))
+            plainly = call.simple or (not any(_special(item) for item in call.items) and plain.are_new(call.items))
             if plainly:
                 plain.check_room(call)
             if len(together) > 1:
                 replies.extend(plain.add_together(together))
-            elif call.bare:
-                replies.append(plain.add_bare(call.tenant, call.queue, call.items))
+            elif call.simple:
+                replies.append(plain.add_simple(call.tenant, call.queue, call.items))
             elif plainly:
                 replies.append(plain.add(call))
             else:
@@ -85,7 +85,7 @@ def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Tam
 
 def _special(item: Item) -> bool:
     body = item.body
-    return bool(body.key or body.idempotency_key or body.hold or item.lane is not None)
+    return bool(body.key or body.idempotency_key or body.hold or item.group is not None)
 
 
 class _Plain:
@@ -106,7 +106,7 @@ class _Plain:
     def check_room(self, call: Publish) -> None:
         """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
         if call.max_depth:
-            q = self.commit.house.number(self.commit.db, call.tenant, call.queue)
+            q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
             held = 0 if q is None else depth(self.commit, q)
             held += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
             if held + len(call.items) > call.max_depth:
@@ -118,7 +118,7 @@ class _Plain:
         if not given:
             return True
         unknown = set(given)
-        if len(unknown) < len(given) or any(map(self.commit.house.id.made, given)):
+        if len(unknown) < len(given) or any(map(self.commit.registry.id.made, given)):
             return False
         if not unknown.isdisjoint(self._ids.values()):
             return False
@@ -131,7 +131,7 @@ class _Plain:
         return True
 
     def add(self, call: Publish) -> list[Message]:
-        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.house.id.of, call.tenant
+        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.registry.id.of, call.tenant
         made = []
         messages, noted, name = self._messages, self._noted, call.queue
         q = self._queue(tenant, name)
@@ -169,10 +169,10 @@ class _Plain:
 
     def add_together(self, calls: Sequence[Publish]) -> Iterator[list[Message]]:
         """`add_bare` of several calls of one queue at once; the reply of each."""
-        made = iter(self.add_bare(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
+        made = iter(self.add_simple(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
         return (list(itertools.islice(made, len(call.items))) for call in calls)
 
-    def add_bare(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
+    def add_simple(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
         """`add` without its questions: some 8 % less work, and calls can be stored together."""
         now = self.commit.now
         q = self._queue(tenant, name)
@@ -190,7 +190,7 @@ class _Plain:
         state = State.READY
         return [
             Message(id, tenant, name, state, item.body, 0, item.max_attempts, now)
-            for id, item in zip(self.commit.house.id.many(numbers), items, strict=True)
+            for id, item in zip(self.commit.registry.id.many(numbers), items, strict=True)
         ]
 
     def _enter(self, q: int, rank: int, first: int, last: int) -> None:

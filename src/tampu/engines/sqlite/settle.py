@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, as_json, parse_receipt
-from tampu.engines.deciding import delay, first_line, lost, trace
-from tampu.engines.port import Ending, Settle
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, as_json, parse_receipt
+from tampu.engines.port import Settle, SettleItem
+from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.ending import bury, end, write_failure
-from tampu.engines.sqlite.lanes import leave_lanes, step_back
-from tampu.engines.sqlite.pacing import token_again
-from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sqlite.finish import dead_letter, end, write_failure
+from tampu.engines.sqlite.group_rates import token_again
+from tampu.engines.sqlite.groups import leave_groups, step_back
+from tampu.engines.sqlite.indexes import enter_delayed, enter_ready, restore_marks
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
@@ -87,7 +87,7 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     except ValueError:
         return None
     low, high = min(numbers), max(numbers)
-    q = commit.house.number(commit.db, call.tenant, queue)
+    q = commit.registry.number(commit.db, call.tenant, queue)
     if q is None or lease >> 63 or low < 0 or high >> 63 or high - low > _CLOSE * len(numbers):
         return None
     rows = commit.db.execute(CLAIMED, (low, high, lease, q)).fetchall()
@@ -98,7 +98,7 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     commit.db.execute(LEAVE_CLAIM, (low, high, lease))
     commit.count(q, LEASED, -len(rows))
     commit.ended(q, DONE, seqs)
-    leave_lanes(commit, q, seqs)
+    leave_groups(commit, q, seqs)
     commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
     done = STATES[DONE]
     commit.learn_ids(seqs)
@@ -122,19 +122,19 @@ class _Settling:
         self._settled: dict[tuple[int, int], tuple[str, Outcome]] = {}
         self._acked: dict[int, list[tuple[int, int]]] = {}
         self._results: list[tuple[int, int, bytes]] = []
-        self._failed: list[tuple[Ending, Any]] = []
-        self._released: list[tuple[Ending, Any]] = []
+        self._failed: list[tuple[SettleItem, Any]] = []
+        self._released: list[tuple[SettleItem, Any]] = []
         self._known: dict[int, tuple[int, str | None, int]] = {}
         self._tokens: dict[int, int] = {}
         """Of messages that come back at once, but of groups with a pace: when there is a token for them."""
 
-    def take(self, call: Settle, item: Ending) -> Outcome:
+    def take(self, call: Settle, item: SettleItem) -> Outcome:
         """Decide about one item; `apply` carries it out."""
         place = self._parsed[item.receipt]
         if not isinstance(place, tuple):
             return Outcome(None, None, place)
         commit = self.commit
-        q = commit.house.number(commit.db, call.tenant, item.queue)
+        q = commit.registry.number(commit.db, call.tenant, item.queue)
         seq, lease = place
         row = self._leased.get(seq)
         if row is None or q is None or row[2] != lease or row[1] != q:
@@ -157,7 +157,7 @@ class _Settling:
         self._settled[place] = (item.verb, outcome)
         return outcome
 
-    def _failing(self, item: Ending, row: Any) -> int:
+    def _failing(self, item: SettleItem, row: Any) -> int:
         """Where a nack or reject leads."""
         if item.verb == "reject":
             return DEAD
@@ -169,10 +169,10 @@ class _Settling:
 
     def _back(self, seq: int, q: int) -> int:
         """Where a message goes that is to come back at once."""
-        lane = self._facts(seq)[1]
-        if lane is not None:
+        group = self._facts(seq)[1]
+        if group is not None:
             self.commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
-            at = token_again(self.commit, seq, q, lane)
+            at = token_again(self.commit, seq, q, group)
             if at is not None:
                 self._tokens[seq] = at
                 return DELAYED
@@ -211,7 +211,7 @@ class _Settling:
             commit.db.execute(LEAVE, (text,))
             commit.count(q, LEASED, -len(rows))
             commit.ended(q, DONE, seqs)
-            leave_lanes(commit, q, seqs)
+            leave_groups(commit, q, seqs)
             commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
         if self._results:
             commit.db.executemany("INSERT OR REPLACE INTO tampu_result VALUES (?, ?, ?)", self._results)
@@ -261,7 +261,7 @@ class _Settling:
             detail = first_line(item.error)
             if code == DEAD:
                 reason = (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED
-                bury(commit, seq, q, attempts, trace(item.verb, lease), reason)
+                dead_letter(commit, seq, q, attempts, trace(item.verb, lease), reason)
                 commit.note(item.verb, q, DEAD, seq, attempts, worker, detail or reason)
                 continue
             if code == CANCELLED:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from tampu.engines.codes import CANCELLED, DEAD, DELAYED, LEASED, READY, as_json, unpack_seqs
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, LEASED, READY, as_json, unpack_seqs
 from tampu.engines.port import Sweep, Swept
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.ending import bury, end, expire, write_failure
-from tampu.engines.sqlite.lanes import resume
-from tampu.engines.sqlite.pacing import token_again
-from tampu.engines.sqlite.waiting import enter_delayed, enter_ready, restore_marks, withdraw
+from tampu.engines.sqlite.finish import dead_letter, end, expire, write_failure
+from tampu.engines.sqlite.group_rates import token_again
+from tampu.engines.sqlite.groups import resume
+from tampu.engines.sqlite.indexes import enter_delayed, enter_ready, restore_marks, withdraw
 from tampu.model.errors import TampuError
 from tampu.model.journal import lease_end
 from tampu.model.reasons import LEASE_EXPIRED
@@ -105,8 +105,8 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
         (as_json(row[0] for row in rows if row[8] is None),),
     )
     back, later = [], []
-    for seq, q, until, attempts, worker, cancel, rank, max_attempts, lane in rows:
-        if lane is not None:  # one after the other: who is leased does not wait for a token
+    for seq, q, until, attempts, worker, cancel, rank, max_attempts, group in rows:
+        if group is not None:  # one after the other: who is leased does not wait for a token
             commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
         commit.count(q, LEASED, -1)
         write_failure(commit, seq, attempts, LEASE_EXPIRED, worker, None, None)
@@ -114,10 +114,10 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
             end(commit, q, CANCELLED, [(seq, attempts, None)])
             commit.note("cancel", q, CANCELLED, seq, attempts, worker, lease_end(until))
         elif attempts >= max_attempts:
-            bury(commit, seq, q, attempts, None, LEASE_EXPIRED)
+            dead_letter(commit, seq, q, attempts, None, LEASE_EXPIRED)
             commit.note("reap", q, DEAD, seq, attempts, worker, lease_end(until))
         else:
-            at = token_again(commit, seq, q, lane)
+            at = token_again(commit, seq, q, group)
             if at is None:
                 back.append((seq, q, rank, attempts, None))
             else:

@@ -11,9 +11,9 @@ from typing import Any
 import jwt
 import msgspec
 
-from tampu.broker import incoming
+from tampu.broker import validate
+from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
-from tampu.model.reading import convert, from_json
 from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
 from tampu.server.settings import ServerSettings
 
@@ -102,7 +102,7 @@ class Issuer:
         try:
             ours = convert(claims.get(self._claim), Claims)
             if ours.tenant != ALL_TENANTS:
-                incoming.name(ours.tenant, "tenant")
+                validate.name(ours.tenant, "tenant")
         except (msgspec.ValidationError, InvalidMessage) as error:
             raise Unauthorized(f"the token's claim {self._claim} says nothing of use: {error}") from None
         ends = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()

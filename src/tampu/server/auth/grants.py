@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from tampu.model.decoders import convert
 from tampu.model.errors import Forbidden, InvalidMessage
-from tampu.model.reading import convert
 from tampu.server.auth.patterns import Pattern
 
 Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]

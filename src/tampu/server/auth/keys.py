@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tampu.engines.port import DeleteDocument, Document, PutDocument
+from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidMessage
-from tampu.model.reading import from_json
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Grant
 

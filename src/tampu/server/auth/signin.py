@@ -12,8 +12,8 @@ import msgspec
 
 from tampu.broker.core import Core
 from tampu.engines.port import PutDocument
+from tampu.model.decoders import from_json
 from tampu.model.errors import Unauthorized, VersionConflict
-from tampu.model.reading import from_json
 from tampu.server.auth.keys import TENANT
 
 COOKIE = "tampu_session"

@@ -8,17 +8,17 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tampu import tracing
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.broker.atomic import Unit
 from tampu.model.document import Document
 from tampu.model.errors import NotFound
 from tampu.server.auth.grants import Who
-from tampu.server.call import Call
-from tampu.server.hot import outcome_view, queues_of, settlement
-from tampu.server.openapi import doc
-from tampu.server.publishing import new_message, published
-from tampu.server.routes.asking import Asks, Caller, answer
-from tampu.server.routes.steering import hidden_of
+from tampu.server.http.message_handlers import outcome_view, queues_of, settlement
+from tampu.server.http.openapi import doc
+from tampu.server.http.publish import new_message, published
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.admin import hidden_of
+from tampu.server.routes.common import Asks, Caller, answer
 from tampu.wire import atomic
 
 router = APIRouter(prefix="/v1", tags=["messages"])
@@ -26,41 +26,41 @@ _ATOMIC = doc(atomic.AtomicReplies, atomic.AtomicJson, binary=atomic.Atomic, mor
 
 
 @router.post("/atomic", operation_id="atomic", **_ATOMIC)
-async def carry_out(call: Asks, who: Caller) -> Response:
+async def carry_out(request: Asks, who: Caller) -> Response:
     """Carry out all operations, or none: the first that is refused refuses all."""
-    asked: atomic.Atomic = await call.read(atomic.ATOMIC)
-    await _need(call, who, asked.operations)
+    asked: atomic.Atomic = await request.read(atomic.ATOMIC)
+    await _need(request, who, asked.operations)
     items = [item for operation in asked.operations for item in _items(operation)]
-    await call.spend(who, call.check_batch(items, "items"))
-    await call.node.know(who.tenant, *_queues(asked.operations))
-    unit = Unit(call.node.verbs(who.tenant))
-    replies = [_add(call, unit, operation) for operation in asked.operations]
-    await call.node.drive(unit.steps(asked.name))
-    form = call.wanted
+    await request.spend(who, request.check_batch(items, "items"))
+    await request.node.know(who.tenant, *_queues(asked.operations))
+    unit = Unit(request.node.verbs(who.tenant))
+    replies = [_add(request, unit, operation) for operation in asked.operations]
+    await request.node.drive(unit.steps(asked.name))
+    form = request.wanted
     told = []
     for operation, reply in zip(asked.operations, replies, strict=True):
         told.append(_told(operation, reply.value, form))
         if isinstance(operation, atomic.AtomicSettle):
-            call.node.metrics.settle(who.tenant, [operation], [reply.value])
+            request.node.metrics.settle(who.tenant, [operation], [reply.value])
         elif isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-            call.node.metrics.publish(who.tenant, operation.queue, len(reply.value))
-    return answer(call, atomic.AtomicReplies(told))
+            request.node.metrics.publish(who.tenant, operation.queue, len(reply.value))
+    return answer(request, atomic.AtomicReplies(told))
 
 
-async def _need(call: Call, who: Who, operations: list[Any]) -> None:
+async def _need(request: HttpRequest, who: Who, operations: list[Any]) -> None:
     """Refuse what the caller may not do. Messages of queues the caller has nothing to say in are not there."""
     for operation in operations:
         if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-            who.need("publish", incoming.name(operation.queue, "queue"))
+            who.need("publish", validate.name(operation.queue, "queue"))
         elif isinstance(operation, atomic.AtomicSettle):
             queues_of(who, [operation.receipt])
         elif isinstance(operation, atomic.AtomicCancel | atomic.AtomicFree):
             permissions = ("operate",) if isinstance(operation, atomic.AtomicCancel) else ("operate", "review")
             if not any(who.somewhere(permission) for permission in permissions):
                 who.need_somewhere(permissions[0])
-            ids = [incoming.id_text(id) for id in operation.ids]
+            ids = [validate.id_text(id) for id in operation.ids]
             if not any(who.everywhere(permission) for permission in permissions):
-                for id in await asyncio.to_thread(hidden_of, call, who, permissions, ids):
+                for id in await asyncio.to_thread(hidden_of, request, who, permissions, ids):
                     raise NotFound(f"no message {id}", field="id")
         else:  # of the whole tenant
             who.need_everywhere("operate")
@@ -79,9 +79,9 @@ def _queues(operations: list[Any]) -> set[str]:
     return queues | {operation.receipt.rpartition("/")[0] for operation in operations if hasattr(operation, "receipt")}
 
 
-def _add(call: Call, unit: Unit, operation: Any) -> Any:
+def _add(request: HttpRequest, unit: Unit, operation: Any) -> Any:
     if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-        news = tracing.carrying([new_message(given) for given in operation.messages], call.trace)
+        news = tracing.carrying([new_message(given) for given in operation.messages], request.trace)
         return unit.publish_many(operation.queue, news)
     if isinstance(operation, atomic.AtomicSettle):
         return unit.settle(settlement(operation))
@@ -107,10 +107,10 @@ def _told(operation: Any, value: Any, form: str) -> atomic.AtomicReply:
 
 
 @router.get("/documents/{kind}/{name}", operation_id="get_document", **doc(atomic.DocumentView, more=(404,)))
-async def get_document(kind: str, name: str, call: Asks, who: Caller) -> Response:
+async def get_document(kind: str, name: str, request: Asks, who: Caller) -> Response:
     """A document that a unit has written."""
     who.need_everywhere("view")
-    found: Document | None = await call.node.drive(call.node.verbs(who.tenant).get_document(kind, name))
+    found: Document | None = await request.node.drive(request.node.verbs(who.tenant).get_document(kind, name))
     if found is None:
         raise NotFound(f"no document {name} of kind {kind}", field="name")
-    return answer(call, atomic.DocumentView(found.kind, found.name, found.version, found.value))
+    return answer(request, atomic.DocumentView(found.kind, found.name, found.version, found.value))

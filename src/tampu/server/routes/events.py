@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.model.errors import Forbidden, TampuError, Unauthorized
 from tampu.model.message import State
-from tampu.server import positions
-from tampu.server.call import Call, Receive, Scope, Send
-from tampu.server.feed import Feed, Filter
-from tampu.server.openapi import doc
-from tampu.server.polls import GONE, REVOKED, Poll, PollOver
-from tampu.server.routes.asking import Asks, Caller
+from tampu.server.events import positions
+from tampu.server.events.feed import Feed, Filter
+from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest, Receive, Scope, Send
+from tampu.server.routes.common import Asks, Caller
 
 router = APIRouter(prefix="/v1", tags=["looking"])
 BEAT_SECONDS = 15.0
@@ -39,7 +39,7 @@ Names = Annotated[list[str], Query(max_length=_MOST_NAMES)]
 
 @router.get("/events", operation_id="events", **_DOC)
 async def events(
-    call: Asks,
+    request: Asks,
     who: Caller,
     queue: Annotated[Names, Query(description="Only of these queues; * stands for any characters")] = [],  # noqa: B006 - read only
     type: Annotated[Names, Query(description="Only of messages of these types; * as above")] = [],  # noqa: B006 - read only
@@ -56,23 +56,23 @@ async def events(
     who.need_somewhere("view")
     for name in queue:
         if "*" not in name:
-            who.need("view", incoming.name(name, "queue"))
-    last = call.headers.get(b"last-event-id")
+            who.need("view", validate.name(name, "queue"))
+    last = request.headers.get(b"last-event-id")
     begin = after if last is None else last.decode("latin-1")
-    feed = Feed(call.node.tail, who, Filter(queue, type, verb, state), call.node.types)
+    feed = Feed(request.node.tail, who, Filter(queue, type, verb, state), request.node.types)
     try:
         await feed.open(None if begin is None else positions.read(begin))
     except BaseException:
         feed.close()
         raise
-    return EventStream(call, feed, seconds)
+    return EventStream(request, feed, seconds)
 
 
 class EventStream(Response):
-    def __init__(self, call: Call, feed: Feed, seconds: float | None) -> None:
+    def __init__(self, request: HttpRequest, feed: Feed, seconds: float | None) -> None:
         super().__init__()
         self._until = math.inf if seconds is None else time.monotonic() + seconds
-        self._call = call
+        self._call = request
         self._feed = feed
         self._ask_at = time.monotonic() + BEAT_SECONDS
 
@@ -87,8 +87,8 @@ class EventStream(Response):
             self._feed.close()
 
     async def _tell(self, send: Send) -> None:
-        call, feed = self._call, self._feed
-        left: asyncio.Future[Any] = asyncio.ensure_future(call.left())
+        request, feed = self._call, self._feed
+        left: asyncio.Future[Any] = asyncio.ensure_future(request.left())
         try:
             beginning = b"retry: 1000\n" + _id(feed.id)
             if feed.gap is not None:
@@ -96,7 +96,7 @@ class EventStream(Response):
             await _write(send, beginning + b"\n")
             while True:
                 poll = Poll(feed.who)
-                call.node.polls.join(poll)
+                request.node.polls.join(poll)
                 left.add_done_callback(functools.partial(_left, poll))
                 try:
                     await self._follow(send, poll)
@@ -106,7 +106,7 @@ class EventStream(Response):
                         return
                     await self._ask_again()
                 finally:
-                    call.node.polls.leave(poll)
+                    request.node.polls.leave(poll)
         except (Unauthorized, Forbidden) as error:
             await _write(send, b"event: end\n" + _data({"code": error.code}) + b"\n")
         except TampuError:  # the store is away; the client comes back to where it was

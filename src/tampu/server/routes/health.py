@@ -13,10 +13,10 @@ from tampu.engines import port
 from tampu.model.errors import TampuError
 from tampu.server.auth.grants import Who
 from tampu.server.auth.origin import names_loopback
-from tampu.server.call import Call
-from tampu.server.node import STALE_SECONDS
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, answer
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.common import Asks, answer
+from tampu.server.server_state import STALE_SECONDS
 from tampu.wire import bodies
 
 router = APIRouter(tags=["health"])
@@ -39,18 +39,18 @@ class Ready(msgspec.Struct):
 
 
 @router.get("/health", operation_id="health", **doc(Health))
-async def health(call: Asks) -> Response:
+async def health(request: Asks) -> Response:
     """The process answers."""
-    return answer(call, Health("ok"))
+    return answer(request, Health("ok"))
 
 
 _READY = doc(Ready, also=(503,))
 
 
 @router.get("/ready", operation_id="ready", **_READY)
-async def ready(call: Asks) -> Response:
+async def ready(request: Asks) -> Response:
     """The store answers, keepers run, and the node is not about to stop. A store of another schema is never opened."""
-    node = call.node
+    node = request.node
     checks = []
     try:
         await asyncio.wait_for(asyncio.to_thread(node.core.engine.revision), _ANSWER_SECONDS)
@@ -58,13 +58,13 @@ async def ready(call: Asks) -> Response:
         checks.append(bodies.CheckItem("store", "bad", "can not be reached"))
     if node.polls.stopping:
         checks.append(bodies.CheckItem("node", "bad", "is stopping"))
-    if node.settings.keepers and not node.keepers_alive:
-        checks.append(bodies.CheckItem("keepers", "bad", "do not run"))
+    if node.settings.maintenance and not node.maintenance_alive:
+        checks.append(bodies.CheckItem("maintenance", "bad", "do not run"))
     if time.monotonic() - node.watched_at > STALE_SECONDS:
         checks.append(bodies.CheckItem("watch", "bad", "changes of keys and settings are not followed"))
     engine = node.core.engine
     told = Ready(not checks, engine.durability, engine.schema, port.atomicity(engine), checks)
-    return answer(call, told, 503 if checks else 200)
+    return answer(request, told, 503 if checks else 200)
 
 
 _METRICS = doc(text="Prometheus text")
@@ -72,21 +72,21 @@ _METRICS["responses"][200]["content"] = {"text/plain": {"schema": {"type": "stri
 
 
 @router.get("/metrics", operation_id="metrics", **_METRICS)
-async def metrics(call: Asks) -> Response:
+async def metrics(request: Asks) -> Response:
     """Measurements, for Prometheus; queues by name only to who may view them."""
-    text = await call.node.metrics.text(None if _is_open(call) else await _limited_to(call))
+    text = await request.node.metrics.text(None if _is_open(request) else await _limited_to(request))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-def _is_open(call: Call) -> bool:
+def _is_open(request: HttpRequest) -> bool:
     """To anybody on this machine; not to all who come over a proxy on it, if that keeps the name it was asked by."""
-    settings = call.node.settings
-    local = settings.loopback and names_loopback(call.headers.get(b"host", b"localhost"))
+    settings = request.node.settings
+    local = settings.loopback and names_loopback(request.headers.get(b"host", b"localhost"))
     return settings.public_metrics or local
 
 
-async def _limited_to(call: Call) -> Who | None:
+async def _limited_to(request: HttpRequest) -> Who | None:
     """Whose queues are told; None for those of all tenants."""
-    who = await call.admit()
+    who = await request.admit()
     who.need_somewhere("view")
-    return None if who.everywhere("view") and await call.node.of_all_tenants(who) else who
+    return None if who.everywhere("view") and await request.node.of_all_tenants(who) else who

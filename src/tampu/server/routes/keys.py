@@ -8,10 +8,10 @@ from fastapi import APIRouter, Response
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.server.auth import grants as granting
 from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
-from tampu.server.call import Call
-from tampu.server.keyring import KeyRing, KeyView, NewKey
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, Caller, answer
+from tampu.server.auth.key_admin import KeyAdmin, KeyView, NewKey
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.common import Asks, Caller, answer
 from tampu.wire import bodies
 from tampu.wire.media import Form
 
@@ -41,30 +41,30 @@ class Keys(msgspec.Struct):
 CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 
-async def _ring(call: Call, who: Who) -> KeyRing:
+async def _ring(request: HttpRequest, who: Who) -> KeyAdmin:
     who.need_everywhere("admin")
-    return KeyRing(call.node.core, who.tenant, shared=await call.node.of_all_tenants(who))
+    return KeyAdmin(request.node.core, who.tenant, shared=await request.node.of_all_tenants(who))
 
 
 @router.get("", operation_id="list_keys", **doc(Keys))
-async def list_keys(call: Asks, who: Caller) -> Response:
+async def list_keys(request: Asks, who: Caller) -> Response:
     """The keys of the tenant, without their secrets; and those of all tenants, to one of them."""
-    ring = await _ring(call, who)
-    return answer(call, Keys(await call.node.drive(ring.list())))
+    ring = await _ring(request, who)
+    return answer(request, Keys(await request.node.drive(ring.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
-async def create_key(call: Asks, who: Caller) -> Response:
+async def create_key(request: Asks, who: Caller) -> Response:
     """Make a key. Its token is in the answer, and nowhere else ever."""
     who.need_everywhere("admin")
-    asked: CreateKey = await call.read(CREATE)
+    asked: CreateKey = await request.read(CREATE)
     granting.within(asked.grants, who)
-    if asked.all_tenants and not await call.node.of_all_tenants(who):
+    if asked.all_tenants and not await request.node.of_all_tenants(who):
         raise Forbidden("only a key of all tenants can make another", field="all_tenants")
     if len(asked.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
-    made = await call.node.drive(
-        KeyRing(call.node.core, who.tenant).create(
+    made = await request.node.drive(
+        KeyAdmin(request.node.core, who.tenant).create(
             asked.name,
             asked.grants,
             tenant=ALL_TENANTS if asked.all_tenants else None,
@@ -73,20 +73,20 @@ async def create_key(call: Asks, who: Caller) -> Response:
             burst=asked.burst,
         )
     )
-    return answer(call, made, 201)
+    return answer(request, made, 201)
 
 
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
-async def rotate_key(id: str, call: Asks, who: Caller) -> Response:
+async def rotate_key(id: str, request: Asks, who: Caller) -> Response:
     """A new secret for the key; the old one holds a while longer."""
-    ring = await _ring(call, who)
-    asked: RotateKey = await call.read(ROTATE)
-    return answer(call, await call.node.drive(ring.rotate(id, overlap=asked.overlap)))
+    ring = await _ring(request, who)
+    asked: RotateKey = await request.read(ROTATE)
+    return answer(request, await request.node.drive(ring.rotate(id, overlap=asked.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
-async def revoke_key(id: str, call: Asks, who: Caller) -> Response:
+async def revoke_key(id: str, request: Asks, who: Caller) -> Response:
     """The key no longer holds, on any node, within a second; its long polls and streams end."""
-    ring = await _ring(call, who)
-    await call.node.drive(ring.revoke(id))
-    return answer(call, bodies.Deleted(True))
+    ring = await _ring(request, who)
+    await request.node.drive(ring.revoke(id))
+    return answer(request, bodies.Deleted(True))

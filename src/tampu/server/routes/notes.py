@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.model.errors import TampuError
 from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, duration
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, Caller, answer
-from tampu.server.routes.looking import find
+from tampu.server.http.openapi import doc
+from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.messages import find
 from tampu.wire import bodies
 from tampu.wire.problems import item_error
 
@@ -18,32 +18,34 @@ router = APIRouter(prefix="/v1", tags=["working"])
 
 
 @router.get("/messages/{id}/note", operation_id="read_note", **doc(bodies.NoteView, more=(404,)))
-async def read_note(id: str, call: Asks, who: Caller) -> Response:
+async def read_note(id: str, request: Asks, who: Caller) -> Response:
     """What its worker has noted about a message: how far it is."""
-    message = await find(call, who, id, "view", "consume")
-    return answer(call, bodies.NoteView(await call.node.drive(call.node.verbs(who.tenant).read_note(message.id))))
+    message = await find(request, who, id, "view", "consume")
+    return answer(
+        request, bodies.NoteView(await request.node.drive(request.node.verbs(who.tenant).read_note(message.id)))
+    )
 
 
 @router.put("/messages/{id}/note", operation_id="write_note", **doc(bodies.Noted, bodies.Note, more=(404, 507)))
-async def write_note(id: str, call: Asks, who: Caller) -> Response:
+async def write_note(id: str, request: Asks, who: Caller) -> Response:
     """Replace the note, and keep the lease for longer; refused, item by item, when the lease is lost."""
-    message = await find(call, who, id, "consume")
-    asked: bodies.Note = await call.read(bodies.NOTE)
-    who.need("consume", incoming.name(asked.receipt.rpartition("/")[0], "receipt"))
+    message = await find(request, who, id, "consume")
+    asked: bodies.Note = await request.read(bodies.NOTE)
+    who.need("consume", validate.name(asked.receipt.rpartition("/")[0], "receipt"))
     by_us = duration(asked.by, "by", zero=False)
     try:
-        steps = call.node.verbs(who.tenant).write_note(message.id, asked.receipt, asked.note, by_us / SECOND)
-        await call.node.drive(steps)
+        steps = request.node.verbs(who.tenant).write_note(message.id, asked.receipt, asked.note, by_us / SECOND)
+        await request.node.drive(steps)
     except TampuError as error:
-        return answer(call, bodies.Noted(item_error(error)))
-    return answer(call, bodies.Noted())
+        return answer(request, bodies.Noted(item_error(error)))
+    return answer(request, bodies.Noted())
 
 
 @router.delete("/messages/{id}/note", operation_id="drop_note", **doc(bodies.Count, more=(404, 507)))
-async def drop_note(id: str, call: Asks, who: Caller) -> Response:
+async def drop_note(id: str, request: Asks, who: Caller) -> Response:
     """Remove the note of a message that has ended; that of another stays."""
-    message = await find(call, who, id, "consume")
+    message = await find(request, who, id, "consume")
     if message.state not in TERMINAL:
-        return answer(call, bodies.Count(0))
-    await call.node.drive(call.node.verbs(who.tenant).drop_notes([message.id]))
-    return answer(call, bodies.Count(1))
+        return answer(request, bodies.Count(0))
+    await request.node.drive(request.node.verbs(who.tenant).drop_notes([message.id]))
+    return answer(request, bodies.Count(1))

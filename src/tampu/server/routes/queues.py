@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Response
 
+from tampu.broker.admin import Stats
 from tampu.broker.settings import DEFAULTS
-from tampu.broker.steering import Stats
 from tampu.model.config import QueueConfig
 from tampu.server.auth.grants import Who
-from tampu.server.call import Call
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, Caller, QueueName, answer
-from tampu.server.routes.steering import charge_moved
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.admin import charge_moved
+from tampu.server.routes.common import Asks, Caller, QueueName, answer
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["queues"])
@@ -29,11 +29,11 @@ def _need(who: Who, permission: str, queue: str) -> None:
 
 
 @router.get("/queues", operation_id="queues", **doc(bodies.QueueNames))
-async def names(call: Asks, who: Caller) -> Response:
+async def names(request: Asks, who: Caller) -> Response:
     """The names of the queues the caller may view."""
     who.need_somewhere("view")
-    found = await call.node.drive(call.node.verbs(who.tenant).list_queues())
-    return answer(call, bodies.QueueNames([name for name in found if who.may("view", name)]))
+    found = await request.node.drive(request.node.verbs(who.tenant).list_queues())
+    return answer(request, bodies.QueueNames([name for name in found if who.may("view", name)]))
 
 
 def _view(stats: Stats) -> bodies.StatsView:
@@ -44,96 +44,98 @@ def _view(stats: Stats) -> bodies.StatsView:
 
 
 @router.get("/stats", operation_id="stats", **doc(bodies.StatsMany))
-async def all_stats(call: Asks, who: Caller) -> Response:
+async def all_stats(request: Asks, who: Caller) -> Response:
     """The numbers of all queues the caller may view."""
     who.need_somewhere("view")
-    found: list[Stats] = await call.node.drive(call.node.verbs(who.tenant).stats())
-    return answer(call, bodies.StatsMany([_view(stats) for stats in found if who.may("view", stats.queue)]))
+    found: list[Stats] = await request.node.drive(request.node.verbs(who.tenant).stats())
+    return answer(request, bodies.StatsMany([_view(stats) for stats in found if who.may("view", stats.queue)]))
 
 
 @router.get("/queues/{queue}/stats", operation_id="queue_stats", **doc(bodies.StatsView, more=(404,)))
-async def stats(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def stats(queue: QueueName, request: Asks, who: Caller) -> Response:
     """The numbers of one queue. Nothing is counted to answer."""
     who.need("view", queue)
-    return answer(call, _view(await call.node.drive(call.node.verbs(who.tenant).stats(queue))))
+    return answer(request, _view(await request.node.drive(request.node.verbs(who.tenant).stats(queue))))
 
 
 @router.get("/queues/{queue}/config", operation_id="get_config", **doc(QueueConfig))
 async def get_config(
     queue: QueueName,
-    call: Asks,
+    request: Asks,
     who: Caller,
     inherited: Annotated[bool, Query(description="false: only what is set for the queue itself")] = True,
 ) -> Response:
     """The settings that hold for a queue; of ``*``, the defaults of all."""
     _need(who, "view", queue)
-    return answer(call, await call.node.drive(call.node.verbs(who.tenant).get_config(queue, inherited=inherited)))
+    return answer(
+        request, await request.node.drive(request.node.verbs(who.tenant).get_config(queue, inherited=inherited))
+    )
 
 
 @router.patch(
     "/queues/{queue}/config", operation_id="put_config", **doc(QueueConfig, bodies.ConfigBody, more=(409, 507))
 )
-async def put_config(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def put_config(queue: QueueName, request: Asks, who: Caller) -> Response:
     """Change settings; the queue is made if it is new. Answers with what is set for the queue itself."""
     _need(who, "operate", queue)
-    asked: bodies.ConfigBody = await call.read(bodies.CONFIG)
+    asked: bodies.ConfigBody = await request.read(bodies.CONFIG)
     changes: dict[str, Any] = {
         name: getattr(asked, name) for name in asked.__struct_fields__ if getattr(asked, name) is not msgspec.UNSET
     }
-    return answer(call, await call.node.drive(call.node.verbs(who.tenant).put_config(queue, **changes)))
+    return answer(request, await request.node.drive(request.node.verbs(who.tenant).put_config(queue, **changes)))
 
 
 @router.delete("/queues/{queue}/config", operation_id="reset_config", **doc(bodies.Deleted, more=(409, 507)))
-async def reset_config(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def reset_config(queue: QueueName, request: Asks, who: Caller) -> Response:
     """Forget what is set for a queue: everything inherits. The messages stay."""
     _need(who, "operate", queue)
-    return answer(call, bodies.Deleted(await call.node.drive(call.node.verbs(who.tenant).reset_config(queue))))
+    return answer(request, bodies.Deleted(await request.node.drive(request.node.verbs(who.tenant).reset_config(queue))))
 
 
 @router.delete("/queues/{queue}", operation_id="remove_queue", **doc(bodies.Count, more=(404, 409, 507)))
 async def remove(
     queue: QueueName,
-    call: Asks,
+    request: Asks,
     who: Caller,
     force: Annotated[bool, Query(description="true: also when messages wait in it")] = False,
 ) -> Response:
     """Remove a queue for good, with its settings and its messages; how many. Refused while messages are leased."""
     who.need("operate", queue)
-    await call.spend(who, 1)
-    count: int = await call.node.drive(call.node.verbs(who.tenant).remove_queue(queue, force=force))
-    await charge_moved(call, who, count)
-    return answer(call, bodies.Count(count))
+    await request.spend(who, 1)
+    count: int = await request.node.drive(request.node.verbs(who.tenant).remove_queue(queue, force=force))
+    await charge_moved(request, who, count)
+    return answer(request, bodies.Count(count))
 
 
-async def _set_status(call: Call, who: Who, queue: str, verb: str) -> Response:
+async def _set_status(request: HttpRequest, who: Who, queue: str, verb: str) -> Response:
     who.need("operate", queue)
-    verbs = call.node.verbs(who.tenant)
-    await call.node.drive(getattr(verbs, verb)(queue))
-    return answer(call, await call.node.drive(verbs.get_config(queue, inherited=False)))
+    verbs = request.node.verbs(who.tenant)
+    await request.node.drive(getattr(verbs, verb)(queue))
+    return answer(request, await request.node.drive(verbs.get_config(queue, inherited=False)))
 
 
 _STATUS = doc(QueueConfig, more=(404, 409, 507))
 
 
 @router.post("/queues/{queue}/pause", operation_id="pause", **_STATUS)
-async def pause(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def pause(queue: QueueName, request: Asks, who: Caller) -> Response:
     """No delivery until resume; messages are still taken in."""
-    return await _set_status(call, who, queue, "pause")
+    return await _set_status(request, who, queue, "pause")
 
 
 @router.post("/queues/{queue}/resume", operation_id="resume", **_STATUS)
-async def resume(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def resume(queue: QueueName, request: Asks, who: Caller) -> Response:
     """Deliver and take in again."""
-    return await _set_status(call, who, queue, "resume")
+    return await _set_status(request, who, queue, "resume")
 
 
 @router.post("/queues/{queue}/drain", operation_id="drain", **_STATUS)
-async def drain(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def drain(queue: QueueName, request: Asks, who: Caller) -> Response:
     """Take in nothing new; what is there is still delivered."""
-    return await _set_status(call, who, queue, "drain")
+    return await _set_status(request, who, queue, "drain")
 
 
 @router.post("/queues/{queue}/close", operation_id="close", **_STATUS)
-async def close(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def close(queue: QueueName, request: Asks, who: Caller) -> Response:
     """Neither delivery nor intake."""
-    return await _set_status(call, who, queue, "close_queue")
+    return await _set_status(request, who, queue, "close_queue")

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Response
 from tampu.model.errors import Forbidden, NotFound
 from tampu.model.schedule import Schedule
 from tampu.server.auth.grants import Who
-from tampu.server.call import Call
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, Caller, answer
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.common import Asks, Caller, answer
 from tampu.wire import bodies
 from tampu.wire.messages import MessageView, message_view
 from tampu.wire.schedules import (
@@ -31,15 +31,15 @@ Name = Annotated[str, Path(description="The schedule")]
 _CHANGED = doc(ScheduleView, more=(404, 409, 507))
 
 
-def _tell(call: Call, schedule: Schedule) -> Response:
-    return answer(call, schedule_view(schedule, call.wanted))
+def _tell(request: HttpRequest, schedule: Schedule) -> Response:
+    return answer(request, schedule_view(schedule, request.wanted))
 
 
-async def _find(call: Call, who: Who, name: str, permission: str) -> Schedule:
+async def _find(request: HttpRequest, who: Who, name: str, permission: str) -> Schedule:
     """A schedule the caller may see, and do this with; one it may not see is not there."""
     who.need_somewhere(permission)
-    schedule = await call.node.drive(call.node.verbs(who.tenant).get_schedule(name))
-    call.subject.add((schedule.queue,))
+    schedule = await request.node.drive(request.node.verbs(who.tenant).get_schedule(name))
+    request.subject.add((schedule.queue,))
     if not (who.may("view", schedule.queue) or who.may(permission, schedule.queue)):
         raise NotFound(f"no schedule {schedule.name}", field="name")
     who.need(permission, schedule.queue)
@@ -47,17 +47,17 @@ async def _find(call: Call, who: Who, name: str, permission: str) -> Schedule:
 
 
 @router.get("", operation_id="list_schedules", **doc(SchedulesView))
-async def list_schedules(call: Asks, who: Caller) -> Response:
+async def list_schedules(request: Asks, who: Caller) -> Response:
     """The schedules of the queues the caller may view, with when they fired last and fire next."""
     who.need_somewhere("view")
-    found = await call.node.drive(call.node.verbs(who.tenant).list_schedules())
-    return answer(call, SchedulesView([schedule_view(s, call.wanted) for s in found if who.may("view", s.queue)]))
+    found = await request.node.drive(request.node.verbs(who.tenant).list_schedules())
+    return answer(request, SchedulesView([schedule_view(s, request.wanted) for s in found if who.may("view", s.queue)]))
 
 
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
-async def get_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def get_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """One schedule as it is now."""
-    return _tell(call, await _find(call, who, name, "view"))
+    return _tell(request, await _find(request, who, name, "view"))
 
 
 @router.put(
@@ -65,49 +65,51 @@ async def get_schedule(name: Name, call: Asks, who: Caller) -> Response:
     operation_id="put_schedule",
     **doc(ScheduleView, ScheduleJson, binary=ScheduleBody, more=(404, 409, 507)),
 )
-async def put_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def put_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """Make a schedule, or change it. Needs the permissions operate and publish, in its queue."""
     who.need_somewhere("operate")
-    asked: ScheduleBody = await call.read(PUT_SCHEDULE)
-    call.subject.add((asked.queue,))
+    asked: ScheduleBody = await request.read(PUT_SCHEDULE)
+    request.subject.add((asked.queue,))
     message = asked.message.plain() if isinstance(asked.message, bodies.JsonMessage) else asked.message
     who.need("operate", asked.queue)
     who.need("publish", asked.queue)
-    verbs = call.node.verbs(who.tenant)
-    await call.node.know(who.tenant, asked.queue)
+    verbs = request.node.verbs(who.tenant)
+    await request.node.know(who.tenant, asked.queue)
     terms = verbs.terms(
         name, asked.queue, message, asked.cron, asked.every, asked.tz, asked.start, asked.end, asked.limit,
         asked.jitter, asked.missed, asked.paused,
     )  # fmt: skip
     with contextlib.suppress(NotFound):  # a new one
-        old = await call.node.drive(verbs.get_schedule(name))
+        old = await request.node.drive(verbs.get_schedule(name))
         if not who.may("operate", old.queue):
             raise Forbidden(f"schedule {old.name} is another queue's", field="name", hint="take another name")
-    return _tell(call, await call.node.drive(verbs.put_terms(name, terms)))
+    return _tell(request, await request.node.drive(verbs.put_terms(name, terms)))
 
 
 @router.delete("/{name}", operation_id="delete_schedule", **doc(bodies.Deleted, more=(404, 409, 507)))
-async def delete_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def delete_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """Forget a schedule; messages it has published stay."""
     try:
-        await _find(call, who, name, "operate")
+        await _find(request, who, name, "operate")
     except NotFound:
-        return answer(call, bodies.Deleted(False))
-    return answer(call, bodies.Deleted(await call.node.drive(call.node.verbs(who.tenant).delete_schedule(name))))
+        return answer(request, bodies.Deleted(False))
+    return answer(
+        request, bodies.Deleted(await request.node.drive(request.node.verbs(who.tenant).delete_schedule(name)))
+    )
 
 
 @router.post("/{name}/pause", operation_id="pause_schedule", **_CHANGED)
-async def pause_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def pause_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """No ticks until resume; those in between are not fired later."""
-    await _find(call, who, name, "operate")
-    return _tell(call, await call.node.drive(call.node.verbs(who.tenant).pause_schedule(name)))
+    await _find(request, who, name, "operate")
+    return _tell(request, await request.node.drive(request.node.verbs(who.tenant).pause_schedule(name)))
 
 
 @router.post("/{name}/resume", operation_id="resume_schedule", **_CHANGED)
-async def resume_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def resume_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """Fire again, from now on."""
-    await _find(call, who, name, "operate")
-    return _tell(call, await call.node.drive(call.node.verbs(who.tenant).resume_schedule(name)))
+    await _find(request, who, name, "operate")
+    return _tell(request, await request.node.drive(request.node.verbs(who.tenant).resume_schedule(name)))
 
 
 @router.post(
@@ -115,13 +117,13 @@ async def resume_schedule(name: Name, call: Asks, who: Caller) -> Response:
     operation_id="fire_schedule",
     **doc(MessageView, FireSchedule, more=(404, 409, 422, 507)),
 )
-async def fire_schedule(name: Name, call: Asks, who: Caller) -> Response:
+async def fire_schedule(name: Name, request: Asks, who: Caller) -> Response:
     """Publish its message now, besides its ticks."""
-    schedule = await _find(call, who, name, "operate")
+    schedule = await _find(request, who, name, "operate")
     who.need("publish", schedule.queue)
-    asked: FireSchedule = await call.read(FIRE_SCHEDULE)
-    await call.spend(who, 1)
-    await call.node.know(who.tenant, schedule.queue)
-    message = await call.node.drive(call.node.verbs(who.tenant).fire_schedule(name, id=asked.id))
-    call.subject.add(ids=(message.id,))
-    return answer(call, message_view(message, call.wanted))
+    asked: FireSchedule = await request.read(FIRE_SCHEDULE)
+    await request.spend(who, 1)
+    await request.node.know(who.tenant, schedule.queue)
+    message = await request.node.drive(request.node.verbs(who.tenant).fire_schedule(name, id=asked.id))
+    request.subject.add(ids=(message.id,))
+    return answer(request, message_view(message, request.wanted))

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from tampu.server.auth import origin
 from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
-from tampu.server.call import FROM_ANYBODY, Call
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, answer
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import FROM_ANYBODY, HttpRequest
+from tampu.server.routes.common import Asks, answer
 from tampu.wire import bodies
 from tampu.wire.media import Form
 
@@ -25,32 +25,32 @@ SIGN_IN = Form(SignInBody)
 
 
 @router.post("/v1/session", operation_id="sign_in", **doc(bodies.Deleted, SignInBody))
-async def sign_in(call: Asks) -> Response:
+async def sign_in(request: Asks) -> Response:
     """A session cookie for a key; bad ones are counted, and soon have to wait."""
-    origin.check_site(call.headers)
-    asked: SignInBody = await call.read(SIGN_IN, FROM_ANYBODY)
-    cookie = await call.node.gate.sign_in_with(asked.key, call.address)
-    return with_cookie(answer(call, bodies.Deleted(False)), call, cookie)
+    origin.check_site(request.headers)
+    asked: SignInBody = await request.read(SIGN_IN, FROM_ANYBODY)
+    cookie = await request.node.gate.sign_in_with(asked.key, request.address)
+    return with_cookie(answer(request, bodies.Deleted(False)), request, cookie)
 
 
 @router.delete("/v1/session", operation_id="sign_out", **doc(bodies.Deleted))
-async def sign_out(call: Asks) -> Response:
+async def sign_out(request: Asks) -> Response:
     """Forget the session in this browser."""
-    response = answer(call, bodies.Deleted(True))
+    response = answer(request, bodies.Deleted(True))
     response.delete_cookie(COOKIE, path="/")
     return response
 
 
 @router.get("/signin", operation_id="sign_in_by_link", **doc(status=303, text="Signed in"))
-async def sign_in_by_link(call: Asks, token: Annotated[str, Query(max_length=200)]) -> Response:
+async def sign_in_by_link(request: Asks, token: Annotated[str, Query(max_length=200)]) -> Response:
     """The link that the server prints when it starts; it works once."""
-    cookie = await call.node.gate.sign_in_by_link(token, call.address)
+    cookie = await request.node.gate.sign_in_by_link(token, request.address)
     response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
-    return with_cookie(response, call, cookie)
+    return with_cookie(response, request, cookie)
 
 
-def with_cookie(response: Response, call: Call, cookie: str) -> Response:
-    secure = origin.came_encrypted(call.headers)
+def with_cookie(response: Response, request: HttpRequest, cookie: str) -> Response:
+    secure = origin.came_encrypted(request.headers)
     response.set_cookie(
         COOKIE, cookie, max_age=SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
     )

@@ -14,17 +14,17 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from tampu.broker import incoming
+from tampu.broker import validate
 from tampu.engines import port
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound
 from tampu.model.journal import Position
-from tampu.server import positions
 from tampu.server.auth.grants import Who
-from tampu.server.call import Call
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, Caller, QueueName, answer
-from tampu.server.spark.desk import Desk, Planned
-from tampu.spark.stores import wire
+from tampu.server.events import positions
+from tampu.server.http.openapi import doc
+from tampu.server.http.request import HttpRequest
+from tampu.server.routes.common import Asks, Caller, QueueName, answer
+from tampu.server.spark.spark_store import Planned, SparkStore
+from tampu.stores import wire
 from tampu.wire import bodies
 
 R = TypeVar("R")
@@ -42,18 +42,18 @@ def _arrow(body: Any = None, more: tuple[int, ...] = ()) -> dict[str, Any]:
     return told
 
 
-async def _desk(call: Call) -> Desk:
+async def _desk(request: HttpRequest) -> SparkStore:
     """First of all in every route: it tells who runs a server without Arrow what is missing."""
-    return await asyncio.to_thread(call.node.desk)
+    return await asyncio.to_thread(request.node.desk)
 
 
 async def _do(work: Callable[..., R], *arguments: Any) -> R:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, work, *arguments)
 
 
-async def _tenant(call: Call, who: Who, everyone: bool) -> str | None:
+async def _tenant(request: HttpRequest, who: Who, everyone: bool) -> str | None:
     """Whose rows are read; None for all tenants'."""
-    if everyone and not await call.node.of_all_tenants(who):
+    if everyone and not await request.node.of_all_tenants(who):
         raise Forbidden("this key is of one tenant", field="tenant", hint="name a tenant, or use a key of all tenants")
     return None if everyone else who.tenant
 
@@ -62,17 +62,17 @@ async def _tenant(call: Call, who: Who, everyone: bool) -> str | None:
 
 
 @router.post("/documents", operation_id="spark_documents", **doc(wire.SparkDocuments, wire.SparkLookup))
-async def documents(call: Asks, who: Caller) -> Response:
+async def documents(request: Asks, who: Caller) -> Response:
     """What Spark programs keep: who owns a consumer, what was delivered, how far a job is, the settings of a queue."""
-    desk = await _desk(call)
-    from tampu.server.spark import rules
+    desk = await _desk(request)
+    from tampu.server.spark import permissions
 
-    asked: wire.SparkLookup = await call.read(wire.LOOKUP)
+    asked: wire.SparkLookup = await request.read(wire.LOOKUP)
     if (asked.name is None) == (asked.prefix is None):
         raise InvalidMessage("give a name or a prefix", field="name")
     name = asked.prefix if asked.name is None else asked.name
-    everyone = await call.node.of_all_tenants(who)
-    tenant = rules.check_document(who, asked.kind, name or "", write=False, everyone=everyone)
+    everyone = await request.node.of_all_tenants(who)
+    tenant = permissions.check_document(who, asked.kind, name or "", write=False, everyone=everyone)
     store = desk.store
     if asked.name is not None:
         one = await _do(store.document, asked.kind, tenant, asked.name)
@@ -80,43 +80,43 @@ async def documents(call: Asks, who: Caller) -> Response:
     else:
         there = await _do(store.documents, asked.kind, tenant)
         found = [document for document in there if document.name.startswith(asked.prefix or "")]
-    return answer(call, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found]))
+    return answer(request, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found]))
 
 
 @router.post(
     "/changes", operation_id="spark_changes", **doc(wire.SparkChanged, wire.SparkChanges, more=(404, 409, 422, 507))
 )
-async def changes(call: Asks, who: Caller) -> Response:
+async def changes(request: Asks, who: Caller) -> Response:
     """Store messages of a job and documents, in their order; in one commit where the store can."""
-    desk = await _desk(call)
-    from tampu.server.spark import loading, rules
+    desk = await _desk(request)
+    from tampu.server.spark import load, permissions
 
-    asked: wire.SparkChanges = await call.read(wire.CHANGES)
-    everyone = await call.node.of_all_tenants(who)
+    asked: wire.SparkChanges = await request.read(wire.CHANGES)
+    everyone = await request.node.of_all_tenants(who)
     owners: list[str] = []
     for change in asked.changes:
         if isinstance(change, wire.SparkPut | wire.SparkDelete):
-            owners.append(rules.check_document(who, change.kind, change.name, write=True, everyone=everyone))
+            owners.append(permissions.check_document(who, change.kind, change.name, write=True, everyone=everyone))
         else:
             owners.append(who.tenant)
-            who.need("publish", incoming.name(change.queue, "queue"))
-            call.subject.add((change.queue,))
-    count = loading.count(asked.changes)
-    if count > call.node.settings.max_batch:
+            who.need("publish", validate.name(change.queue, "queue"))
+            request.subject.add((change.queue,))
+    count = load.count(asked.changes)
+    if count > request.node.settings.max_batch:
         raise InvalidMessage(f"{count} messages in one request", field="changes", hint="send several")
-    await call.spend(who, count)
+    await request.spend(who, count)
     replies = await _do(_change, owners, desk, asked)
     for change, new in zip(asked.changes, replies, strict=True):
         if new and isinstance(change, wire.SparkLoad | wire.SparkPublish):
-            call.node.metrics.publish(who.tenant, change.queue, new)
-    call.node.tail.stir()
-    return answer(call, wire.SparkChanged(replies))
+            request.node.metrics.publish(who.tenant, change.queue, new)
+    request.node.tail.stir()
+    return answer(request, wire.SparkChanged(replies))
 
 
-def _change(owners: Sequence[str], desk: Desk, asked: wire.SparkChanges) -> list[int]:
+def _change(owners: Sequence[str], desk: SparkStore, asked: wire.SparkChanges) -> list[int]:
     from tampu.broker import settings
-    from tampu.server.spark import loading
-    from tampu.spark.publishing import KEPT_US, Calls, stored
+    from tampu.server.spark import load
+    from tampu.spark.write.publish import KEPT_US, Calls, stored
 
     remember_us = 0 if desk.store.joint else KEPT_US
 
@@ -134,9 +134,9 @@ def _change(owners: Sequence[str], desk: Desk, asked: wire.SparkChanges) -> list
         elif isinstance(change, wire.SparkDelete):
             made = Calls([port.DeleteDocument(change.kind, tenant, change.name)])
         elif isinstance(change, wire.SparkLoad):
-            made = loading.load(tenant, change, functools.partial(settings_of, tenant), remember_us)
+            made = load.load(tenant, change, functools.partial(settings_of, tenant), remember_us)
         else:
-            made = loading.publish(tenant, change, functools.partial(settings_of, tenant), remember_us)
+            made = load.publish(tenant, change, functools.partial(settings_of, tenant), remember_us)
         counted.append((len(calls), len(calls) + len(made.rows)))
         calls += (*made.rows, *made.copies)
     replies = desk.change(calls, again=asked.again)
@@ -144,26 +144,26 @@ def _change(owners: Sequence[str], desk: Desk, asked: wire.SparkChanges) -> list
 
 
 @router.get("/queues/{queue}", operation_id="spark_queue", **doc(wire.SparkQueue))
-async def queue(queue: QueueName, call: Asks, who: Caller) -> Response:
+async def queue(queue: QueueName, request: Asks, who: Caller) -> Response:
     """How many messages of a queue are in each state."""
-    desk = await _desk(call)
-    from tampu.server.spark import rules
+    desk = await _desk(request)
+    from tampu.server.spark import permissions
 
-    rules.check_known(who, queue)
+    permissions.check_known(who, queue)
     counts = await _do(desk.store.counts, who.tenant, queue)
-    return answer(call, wire.SparkQueue(dict(counts)))
+    return answer(request, wire.SparkQueue(dict(counts)))
 
 
 # -- the journal
 
 
 @router.get("/place", operation_id="spark_place", **doc(wire.SparkPlace))
-async def place(call: Asks, who: Caller, since: Micros = None, until: Micros = None) -> Response:
+async def place(request: Asks, who: Caller, since: Micros = None, until: Micros = None) -> Response:
     """Where the journal begins and ends; also the position before what is since a time, or of what was until it."""
-    desk = await _desk(call)
+    desk = await _desk(request)
     if not any(who.somewhere(permission) for permission in ("view", "publish", "consume")):
         who.need_somewhere("view")
-    everyone = await call.node.of_all_tenants(who)
+    everyone = await request.node.of_all_tenants(who)
 
     def seen(position: Position) -> Position:
         return position if everyone else positions.seen_by(who, position)
@@ -175,12 +175,12 @@ async def place(call: Asks, who: Caller, since: Micros = None, until: Micros = N
             found = seen(desk.store.at_time(since) if since is not None else desk.store.until_time(until or 0))
         return wire.SparkPlace(seen(earliest), seen(latest), desk.store.now(), found)
 
-    return answer(call, await _do(look))
+    return answer(request, await _do(look))
 
 
 @router.get("/journal", operation_id="spark_journal", **_arrow(more=(404,)))
 async def journal(
-    call: Asks,
+    request: Asks,
     who: Caller,
     partition: Annotated[str, Query(max_length=300)],
     after: Annotated[int, Query(ge=0, lt=1 << 62)],
@@ -189,18 +189,18 @@ async def journal(
     everyone: Everyone = False,
 ) -> Response:
     """Transitions of one partition, after one offset and up to another."""
-    desk = await _desk(call)
-    from tampu.server.spark import arrows, rules
-    from tampu.spark import columns
+    desk = await _desk(request)
+    from tampu.server.spark import arrow_stream, permissions
+    from tampu.stores import columns
 
-    tenant = await _tenant(call, who, everyone)
-    queues = rules.viewed(who, tuple(queue), await _do(desk.queues, tenant))
-    known = positions.is_seen_by(who, partition) or await call.node.of_all_tenants(who)
+    tenant = await _tenant(request, who, everyone)
+    queues = permissions.viewed(who, tuple(queue), await _do(desk.queues, tenant))
+    known = positions.is_seen_by(who, partition) or await request.node.of_all_tenants(who)
     if not known or partition not in (await _do(desk.store.bounds))[1]:
         raise NotFound(f"the journal has no partition {partition}", field="partition")
     chosen = None if queues == () else queues or ()
-    return await arrows.answer(
-        call, desk.places, lambda: desk.store.journal(partition, after, upto, tenant, chosen), columns.JOURNAL
+    return await arrow_stream.answer(
+        request, desk.places, lambda: desk.store.journal(partition, after, upto, tenant, chosen), columns.JOURNAL
     )
 
 
@@ -208,58 +208,58 @@ async def journal(
 
 
 @router.post("/plan", operation_id="spark_plan", **doc(wire.SparkPlanned, wire.SparkPlan))
-async def plan(call: Asks, who: Caller) -> Response:
+async def plan(request: Asks, who: Caller) -> Response:
     """Fix what a snapshot is of; its pieces can be read by other processes, on any node."""
-    desk = await _desk(call)
-    from tampu.server.spark import rules
-    from tampu.spark import columns
-    from tampu.spark.stores.port import MessageQuery
+    desk = await _desk(request)
+    from tampu.server.spark import permissions
+    from tampu.stores import columns
+    from tampu.stores.port import MessageQuery
 
-    asked: wire.SparkPlan = await call.read(wire.PLAN)
+    asked: wire.SparkPlan = await request.read(wire.PLAN)
     query = asked.query
-    tenant = await _tenant(call, who, query.everyone)
+    tenant = await _tenant(request, who, query.everyone)
     columns.chosen(columns.MESSAGES, query.columns)
-    queues = rules.viewed(who, query.queues, await _do(desk.queues, tenant))
+    queues = permissions.viewed(who, query.queues, await _do(desk.queues, tenant))
     if queues is None:
-        return answer(call, wire.SparkPlanned({}, []))
+        return answer(request, wire.SparkPlanned({}, []))
     given = msgspec.structs.asdict(query) | {"queues": queues}
     del given["everyone"]
     planned = await _do(desk.store.plan, MessageQuery(tenant=tenant, **given), asked.pieces)
     pieces = [desk.sign(Planned(tenant, queues, query.columns, piece)) for piece in planned.pieces]
-    return answer(call, wire.SparkPlanned(planned.position, pieces))
+    return answer(request, wire.SparkPlanned(planned.position, pieces))
 
 
 @router.post("/messages", operation_id="spark_messages", **_arrow(wire.SparkPiece, more=(404,)))
-async def messages(call: Asks, who: Caller) -> Response:
+async def messages(request: Asks, who: Caller) -> Response:
     """The messages of one piece of a plan."""
-    desk = await _desk(call)
-    from tampu.server.spark import arrows
-    from tampu.spark import columns
+    desk = await _desk(request)
+    from tampu.server.spark import arrow_stream
+    from tampu.stores import columns
 
-    asked: wire.SparkPiece = await call.read(wire.PIECE)
+    asked: wire.SparkPiece = await request.read(wire.PIECE)
     piece = desk.read(asked.piece)
-    if piece.tenant != await _tenant(call, who, piece.tenant is None):
+    if piece.tenant != await _tenant(request, who, piece.tenant is None):
         raise NotFound("no such piece", field="piece")
     if piece.queues:
         who.need("view", *piece.queues)
     else:
         who.need_everywhere("view")
     schema = columns.chosen(columns.MESSAGES, piece.columns)
-    return await arrows.answer(call, desk.places, lambda: desk.store.messages(piece.piece), schema)
+    return await arrow_stream.answer(request, desk.places, lambda: desk.store.messages(piece.piece), schema)
 
 
 @router.post("/deliveries", operation_id="spark_deliveries", **_arrow(bodies.Ids))
-async def deliveries(call: Asks, who: Caller) -> Response:
+async def deliveries(request: Asks, who: Caller) -> Response:
     """Messages as they are now, in the order asked for; of queues that the caller may consume or view."""
-    desk = await _desk(call)
+    desk = await _desk(request)
     import pyarrow as pa
 
-    from tampu.server.spark import arrows
-    from tampu.spark import columns
+    from tampu.server.spark import arrow_stream
+    from tampu.stores import columns
 
-    asked: bodies.Ids = await call.read(bodies.IDS)
-    call.check_batch(asked.ids, "ids")
-    ids = [incoming.id_text(id) for id in asked.ids]
+    asked: bodies.Ids = await request.read(bodies.IDS)
+    request.check_batch(asked.ids, "ids")
+    ids = [validate.id_text(id) for id in asked.ids]
     if not who.somewhere("consume"):
         who.need_somewhere("view")
 
@@ -268,4 +268,4 @@ async def deliveries(call: Asks, who: Caller) -> Response:
         may = [who.may("consume", name) or who.may("view", name) for name in table.column("queue").to_pylist()]
         yield from table.filter(pa.array(may, pa.bool_())).combine_chunks().to_batches()
 
-    return await arrows.answer(call, desk.places, found, columns.MESSAGES)
+    return await arrow_stream.answer(request, desk.places, found, columns.MESSAGES)

@@ -6,9 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from tampu.server import hot, publishing, raw
-from tampu.server.openapi import doc
-from tampu.server.routes.asking import Asks, QueueName, respond
+from tampu.server.http import message_handlers, raw_publish
+from tampu.server.http import publish as http_publish
+from tampu.server.http.openapi import doc
+from tampu.server.routes.common import Asks, QueueName, respond
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["messages"])
@@ -29,7 +30,7 @@ _RAW["openapi_extra"] = {
     },
     "parameters": [
         _KEY,
-        *(_header(f"Tampu-{name.replace('_', '-').title()}", f"The message's {name}") for name in raw.FIELDS),
+        *(_header(f"Tampu-{name.replace('_', '-').title()}", f"The message's {name}") for name in raw_publish.FIELDS),
     ],
 }
 _MANY = doc(bodies.PublishedMany, bodies.PublishJson, binary=bodies.Publish, more=(409, 422, 507))
@@ -37,30 +38,30 @@ _MANY["openapi_extra"]["parameters"] = [_KEY]
 
 
 @router.post("/queues/{queue}/messages", operation_id="publish", **_RAW)
-async def publish(queue: QueueName, call: Asks) -> Response:
+async def publish(queue: QueueName, request: Asks) -> Response:
     """Publish one message: the body is the payload."""
-    return respond(await publishing.publish_one(call, queue))
+    return respond(await http_publish.publish_one(request, queue))
 
 
 @router.post("/queues/{queue}/publish", operation_id="publish_many", **_MANY)
-async def publish_many(queue: QueueName, call: Asks) -> Response:
+async def publish_many(queue: QueueName, request: Asks) -> Response:
     """Publish messages with all their fields: all of them, or none."""
-    return respond(await publishing.publish_many(call, queue))
+    return respond(await http_publish.publish_many(request, queue))
 
 
 @router.post("/claim", operation_id="claim", **doc(bodies.Claimed, bodies.Claim, more=(409, 507)))
-async def claim(call: Asks) -> Response:
+async def claim(request: Asks) -> Response:
     """Lease messages, from one queue or several; with ``wait``, wait for the first."""
-    return respond(await hot.claim(call))
+    return respond(await message_handlers.claim(request))
 
 
 @router.post("/settle", operation_id="settle", **doc(bodies.Outcomes, bodies.Settle, more=(409, 507)))
-async def settle(call: Asks) -> Response:
+async def settle(request: Asks) -> Response:
     """End leases; each has its own outcome."""
-    return respond(await hot.settle(call))
+    return respond(await message_handlers.settle(request))
 
 
 @router.post("/extend", operation_id="extend", **doc(bodies.Extended, bodies.Extend, more=(409, 507)))
-async def extend(call: Asks) -> Response:
+async def extend(request: Asks) -> Response:
     """Keep leases for longer; each has its own answer."""
-    return respond(await hot.extend(call))
+    return respond(await message_handlers.extend(request))

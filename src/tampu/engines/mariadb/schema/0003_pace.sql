@@ -1,4 +1,4 @@
--- Schema 3. Groups have a pace: so many deliveries a second. See `tampu.engines.places`.
+-- Schema 3. Groups have a pace: so many deliveries a second. See `tampu.engines.groups`.
 
 -- A token every so many microseconds, NULL for none, and how many are saved up at most.
 ALTER TABLE tampu_queue ADD COLUMN IF NOT EXISTS pace bigint, ADD COLUMN IF NOT EXISTS pace_burst int;

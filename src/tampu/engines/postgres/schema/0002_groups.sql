@@ -1,6 +1,6 @@
 -- Schema 2. Groups: several messages of one may go at once, and they can take turns.
 
--- As many as this: NULL or 0 is one at a time in publish order, kept through its retries; see `tampu.engines.places`.
+-- As many as this: NULL or 0 is one at a time in publish order, kept through its retries; see `tampu.engines.groups`.
 ALTER TABLE tampu.queue ADD COLUMN places int;
 
 -- The messages of a group that have a place: they may be delivered now.

@@ -1,4 +1,4 @@
--- Schema 3. Groups have a pace: so many deliveries a second. See `tampu.engines.places`.
+-- Schema 3. Groups have a pace: so many deliveries a second. See `tampu.engines.groups`.
 
 -- A token every so many microseconds, NULL for none, and how many are saved up at most.
 ALTER TABLE tampu.queue ADD COLUMN pace int8, ADD COLUMN pace_burst int;

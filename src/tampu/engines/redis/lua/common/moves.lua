@@ -40,7 +40,7 @@ end
 
 local function put(seq, ...) put_place(seq, { ... }) end
 
--- Turns of groups in a fair queue; tampu/engines/turns.py tells how they are given. fair: group -> its last turn.
+-- Turns of groups in a fair queue; tampu/engines/fair_ranks.py tells how they are given. fair: group -> its last turn.
 local FORGOTTEN = 2 -- groups that are forgotten for each that is noted, if there are so many behind the round
 local round
 

@@ -1,0 +1,229 @@
+"""`AsyncStore`, what `tampu.open_async` answers with: the same verbs, awaitable; no loop blocks on a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tampu.broker.async_stream import AsyncStream
+from tampu.broker.atomic import Unit
+from tampu.broker.core import Steps
+from tampu.broker.store import AllVerbs, Store
+from tampu.model.errors import InvalidState
+from tampu.model.times import Duration
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The verb as a coroutine."""
+    name = verb.__name__
+
+    @functools.wraps(verb)
+    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+
+    return method  # type: ignore[return-value]  # wraps() names self; P is what matters
+
+
+class AsyncQueues:
+    """Settings of the queues, by name; ``*`` are the defaults of all."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = awaitable(AllVerbs.put_config)
+    get = awaitable(AllVerbs.get_config)
+    list = awaitable(AllVerbs.list_queues)
+    reset = awaitable(AllVerbs.reset_config)
+    remove = awaitable(AllVerbs.remove_queue)
+
+
+class AsyncSchedules:
+    """What is published by the clock, by name."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = awaitable(AllVerbs.put_schedule)
+    get = awaitable(AllVerbs.get_schedule)
+    list = awaitable(AllVerbs.list_schedules)
+    delete = awaitable(AllVerbs.delete_schedule)
+    pause = awaitable(AllVerbs.pause_schedule)
+    resume = awaitable(AllVerbs.resume_schedule)
+    fire = awaitable(AllVerbs.fire_schedule)
+
+
+class AsyncStore:
+    """A house of queues, in one tenant. Use it with ``async with``; share it between tasks."""
+
+    def __init__(self, opening: Callable[[], Store]) -> None:
+        self._opening = opening
+        self._queue: Store | None = None
+        self._inside: set[asyncio.Task[Any] | None] = set()
+        """Tasks inside a transaction of the engine's own connection."""
+
+    async def __aenter__(self) -> Self:
+        self._queue = await asyncio.to_thread(self._opening)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _open(self) -> Store:
+        if self._queue is None:
+            raise InvalidState("this queue is not open", hint="use it with: async with tampu.open_async(…) as q")
+        return self._queue
+
+    @property
+    def _verbs(self) -> AllVerbs:
+        return self._open._verbs
+
+    @property
+    def tenant(self) -> str:
+        return self._open.tenant
+
+    @property
+    def durability(self) -> str:
+        """``full``, or the name of something weaker that was asked for."""
+        return self._open.durability
+
+    @property
+    def queues(self) -> AsyncQueues:
+        return AsyncQueues(self._verbs, self._drive)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        return AsyncSchedules(self._verbs, self._drive)
+
+    publish = awaitable(AllVerbs.publish)
+    publish_many = awaitable(AllVerbs.publish_many)
+    claim = awaitable(AllVerbs.claim)
+    ack = awaitable(AllVerbs.ack)
+    nack = awaitable(AllVerbs.nack)
+    reject = awaitable(AllVerbs.reject)
+    release = awaitable(AllVerbs.release)
+    settle = awaitable(AllVerbs.settle)
+    extend = awaitable(AllVerbs.extend)
+    get = awaitable(AllVerbs.get)
+    result = awaitable(AllVerbs.result)
+    messages = awaitable(AllVerbs.messages)
+    cancel = awaitable(AllVerbs.cancel)
+    free = awaitable(AllVerbs.free)
+    replay = awaitable(AllVerbs.replay)
+    purge = awaitable(AllVerbs.purge)
+    stats = awaitable(AllVerbs.stats)
+    journal = awaitable(AllVerbs.journal)
+    pause = awaitable(AllVerbs.pause)
+    resume = awaitable(AllVerbs.resume)
+    drain = awaitable(AllVerbs.drain)
+    close_queue = awaitable(AllVerbs.close_queue)
+    get_document = awaitable(AllVerbs.get_document)
+
+    @contextlib.asynccontextmanager
+    async def atomic(self) -> AsyncIterator[Unit]:
+        """As `Store.atomic`. The calls on the unit only gather, so they are not awaited; the end of the block is."""
+        unit = Unit(self._verbs)
+        try:
+            yield unit
+        finally:
+            unit.end()
+        await self._drive(unit.steps())
+
+    def stream(
+        self,
+        queues: str | Sequence[str],
+        *,
+        credit: int = 32,
+        lease: Duration | None = None,
+        worker: str | None = None,
+    ) -> AsyncStream:
+        """As `Store.stream`, in an ``async with`` block."""
+        return AsyncStream(lambda: self._open.stream(queues, credit=credit, lease=lease, worker=worker))
+
+    async def check(self) -> list[tuple[str, str, str]]:
+        """What `tampu doctor` shows."""
+        return await asyncio.to_thread(self._open.check)
+
+    async def close(self) -> None:
+        """Stop the keepers, wake who waits (with nothing), close the file."""
+        if self._queue is not None:
+            await asyncio.to_thread(self._queue.close)
+            await self._queue._core.leave_loop()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, connection: Any = None) -> AsyncIterator[AsyncTransaction]:
+        """As `Store.transaction`; what is done inside runs in a thread of its own."""
+        self._check_outside()
+        me = asyncio.current_task()
+        if connection is None:
+            self._inside.add(me)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-transaction")
+        try:
+            async with self._entered(self._open.transaction(connection), thread) as tx:
+                yield AsyncTransaction(tx, thread)
+        finally:
+            thread.shutdown(wait=False)  # the loop must not wait for a thread that may wait for another task
+            self._inside.discard(me)
+
+    @contextlib.asynccontextmanager
+    async def _entered(self, inner: Any, thread: ThreadPoolExecutor) -> AsyncIterator[Any]:
+        """A context manager entered and left in a thread; left also when the task is cancelled on the way in."""
+        loop = asyncio.get_running_loop()
+        try:
+            tx = await asyncio.shield(loop.run_in_executor(thread, inner.__enter__))
+        except asyncio.CancelledError as error:
+            thread.submit(inner.__exit__, type(error), error, None)
+            raise
+        try:
+            yield tx
+        except BaseException as error:
+            leave = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
+            if not await asyncio.shield(loop.run_in_executor(thread, leave)):
+                raise
+        else:
+            await asyncio.shield(loop.run_in_executor(thread, inner.__exit__, None, None, None))
+
+    def _check_outside(self) -> None:
+        if self._inside and asyncio.current_task() in self._inside:
+            raise InvalidState("this task is inside a transaction", hint="call the method on tx, or after the block")
+
+    async def _drive(self, steps: Steps[R]) -> R:
+        self._check_outside()
+        core = self._open._core
+        if not self._inside or self.durability != "memory":
+            return await core.drive_async(steps)
+        # Settings are read on the way. In memory that waits for the transaction, which waits for this loop.
+        loop = asyncio.get_running_loop()
+
+        def do(step: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(core.do_async(step), loop).result()
+
+        return await asyncio.to_thread(core.drive, steps, do)
+
+
+class AsyncTransaction:
+    """The verbs of `Transaction`, awaitable."""
+
+    def __init__(self, tx: Any, thread: ThreadPoolExecutor) -> None:
+        self._tx = tx
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        act = getattr(self._tx, name)
+        if name.startswith("_") or not callable(act):
+            raise AttributeError(name)
+
+        async def method(*args: Any, **kwargs: Any) -> Any:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, functools.partial(act, *args, **kwargs))
+
+        return method

@@ -1,0 +1,87 @@
+"""Who reads the journal for good: each reader keeps a document with the position that it has durably stored elsewhere.
+
+Retention goes no further than the least of these positions, so nothing is removed that a reader has not got. A reader
+with ``archive_after`` has the ended messages as well: the store may let go of them that long after their end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
+from tampu.model.decoders import from_json
+from tampu.model.journal import Position
+from tampu.model.times import SECOND
+
+_DAY_US = 86_400 * SECOND
+KIND = "reader"
+TENANT = "*"
+"""Readers are of the whole store; no tenant has this name."""
+OBJECTIVES = "objectives"
+"""Documents in which readers keep what they hold queues to."""
+IDENTITY = ("store", TENANT, "identity")
+"""The document that tells this store from others, for readers that keep a position elsewhere."""
+
+
+class Reader(msgspec.Struct, frozen=True):
+    name: str
+    position: Position
+    moved_us: int
+    """When the position last changed, by the engine's clock."""
+    archive_after_us: int | None = None
+    place: str = ""
+    """Where it stores what it reads, for people."""
+
+
+_read = from_json(Reader).decode
+
+
+def decode(document: Document) -> Reader:
+    return _read(document.value)
+
+
+def registered(engine: Engine) -> list[Reader]:
+    return [decode(document) for document in engine.documents(KIND, TENANT)]
+
+
+def saving(reader: Reader, version: int | None = None) -> PutDocument:
+    """The call that stores a reader's position; with ``version`` only if nobody else has meanwhile."""
+    return PutDocument(KIND, TENANT, reader.name, msgspec.json.encode(reader), version)
+
+
+def forgetting(name: str) -> DeleteDocument:
+    """The call after which the store keeps nothing for this reader."""
+    return DeleteDocument(KIND, TENANT, name)
+
+
+def read_by_all(readers: list[Reader]) -> Position | None:
+    """What every reader has: the least offset in each partition; None without readers."""
+    if not readers:
+        return None
+    partitions = {partition for reader in readers for partition in reader.position}
+    return {p: min(reader.position.get(p, 0) for reader in readers) for p in partitions}
+
+
+def findings(engine: Engine) -> list[tuple[str, str, str]]:
+    """For `tampu doctor`: a reader holds retention back, and one that stands still fills the disk."""
+    found = []
+    known = registered(engine)
+    latest = engine.journal(None, 1, None).latest if known else {}
+    for reader in known:
+        behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+        days = (engine.now() - reader.moved_us) / _DAY_US
+        if behind and days > 1:
+            told = (
+                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; all that is "
+                f"kept for it. Start it again (tampu pipeline run), or let go: tampu pipeline forget "
+                f"{reader.name.removeprefix('lake:')}"
+            )
+            found.append(("reader", "warn", told))
+        else:
+            found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
+    return found
+
+
+def archive_after(readers: list[Reader]) -> int | None:
+    """How long the store must keep an ended message that all readers have; None: for its retention."""
+    return min((r.archive_after_us for r in readers if r.archive_after_us is not None), default=None)

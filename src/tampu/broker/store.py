@@ -1,0 +1,242 @@
+"""`Store`, what `tampu.open` answers with: the verbs, for threads."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tampu.broker.atomic import Atomic, Unit
+from tampu.broker.checks import Checks, Finding
+from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
+from tampu.broker.notes import Notes
+from tampu.broker.schedules.verbs import ScheduleVerbs
+from tampu.broker.stream import PolledStream, Stream, StreamRequest
+from tampu.model.errors import InvalidState, Unavailable
+from tampu.model.times import Duration
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes):
+    """Every verb, of one tenant."""
+
+
+def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
+    """The verb as a method that returns when it is done; of what `AllVerbs` the queue has, here or remote."""
+    name = verb.__name__
+
+    @functools.wraps(verb)
+    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._drive(getattr(self._verbs, name)(*args, **kwargs))  # type: ignore[no-any-return]  # R, by the driver
+
+    return method  # type: ignore[return-value]  # wraps() names self; P is what matters
+
+
+class Queues:
+    """Settings of the queues, by name; ``*`` are the defaults of all."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = blocking(AllVerbs.put_config)
+    get = blocking(AllVerbs.get_config)
+    list = blocking(AllVerbs.list_queues)
+    reset = blocking(AllVerbs.reset_config)
+    remove = blocking(AllVerbs.remove_queue)
+
+
+class Schedules:
+    """What is published by the clock, by name."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    put = blocking(AllVerbs.put_schedule)
+    get = blocking(AllVerbs.get_schedule)
+    list = blocking(AllVerbs.list_schedules)
+    delete = blocking(AllVerbs.delete_schedule)
+    pause = blocking(AllVerbs.pause_schedule)
+    resume = blocking(AllVerbs.resume_schedule)
+    fire = blocking(AllVerbs.fire_schedule)
+
+
+class Store:
+    """A house of queues, in one tenant. Safe to share between threads; a context manager."""
+
+    def __init__(self, core: Core, tenant: str, on_close: Callable[[], None], verbs: type[AllVerbs] = AllVerbs) -> None:
+        self._core = core
+        self._verbs = verbs(core, tenant)
+        self._on_close = on_close
+        self._pid = os.getpid()
+        self.queues = Queues(self._verbs, self._drive)
+        self.schedules = Schedules(self._verbs, self._drive)
+
+    @property
+    def tenant(self) -> str:
+        return self._verbs.tenant
+
+    publish = blocking(AllVerbs.publish)
+    publish_many = blocking(AllVerbs.publish_many)
+    claim = blocking(AllVerbs.claim)
+    ack = blocking(AllVerbs.ack)
+    nack = blocking(AllVerbs.nack)
+    reject = blocking(AllVerbs.reject)
+    release = blocking(AllVerbs.release)
+    settle = blocking(AllVerbs.settle)
+    extend = blocking(AllVerbs.extend)
+    get = blocking(AllVerbs.get)
+    result = blocking(AllVerbs.result)
+    messages = blocking(AllVerbs.messages)
+    cancel = blocking(AllVerbs.cancel)
+    free = blocking(AllVerbs.free)
+    replay = blocking(AllVerbs.replay)
+    purge = blocking(AllVerbs.purge)
+    stats = blocking(AllVerbs.stats)
+    journal = blocking(AllVerbs.journal)
+    pause = blocking(AllVerbs.pause)
+    resume = blocking(AllVerbs.resume)
+    drain = blocking(AllVerbs.drain)
+    close_queue = blocking(AllVerbs.close_queue)
+    get_document = blocking(AllVerbs.get_document)
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[Unit]:
+        """Several calls as one unit: all of them take effect, or none.
+
+        Inside the block, calls on the unit are checked and gathered. At its end they are sent as one call; an error
+        inside the block sends nothing. Raises the error of the call that was refused, such as `QueueFull` or
+        `LeaseLost`; then nothing has changed.
+        """
+        unit = Unit(self._verbs)
+        try:
+            yield unit
+        finally:
+            unit.end()
+        self._drive(unit.steps())
+
+    def stream(
+        self,
+        queues: str | Sequence[str],
+        *,
+        credit: int = 32,
+        lease: Duration | None = None,
+        worker: str | None = None,
+    ) -> Stream:
+        """Leases as they come, never more than ``credit`` that are not settled; settling does not wait.
+
+        On a server this is one connection on which messages are pushed; elsewhere, and where there is only plain HTTP
+        on the way, claims that wait. Use it in a ``with`` block: its end waits for what was settled, and gives back
+        what was not handed out.
+        """
+        asked = StreamRequest.of(queues, credit, lease, worker)
+        made = self._core.stream(self, asked)
+        return PolledStream(self, asked) if made is None else made
+
+    @contextlib.contextmanager
+    def transaction(self, connection: Any = None) -> Iterator[Transaction]:
+        """Publish and settle together with your own writes to the same store: all of it, or nothing.
+
+        Without a connection, write through ``tx.execute``; everybody else waits until the block ends, so keep it
+        short. With your own connection (`sqlite3` to the file; psycopg, or SQLAlchemy on it, to the database), your
+        transaction is joined: what you began, you commit.
+        """
+        engine: Any = self._core.engine
+        if "transaction" not in engine.capabilities:
+            raise InvalidState("this engine has no transactions with your own writes")
+        self._check_process()
+        me, inside = threading.get_ident(), self._core.in_transaction
+        if connection is None:
+            self._check_outside()
+        # Where there is one writer, calls beside a transaction of the user's would wait for it, in its own thread.
+        marks = me not in inside and (connection is None or "one_writer" in engine.capabilities)
+        try:
+            if marks:
+                inside.add(me)  # in here: an interrupt may come when it has just been added
+            with engine.transaction(connection) as work:
+                yield Transaction(self._core, self._verbs, work)
+        finally:
+            if marks:
+                inside.discard(me)
+
+    def check(self) -> list[Finding]:
+        """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""
+        return self._drive(self._verbs.check())
+
+    @property
+    def durability(self) -> str:
+        """``full``, or the name of something weaker that was asked for."""
+        return self._core.engine.durability
+
+    def _drive(self, steps: Steps[R]) -> R:
+        self._check_process()
+        if self._core.in_transaction:
+            self._check_outside()
+        return self._core.drive(steps)
+
+    def _check_process(self) -> None:
+        """Before any lock is touched: it may have been held when the process forked."""
+        if os.getpid() != self._pid:
+            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+
+    def _check_outside(self) -> None:
+        if threading.get_ident() in self._core.in_transaction:
+            raise InvalidState("this thread is inside a transaction", hint="call the method on tx, or after the block")
+
+    def close(self) -> None:
+        """Stop the keepers, wake who waits (with nothing), close the file."""
+        self._on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Transaction:
+    """The verbs that take effect with the commit of the block."""
+
+    def __init__(self, core: Core, verbs: AllVerbs, work: Any) -> None:
+        self._core = core
+        self._verbs = verbs
+        self._work = work
+
+    @property
+    def connection(self) -> Any:
+        """The connection your own writes go through. Do not commit it yourself."""
+        return self._work.connection
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Your own SQL, in this transaction."""
+        if not self._work.active:  # a full disk ends it: this would be committed by itself
+            raise Unavailable("the transaction has ended inside the block", hint="leave the block; nothing was stored")
+        return self._work.execute(sql, parameters)
+
+    publish = blocking(AllVerbs.publish)
+    publish_many = blocking(AllVerbs.publish_many)
+    ack = blocking(AllVerbs.ack)
+    nack = blocking(AllVerbs.nack)
+    reject = blocking(AllVerbs.reject)
+    release = blocking(AllVerbs.release)
+    settle = blocking(AllVerbs.settle)
+    extend = blocking(AllVerbs.extend)
+    cancel = blocking(AllVerbs.cancel)
+
+    def _drive(self, steps: Steps[R]) -> R:
+        return self._core.drive(steps, self._do)
+
+    def _do(self, step: Step) -> Any:
+        if isinstance(step, Read):
+            return step.ask(self._core.engine)
+        if isinstance(step, WaitForMessages):
+            raise InvalidState("a transaction can not wait")
+        if isinstance(step, PublishSet):
+            return step.messages(without_errors(self._work.run(step.calls)))
+        return without_errors(self._work.run([step]))[0]

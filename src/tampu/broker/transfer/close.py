@@ -1,0 +1,115 @@
+"""Closing a house for a move, and opening it again with the statuses it had."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from tampu.broker.schedules import stored
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.transfer.progress import SourceProgress, do, save
+from tampu.engines.port import DeleteDocument, Engine, PutDocument, Sweep
+from tampu.model.config import QueueConfig, read_config
+from tampu.model.errors import InvalidState, VersionConflict
+from tampu.model.message import State
+
+_TRIES = 20
+_LOOK_SECONDS = 0.1
+NOTICED_SECONDS = 1.0
+"""Every process has noticed a change of settings after this."""
+_STEP = 1000
+CLOSED = "closed"
+
+
+def split(name: str) -> tuple[str, str]:
+    """(tenant, queue); neither holds a slash."""
+    tenant, _, queue = name.partition("/")
+    return tenant, queue
+
+
+def own_config(engine: Engine, tenant: str, queue: str) -> tuple[QueueConfig, int]:
+    """What is set for a queue itself, and the version of that."""
+    found = engine.document(KIND, tenant, queue)
+    if found is None:
+        return QueueConfig(), 0
+    return read_config(found.value), found.version
+
+
+def put_status(engine: Engine, name: str, status: str | None) -> bool:
+    """Give a queue this status, whatever else is set for it; settings that say nothing are removed. Had it another?"""
+    tenant, queue = split(name)
+    for _ in range(_TRIES):
+        config, version = own_config(engine, tenant, queue)
+        if config.status == status:
+            return False
+        changed = msgspec.structs.replace(config, status=status)
+        if changed == QueueConfig():
+            do(engine, DeleteDocument(KIND, tenant, queue))
+            return True
+        try:
+            do(engine, PutDocument(KIND, tenant, queue, msgspec.json.encode(changed), version))
+        except VersionConflict:
+            continue
+        return True
+    raise VersionConflict(f"the settings of {name} keep changing", hint="try again")
+
+
+def names(engine: Engine) -> list[str]:
+    """Every queue, and every tenant's defaults, as tenant/queue."""
+    queues = engine.queues()
+    tenants = {tenant for tenant, _ in queues}
+    tenants |= {tenant.name for tenant in engine.documents(*stored.TENANTS)}  # whose first tick makes the queue
+    return [*(f"{tenant}/{queue}" for tenant, queue in queues), *(f"{tenant}/{DEFAULTS}" for tenant in sorted(tenants))]
+
+
+def close(engine: Engine, note: SourceProgress) -> bool:
+    """Close every queue, after what it was has been written down. Was one open?"""
+    closed = False
+    for _ in range(_TRIES):
+        new = {name: own_config(engine, *split(name))[0].status for name in names(engine) if name not in note.statuses}
+        if new:
+            note.statuses.update(new)
+            save(engine, note)
+        for name in note.statuses:
+            closed = put_status(engine, name, CLOSED) or closed
+        if not new:
+            return closed
+    raise InvalidState("somebody keeps making queues in the source", hint="stop who publishes there")
+
+
+def wait_until_noticed() -> None:
+    """Nobody publishes to queues that were closed before this, or claims from them, when it returns."""
+    threading.Event().wait(NOTICED_SECONDS)
+
+
+def open_again(engine: Engine, statuses: Iterable[tuple[str, str | None]]) -> None:
+    for name, status in statuses:
+        put_status(engine, name, status)
+
+
+def leased(engine: Engine) -> dict[str, int]:
+    """How many messages are leased, by queue."""
+    found = {}
+    for tenant in sorted({tenant for tenant, _ in engine.queues()}):
+        for stats in engine.stats(tenant, None):
+            if stats.counts.get(State.LEASED):
+                found[f"{tenant}/{stats.queue}"] = stats.counts[State.LEASED]
+    return found
+
+
+def sweep(engine: Engine) -> None:
+    """Let everything happen that is due."""
+    while do(engine, Sweep(_STEP)).moved:
+        pass
+
+
+def wait_for_leases(engine: Engine, seconds: float) -> dict[str, int]:
+    """Until nobody works on a message of the source any more, or the time is over; what is leased then."""
+    give_up, pause = time.monotonic() + seconds, threading.Event()
+    while (found := leased(engine)) and time.monotonic() < give_up:
+        sweep(engine)  # some may have run out, and nobody else may look
+        pause.wait(_LOOK_SECONDS)
+    return found

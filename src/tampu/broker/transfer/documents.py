@@ -1,0 +1,97 @@
+"""Documents on their way: settings, what others keep in the store, and the readers of the journal."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tampu.broker import journal_readers
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.broker.transfer import progress
+from tampu.broker.transfer.close import CLOSED, own_config, put_status, split
+from tampu.broker.transfer.progress import SourceProgress, TargetProgress, do
+from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
+from tampu.engines.transfer import StartJournal
+from tampu.model.config import QueueConfig, read_config
+from tampu.model.errors import InvalidState
+from tampu.model.journal import Position
+
+
+def start_journal(target: Engine, note: TargetProgress) -> None:
+    if note.fresh:
+        do(target, StartJournal(note.journal))
+
+
+def end_of_journal(engine: Engine) -> Position:
+    return engine.journal(None, 1, None).latest
+
+
+def check_readers(source: Engine, end: Position, *, force: bool) -> list[str]:
+    """Refuse while a reader has not got the source's journal to this end; with ``force`` it stays behind. Who does."""
+    behind = []
+    for reader in journal_readers.registered(source):
+        left = sum(max(0, last - reader.position.get(p, 0)) for p, last in end.items())
+        if left:
+            behind.append(reader.name)
+            if not force:
+                raise InvalidState(
+                    f"{reader.name} reads the journal of the source and has not got its last {left} transitions",
+                    hint="let it read once more (tampu pipeline run), then copy again; with --force it stays behind",
+                )
+    return behind
+
+
+def carry_documents(source: Engine, target: Engine, away: SourceProgress, note: TargetProgress) -> int:
+    """All documents but the readers'. What the target had before stays; queues come closed."""
+    count = 0
+    for document in source.all_documents():
+        place = (document.kind, document.tenant, document.name)
+        if document.kind in (progress.KIND, journal_readers.KIND) or place == journal_readers.IDENTITY:
+            continue
+        if document.kind == KIND:
+            count += _carry_settings(target, document, away, note)
+        elif target.document(*place) is None:
+            do(target, PutDocument(*place, document.value))
+            count += 1
+    for name in away.statuses:
+        if split(name)[1] != DEFAULTS:
+            put_status(target, name, CLOSED)
+    return count
+
+
+def _carry_settings(target: Engine, document: Document, away: SourceProgress, note: TargetProgress) -> int:
+    name = f"{document.tenant}/{document.name}"
+    if name in note.before:
+        return 0
+    config = read_config(document.value)
+    status = away.statuses.get(name, config.status) if document.name == DEFAULTS else CLOSED
+    config = msgspec.structs.replace(config, status=status)
+    old, version = own_config(target, document.tenant, document.name)
+    if config not in (old, QueueConfig()):
+        value = msgspec.json.encode(config)
+        do(target, PutDocument(KIND, document.tenant, document.name, value, version))
+    return 1
+
+
+def carry_readers(source: Engine, target: Engine, note: TargetProgress) -> list[str]:
+    """Readers that have all of the old journal go on in the new one; who does."""
+    if not note.fresh:
+        return []
+    here = end_of_journal(target)
+    gone = []
+    for reader in journal_readers.registered(source):
+        if all(reader.position.get(p, 0) == end for p, end in note.journal.items()):
+            position = {p: offset for p, offset in reader.position.items() if p in here}
+            if target.document(journal_readers.KIND, journal_readers.TENANT, reader.name) is None:
+                moved = msgspec.structs.replace(reader, position=position, moved_us=target.now())
+                do(target, journal_readers.saving(moved))
+            gone.append(reader.name)
+    identity = source.document(*journal_readers.IDENTITY)
+    if identity is not None and target.document(*journal_readers.IDENTITY) is None:
+        # Who the store is, to its readers. From now on it is the target: the source is nobody's any more.
+        do(target, PutDocument(*journal_readers.IDENTITY, identity.value))
+    return gone
+
+
+def leave_identity(source: Engine, note: TargetProgress) -> None:
+    if note.fresh:
+        do(source, DeleteDocument(*journal_readers.IDENTITY))

@@ -1,0 +1,128 @@
+"""Messages on their way: read page by page in the order of their index, adopted page by page under their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from tampu.broker import settings
+from tampu.broker.transfer.progress import do
+from tampu.broker.transfer.report import QueueCount
+from tampu.engines.port import Engine
+from tampu.engines.transfer import Import, MessageSnapshot, Request
+from tampu.model.errors import InvalidState
+from tampu.model.message import Failure, State
+from tampu.model.reasons import LEASE_EXPIRED
+from tampu.model.times import moment
+
+PAGE = 500
+# What is leased was first in line. Held ones come after those whose turn it is, or they would take it.
+CARRIED = (State.LEASED, State.READY, State.DELAYED, State.HELD, State.DEAD)
+Moved = Callable[[str, int], None]
+"""Told of each page: the queue, and how many messages."""
+
+
+class MessageTransfer:
+    def __init__(self, source: Engine, target: Engine, origin: str, *, into: bool) -> None:
+        self._source = source
+        self._target = target
+        self._origin = origin
+        self._into = into
+
+    def carry(self, queue: QueueCount, states: Sequence[State], moved: Moved) -> int:
+        """All messages of a queue that the target has not got; how many. Counts what there is in the source."""
+        queue.source = {}
+        stored = 0
+        set_ = settings.read(self._source.document, queue.tenant, queue.queue)
+        for state in states:
+            for items in self._pages(queue, state):
+                for item in items:
+                    queue.source[item.state] = queue.source.get(item.state, 0) + 1
+                adopt = Import(
+                    queue.tenant, queue.queue, items, self._origin, slots=set_.slots, group_rate=set_.group_rate
+                )
+                new: int = do(self._target, adopt)
+                if self._into and new < len(items):
+                    self._check_same(queue.tenant, items)
+                stored += new
+                moved(queue.name, len(items))
+        return stored
+
+    def _pages(self, queue: QueueCount, state: State) -> Iterator[list[MessageSnapshot]]:
+        after = None
+        while True:
+            page = self._source.kept(queue.tenant, queue.queue, state, after, PAGE)
+            if page is None:
+                return
+            if page.items:
+                now = self._source.now()
+                yield [run_out(item, now) for item in page.items]
+            after = page.cursor
+            if after is None:
+                return
+
+    def _check_same(self, tenant: str, items: Sequence[MessageSnapshot]) -> None:
+        """Where others were before, an id that is known must be the same message's."""
+        for item in items:
+            found = self._target.get(tenant, item.id)
+            if found is not None and (found.created_us, found.type) != (item.created_us, item.body.type):
+                raise InvalidState(
+                    f"the target has another message with the id {item.id}, in {tenant}/{found.queue}",
+                    field="id",
+                    hint="copy into an empty target",
+                )
+
+    def requests(self, tenant: str) -> tuple[int, int]:
+        """The idempotency keys of a tenant: (how many came, how many could not because nobody knows their queue)."""
+        came = 0
+        lost: dict[str, list[Request]] = {}
+        after = None
+        while True:
+            page = self._source.requests(tenant, after, PAGE)
+            for request in page.items:
+                if request.queue is None:
+                    lost.setdefault(request.id, []).append(request)
+            came += self._import_requests(tenant, [request for request in page.items if request.queue is not None])
+            after = page.cursor
+            if after is None:
+                break
+        for id, queue in self._queues_of(tenant, set(lost)):
+            found = [msgspec.structs.replace(request, queue=queue) for request in lost.pop(id)]
+            came += self._import_requests(tenant, found)
+        return came, sum(map(len, lost.values()))
+
+    def _import_requests(self, tenant: str, requests: Sequence[Request]) -> int:
+        by_queue: dict[str, list[Request]] = {}
+        for request in requests:
+            by_queue.setdefault(request.queue or "", []).append(request)
+        for queue, some in by_queue.items():
+            do(self._target, Import(tenant, queue, [], self._origin, some))
+        return len(requests)
+
+    def _queues_of(self, tenant: str, ids: set[str]) -> Iterator[tuple[str, str]]:
+        """(id, queue) of messages that are gone, as far as the journal still tells."""
+        position = None
+        while ids:
+            page = self._source.journal(position, 10_000, tenant)
+            for t in page.transitions:
+                if t.id in ids:
+                    ids.discard(t.id)
+                    yield t.id, t.queue
+            if not page.transitions and page.position == position:
+                return
+            position = page.position
+
+
+def run_out(item: MessageSnapshot, now: int) -> MessageSnapshot:
+    """A leased message goes as if its lease had run out, for its receipt holds only where it was given; others as
+    they are."""
+    if item.state is not State.LEASED:
+        return item
+    failure = Failure(item.attempts, moment(now), LEASE_EXPIRED, None, None, None)
+    failures = (*item.failures, failure)
+    if item.cancel_requested:
+        return msgspec.structs.replace(item, state=State.CANCELLED, ended_us=now, failures=failures)
+    if item.attempts >= item.max_attempts:
+        return msgspec.structs.replace(item, state=State.DEAD, ended_us=now, reason=LEASE_EXPIRED, failures=failures)
+    return msgspec.structs.replace(item, state=State.READY, failures=failures)

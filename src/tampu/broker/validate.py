@@ -1,0 +1,379 @@
+"""What users hand in, checked and packed for the engine. Everything here is bounded; nothing is guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback as tracebacks
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tampu import tracing
+from tampu.broker.settings import Settings
+from tampu.engines.port import Item
+from tampu.model.errors import InvalidMessage, PayloadTooLarge, QueueClosed
+from tampu.model.journal import Position
+from tampu.model.message import BYTES, JSON, MSGPACK, Body, Encoded, NewMessage, pack_body, pack_plain, to_new
+from tampu.model.times import duration, instant, moment_or_none
+from tampu.model.values import NOT_ENCODED, NotKept, encode, encode_result, encode_simple
+
+MOST_MESSAGES = 10_000
+MOST_CLAIM = 10_000
+_PRIORITY = 1_000_000_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}\Z")
+_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/\-]{0,199}\Z")
+_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+\-]{1,100}/[A-Za-z0-9!#$&^_.+\-; =]{1,150}\Z")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_ERROR_CHARACTERS = 8_192
+_TRACEBACK_CHARACTERS = 32_768
+
+_USUAL = frozenset({BYTES, JSON})
+_RAW = (bytes, bytearray, memoryview)
+
+
+def name(value: Any, field: str) -> str:
+    """A queue's or tenant's name."""
+    if not isinstance(value, str) or not _NAME.match(value):
+        raise InvalidMessage(
+            f"{value!r:.150} is not a {field} name",
+            field=field,
+            hint="1 to 128 of A-Z a-z 0-9 _ . : - starting with a letter, digit or _",
+        )
+    return value
+
+
+def type_name(value: Any) -> str:
+    if not isinstance(value, str) or not _TYPE.match(value):
+        raise InvalidMessage(
+            f"{value!r:.100} is not a type name",
+            field="type",
+            hint="a dotted name such as email.send, at most 200 long",
+        )
+    return value
+
+
+def text(value: Any, field: str, longest: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise InvalidMessage(f"{field} must be a text of 1 to {longest} characters", field=field)
+    _encodable(value, field)
+    return value
+
+
+def _encodable(value: str, field: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(f"{field} holds characters that are not valid Unicode", field=field) from None
+
+
+def _pairs(value: Any, field: str) -> dict[str, str] | None:
+    if not isinstance(value, dict) or len(value) > 64:
+        raise InvalidMessage(f"{field} must be a mapping of at most 64 texts", field=field)
+    for key, entry in value.items():
+        text(key, field, 128)
+        if not isinstance(entry, str) or len(entry) > 2048:
+            raise InvalidMessage(f"{field}[{key!r}] must be a text of at most 2048 characters", field=field)
+        _encodable(entry, field)
+    return value or None
+
+
+def id_text(value: Any, field: str = "id") -> str:
+    """A message id in its one spelling."""
+    if type(value) is str and _ID.match(value):  # as nearly all are: a tenth of the work
+        return value
+    try:
+        if isinstance(value, uuid.UUID):
+            return str(value)
+        if isinstance(value, str) and len(value) <= 45:
+            return str(uuid.UUID(value))
+    except ValueError:
+        pass
+    raise InvalidMessage(f"{value!r:.100} is not a message id", field=field, hint="ids are UUIDs, as publish gave them")
+
+
+def whole(value: Any, field: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidMessage(f"{field} must be a whole number between {least} and {most}", field=field)
+    return value
+
+
+def claim(queues: Any, limit: Any, lease: Any, worker: Any) -> tuple[list[str], int | None]:
+    """(the queues to claim from, the lease in microseconds)"""
+    names = [queues] if isinstance(queues, str) else list(queues) if isinstance(queues, Iterable) else []
+    if not 0 < len(names) <= 1000:
+        raise InvalidMessage("name 1 to 1000 queues", field="queues")
+    for queue in names:
+        name(queue, "queue")
+    whole(limit, "limit", 1, MOST_CLAIM)
+    if worker is not None:
+        text(worker, "worker", 256)
+    return names, None if lease is None else duration(lease, "lease", zero=False)
+
+
+def position(after: Any) -> Position | None:
+    """A place in the journal; a number is one in partition 0."""
+    found = {"0": after} if isinstance(after, int) and not isinstance(after, bool) else after
+    if found is not None and not (
+        isinstance(found, dict)
+        and all(isinstance(k, str) and isinstance(v, int) and 0 <= v < 1 << 62 for k, v in found.items())
+    ):
+        raise InvalidMessage("after must be a position that journal gave", field="after")
+    return found
+
+
+def check_open(queue: str, settings: Settings) -> None:
+    if settings.status in ("draining", "closed"):
+        raise QueueClosed(
+            f"queue {queue} is {settings.status}: it takes no messages", field="queue", hint="resume it first"
+        )
+
+
+def items(queue: str, settings: Settings, news: Sequence[NewMessage | Any]) -> tuple[list[Item], bool]:
+    """Messages or payloads, ready for the engine; and whether the batch is simple, which is decided only here."""
+    if settings.group_by != "type" and not any(type(new) is NewMessage for new in news):
+        return plain_items(settings, news), settings.simple
+    made, simple = [], settings.simple
+    for new in map(to_new, news):
+        if settings.group_by != "type" and _is_plain(new):
+            one = _plain_item(settings, new)
+        else:
+            one = _full_item(queue, settings, new)
+            simple = simple and is_simple(one)
+        simple = simple and one.id is None
+        made.append(one)
+    return made, simple
+
+
+def is_simple(item: Item) -> bool:
+    """True if an engine can store the item as it comes: ready at once at rank 0, nothing to look up or to expire.
+
+    A priority, deadline or group must be kept for other orderings of the queue, even where it does not count now. An id
+    of its own, which `Load` takes and a simple `Publish` does not, is not looked at.
+    """
+    body = item.body
+    return not (
+        item.run_us is not None
+        or item.delay_us
+        or item.ttl_us
+        or body.priority
+        or body.deadline is not None
+        or body.group is not None
+        or body.key
+        or body.idempotency_key
+        or body.hold
+        or (item.ordering == "priority" and item.ageing_us)
+        or item.ordering in ("deadline", "fair")
+    )
+
+
+def item(queue: str, settings: Settings, new: NewMessage) -> Item:
+    """One message, ready for the engine."""
+    plain = settings.group_by != "type" and _is_plain(new)
+    return _plain_item(settings, new) if plain else _full_item(queue, settings, new)
+
+
+def _full_item(queue: str, settings: Settings, new: NewMessage) -> Item:
+    body = _body(new, settings)
+    if settings.group_by == "type" and body.group is None:
+        body = msgspec.structs.replace(body, group=body.type)
+    if new.delay is not None and new.run_at is not None:
+        raise InvalidMessage("give delay or run_at, not both", field="delay")
+    return Item(
+        body,
+        pack_body(body),
+        settings.max_attempts if body.own_max_attempts is None else body.own_max_attempts,
+        settings.ordering,
+        settings.ageing_us,
+        None if new.run_at is None else instant(new.run_at, "run_at"),
+        None if new.delay is None else duration(new.delay, "delay"),
+        settings.ttl_us if new.ttl is None else duration(new.ttl, "ttl", zero=False),
+        None if settings.slots is None else body.group,
+        None if body.idempotency_key is None else _digest(queue, body),
+        settings.idempotency_us,
+        None if new.id is None else id_text(new.id),
+        None if settings.on_deadline == "keep" else body.deadline,
+    )
+
+
+_OF_BODY = tuple(
+    name for name in Body.__struct_fields__ if name not in ("deadline", "own_max_attempts", "dead_at_deadline")
+)
+
+
+def from_body(body: Body, **more: Any) -> NewMessage:
+    """A message to publish with the fields of a packed body; ``more`` are further fields, or others than the body's."""
+    fields = {name: getattr(body, name) for name in _OF_BODY}
+    fields |= {"deadline": moment_or_none(body.deadline), "max_attempts": body.own_max_attempts}
+    return NewMessage(**(fields | more))
+
+
+_SAID = slice(NewMessage.__struct_fields__.index("priority"), NewMessage.__struct_fields__.index("content_type"))
+_NOTHING_SAID = msgspec.structs.astuple(NewMessage(b""))[_SAID]
+
+
+def _is_plain(new: NewMessage) -> bool:
+    """Is nothing said of it but its payload, types and id? So come most of those that come over the network."""
+    said = msgspec.structs.astuple(new)[_SAID]
+    return said == _NOTHING_SAID and type(new.priority) is int and new.hold is None
+
+
+def _plain_item(settings: Settings, new: NewMessage) -> Item:
+    """`item` of a plain message: a third of the work."""
+    payload, content_type = _payload(new.payload, new.content_type, settings.max_payload)
+    kind = "message" if new.type is None or new.type == "message" else type_name(new.type)
+    return Item(
+        Body(kind, payload, content_type),
+        pack_plain(kind, payload, content_type),
+        settings.max_attempts,
+        settings.ordering,
+        settings.ageing_us,
+        None,
+        None,
+        settings.ttl_us,
+        None,
+        None,
+        settings.idempotency_us,
+        None if new.id is None else id_text(new.id),
+    )
+
+
+def plain_items(settings: Settings, values: Sequence[Any]) -> list[Item]:
+    """`item` for bare payloads: a third of the work, for the most common batch."""
+    most, attempts = settings.max_payload, settings.max_attempts
+    more: tuple[Any, ...] = ()
+    if settings.ordering != "fifo" or settings.ttl_us:
+        more = (settings.ordering, settings.ageing_us, None, None, settings.ttl_us)
+    first = type(values[0])
+    if first is bytes:
+        if all(type(value) is bytes and len(value) <= most for value in values):
+            return [
+                Item(Body("message", value, BYTES), pack_plain("message", value, BYTES), attempts, *more)
+                for value in values
+            ]
+    elif first is not Encoded:
+        texts = encode_simple(values)
+        if texts is not None and max(map(len, texts)) <= most:
+            return [Item(Body("message", raw), pack_plain("message", raw, JSON), attempts, *more) for raw in texts]
+    items = []
+    for value in values:
+        payload, content_type = _payload(value, None, most)
+        kind = value.type if type(value) is Encoded else "message"
+        items.append(Item(Body(kind, payload, content_type), pack_plain(kind, payload, content_type), attempts, *more))
+    return items
+
+
+def _body(new: NewMessage, settings: Settings) -> Body:
+    payload, content_type = _payload(new.payload, new.content_type, settings.max_payload)
+    kind = "message" if new.type is None else type_name(new.type)
+    if type(new.priority) is not int or new.priority:
+        whole(new.priority, "priority", -_PRIORITY, _PRIORITY)
+    return Body(
+        kind,
+        payload,
+        content_type,
+        new.priority,
+        None if new.headers is None else _pairs(new.headers, "headers"),
+        None if new.labels is None else _pairs(new.labels, "labels"),
+        None if new.deadline is None else instant(new.deadline, "deadline"),
+        None if new.key is None else text(new.key, "key", 512),
+        None if new.idempotency_key is None else text(new.idempotency_key, "idempotency_key", 512),
+        None if new.correlation_id is None else text(new.correlation_id, "correlation_id", 256),
+        None if new.causation_id is None else text(new.causation_id, "causation_id", 256),
+        None if new.parent_id is None else text(new.parent_id, "parent_id", 256),
+        None if new.group is None else text(new.group, "group", 256),
+        None if new.source is None else text(new.source, "source", 256),
+        None if new.hold is None else text(new.hold, "hold", 128),
+        None if new.max_attempts is None else whole(new.max_attempts, "max_attempts", 1, 1000),
+        new.deadline is not None and settings.on_deadline == "dead",
+    )
+
+
+def _payload(value: Any, content_type: Any, most: int) -> tuple[bytes, str]:
+    if type(value) is Encoded:
+        value, content_type = value.payload, value.content_type
+    if type(value) is bytes and len(value) <= most:
+        if content_type is None:
+            return value, BYTES
+        if type(content_type) is str and content_type in _USUAL:
+            return value, content_type
+    if content_type is not None and (not isinstance(content_type, str) or not _CONTENT_TYPE.match(content_type)):
+        raise InvalidMessage(f"{content_type!r:.100} is not a content type", field="content_type")
+    if isinstance(value, _RAW):
+        raw, content_type = bytes(value), content_type or BYTES
+    elif content_type is not None and content_type not in (JSON, MSGPACK):
+        if not isinstance(value, str) or not content_type.startswith("text/"):
+            raise InvalidMessage(
+                f"a payload of type {content_type} must be bytes", field="payload", hint="encode it yourself"
+            )
+        _encodable(value, "payload")
+        raw = value.encode()
+    else:
+        try:
+            raw, content_type = encode(value, content_type)
+        except NOT_ENCODED as error:
+            raise _not_encoded(error, "payload") from None
+    if len(raw) > most:
+        raise PayloadTooLarge(
+            f"the payload has {len(raw)} bytes; the queue takes {most}",
+            field="payload",
+            hint="store it elsewhere and publish a reference, or raise max_payload",
+        )
+    return raw, content_type
+
+
+def _not_encoded(error: Exception, field: str) -> InvalidMessage:
+    hint = error.hint if isinstance(error, NotKept) else "pass values that JSON or MessagePack has, or bytes"
+    if field == "payload" and isinstance(error, NotKept):
+        hint += f", or content_type={JSON!r} to send it as JSON writes it"
+    return InvalidMessage(f"the {field} can not be encoded: {error}", field=field, hint=hint)
+
+
+def _digest(queue: str, body: Body) -> bytes:
+    """The same for the same request: all that the user said, except when it is to run, how often and in which trace;
+    and nothing that the settings say."""
+    if body.own_max_attempts is not None or body.dead_at_deadline:
+        body = msgspec.structs.replace(body, own_max_attempts=None, dead_at_deadline=False)
+    if body.headers and not body.headers.keys().isdisjoint(tracing.HEADERS):
+        kept = {name: value for name, value in body.headers.items() if name not in tracing.HEADERS}
+        body = msgspec.structs.replace(body, headers=kept or None)
+    return hashlib.blake2b(queue.encode() + b"\0" + pack_body(body), digest_size=16).digest()
+
+
+def result(value: Any, most: int) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        raw = bytes(value) if type(value) is msgspec.Raw else encode_result(value)
+    except NOT_ENCODED as error:
+        raise _not_encoded(error, "result") from None
+    if len(raw) > most:
+        raise PayloadTooLarge(f"the result has {len(raw)} bytes; the queue takes {most}", field="result")
+    return raw
+
+
+def error_text(value: Any) -> tuple[str | None, str | None]:
+    """(error, traceback) of a text or an exception."""
+    if value is None:
+        return None, None
+    if isinstance(value, BaseException):
+        error = f"{type(value).__name__}: {value}"
+        trace = "".join(tracebacks.format_exception(value))
+        return clip(error, _ERROR_CHARACTERS), clip(trace, _TRACEBACK_CHARACTERS, end=True)
+    if not isinstance(value, str):
+        raise InvalidMessage("error must be a text or an exception", field="error")
+    return clip(value, _ERROR_CHARACTERS), None
+
+
+def traceback_text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidMessage("traceback must be a text", field="traceback")
+    return None if value is None else clip(value, _TRACEBACK_CHARACTERS, end=True)
+
+
+def clip(value: str, most: int, *, end: bool = False) -> str:
+    """At most so many characters, from the start or from the end; never broken Unicode."""
+    short = value if len(value) <= most else value[-most:] if end else value[:most]
+    return short.encode("utf-8", "replace").decode()

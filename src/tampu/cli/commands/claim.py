@@ -1,0 +1,161 @@
+"""`claim` and the ways to end what was claimed: `ack nack reject release`, and `extend`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, exits, output, parse, queue_notes
+from tampu.cli.app import QueueNames, command
+from tampu.cli.session import Session
+from tampu.model.reasons import UNRECOVERABLE
+
+Receipts = Annotated[list[str], typer.Argument(metavar="RECEIPT…", help="As claim printed it")]
+Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="What went wrong")]
+
+
+@command("claim", "Work")
+def claim(
+    session: Session,
+    queues: QueueNames,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 1,
+    lease: Annotated[
+        str | None, typer.Option("--lease", metavar="TIME", help="How long they are yours (the queue's lease)")
+    ] = None,
+    wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait so long for the first")] = "0",
+    worker: Annotated[str | None, typer.Option("--worker", metavar="NAME", help="Who works (this host)")] = None,
+) -> None:
+    """Take messages to work on, and print them with their receipts. Exit code 3 when there was nothing."""
+    lease_seconds = parse.optional_duration(lease, "lease")
+    wait_seconds = parse.duration(wait, "wait")
+    with session.open() as store:
+        leases = store.claim(
+            queues, limit=limit, lease=lease_seconds, wait=wait_seconds, worker=worker or socket.gethostname()
+        )
+        standing = [] if leases else [(queue, queue_notes.standing(store, queue)) for queue in dict.fromkeys(queues)]
+    if session.json:
+        session.out.document({"leases": [documents.lease(one) for one in leases]})
+    else:
+        for one in leases:
+            _show(session, one)
+        if leases:
+            session.out.note(f"next: {session.call('ack')} RECEIPT, or nack, extend, release")
+    if not leases:
+        session.out.note("nothing to deliver")
+        for queue, status in standing:
+            queue_notes.note(session, queue, status)
+        raise typer.Exit(exits.NOTHING)
+
+
+def _show(session: Session, lease: tampu.Lease) -> None:
+    message = lease.message
+    out = session.out
+    facts = f"{message.type} · attempt {lease.attempt} of {message.max_attempts} · lease ends {output.ago(lease.until)}"
+    out.say(f"{message.queue}  {message.id}", "bold")
+    out.say(facts, "dim")
+    found = documents.payload(message)
+    value = found.get("payload_base64", found["payload"])
+    out.show(output.text(value) if isinstance(value, str) else output.pretty(value))
+    if "payload_base64" in found:
+        out.note(f"the payload is {documents.BASE64}")
+    out.say(f"receipt {lease.receipt}\n", "cyan")
+
+
+def _settle(session: Session, settlements: list[Any]) -> None:
+    """End leases in one commit; tell what became of each."""
+    with session.open() as store:
+        outcomes = store.settle(settlements)
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    pairs = [(s.lease, outcome) for s, outcome in zip(settlements, outcomes, strict=True)]
+    if session.json:
+        session.out.document({"outcomes": [{"receipt": r, **documents.outcome(o)} for r, o in pairs]})
+    else:
+        for receipt, outcome in pairs:
+            if outcome.error is None:
+                session.out.say(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
+            else:
+                session.out.say(f"{receipt}  {outcome.error.code}: {outcome.error.message}", "red")
+    if any(not o.ok for o in outcomes):
+        raise typer.Exit(exits.of_outcomes(outcomes))
+
+
+@command("ack", "Work")
+def ack(
+    session: Session,
+    receipts: Receipts,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="Kept for the queue's result_ttl")
+    ] = None,
+) -> None:
+    """The work is done."""
+    value = None if result is None else parse.json_value(result, "result", "quote a text: '\"done\"'")
+    _settle(session, [tampu.Ack(receipt, value) for receipt in receipts])
+
+
+@command("nack", "Work")
+def nack(
+    session: Session,
+    receipts: Receipts,
+    error: Error = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Again after this (the queue's backoff)")
+    ] = None,
+    traceback: Annotated[str | None, typer.Option("--traceback", metavar="TEXT", help="Kept with the failure")] = None,
+) -> None:
+    """The work failed: again later, or dead when the attempts are used up."""
+    seconds = parse.optional_duration(delay, "delay")
+    _settle(session, [tampu.Nack(receipt, error, seconds, traceback) for receipt in receipts])
+
+
+@command("reject", "Work")
+def reject(
+    session: Session,
+    receipts: Receipts,
+    reason: Annotated[str, typer.Option("--reason", help="Why it can never succeed")] = UNRECOVERABLE,
+    error: Error = None,
+) -> None:
+    """The work can never succeed: dead now."""
+    _settle(session, [tampu.Reject(receipt, reason, error) for receipt in receipts])
+
+
+@command("release", "Work")
+def release(session: Session, receipts: Receipts) -> None:
+    """Give messages back unworked; the attempt does not count."""
+    _settle(session, [tampu.Release(receipt) for receipt in receipts])
+
+
+@command("extend", "Work")
+def extend(
+    session: Session,
+    receipts: Receipts,
+    by: Annotated[str | None, typer.Option("--by", metavar="TIME", help="From now (the queue's lease)")] = None,
+) -> None:
+    """Keep leases for longer."""
+    seconds = parse.optional_duration(by, "by")
+    with session.open() as store:
+        outcomes = [_outcome(lambda r=receipt: store.extend(r, seconds)) for receipt in receipts]  # type: ignore[misc]  # bound now
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    if session.json:
+        rows = [
+            {"receipt": r, "extended": o.ok, "error": documents.outcome(o)["error"]}
+            for r, o in zip(receipts, outcomes, strict=True)
+        ]
+        session.out.document({"outcomes": rows})
+    else:
+        for receipt, outcome in zip(receipts, outcomes, strict=True):
+            session.out.say(f"{receipt}  {outcome.error.code if outcome.error else 'extended'}")
+    raise typer.Exit(exits.of_outcomes(outcomes))
+
+
+def _outcome(act: Callable[[], Any]) -> tampu.Outcome:
+    try:
+        act()
+    except tampu.TampuError as error:
+        return tampu.Outcome(None, None, error)
+    return tampu.Outcome(None, tampu.State.LEASED)

@@ -1,0 +1,99 @@
+"""`config`: the settings of a queue; what holds, where it comes from, and changing it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, output, parse, queue_notes
+from tampu.cli.app import command, queue_names
+from tampu.cli.output import text
+from tampu.cli.session import Session
+
+DEFAULTS = "*"
+_DURATIONS = {"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"}
+_OFF_AT_ZERO = {
+    "ageing": "off",
+    "ttl": "never",
+    "max_depth": "no limit",
+    "group_concurrency": "no limit",
+    "group_rate": "no limit",
+    "max_in_flight": "no limit",
+    "rate": "no limit",
+}
+
+
+@command("config", "Steer")
+def config(
+    session: Session,
+    queue: Annotated[
+        str,
+        typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults of all", autocompletion=queue_names),
+    ],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="lease=2m ordering=priority ttl=null")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what is set: everything inherits")] = False,
+) -> None:
+    """Show the settings of a queue, or change them (and make the queue if it is new).
+
+    Durations take units (lease=2m); null goes back to inheriting. A backoff is
+    exponential:base=1s,cap=5m,jitter=full (or linear, fixed), or a list of delays: backoff=1,5,30.
+    """
+    wanted = parse.settings(changes or [])
+    if reset and wanted:
+        raise tampu.InvalidConfig("--reset takes no settings", field="reset", hint="reset first, then set")
+
+    def act(store: tampu.Store) -> None:
+        store.queues.put(queue, **wanted)
+
+    with session.make(act) if wanted else session.open() as store:
+        if queue != DEFAULTS and not wanted and queue not in store.queues.list():
+            raise tampu.NotFound(
+                f"no queue {queue}", field="queue", hint="set a value to make it; '*' are the defaults of all"
+            )
+        made = bool(wanted) and queue != DEFAULTS and queue_notes.standing(store, queue) == queue_notes.MISSING
+        if reset:
+            store.queues.reset(queue)
+        elif wanted:
+            act(store)
+        effective = documents.config(store.queues.get(queue))
+        own = documents.config(store.queues.get(queue, inherited=False))
+        defaults = documents.config(store.queues.get(DEFAULTS, inherited=False))
+    if made:
+        session.out.note(f"made a new queue {queue} ({session.call('remove', queue)} removes it)")
+    if session.json:
+        session.out.document({"queue": queue, "effective": effective, "own": own})
+        return
+    rows = []
+    for name, value in effective.items():
+        if own[name] is not None:
+            source, style = ("the defaults" if queue == DEFAULTS else "this queue"), "bold"
+        elif defaults[name] is not None:
+            source, style = "the defaults (*)", ""
+        else:
+            source, style = "built in", "dim"
+        rows.append([text(name, style), text(_value(name, value), style), text(source, style)])
+    title = f"settings of {'all queues' if queue == DEFAULTS else queue}"
+    session.out.show(output.table(("setting", "value", "from"), rows, fold=("value",), title=title))
+
+
+def _value(name: str, value: Any) -> str:
+    if not value and name in _OFF_AT_ZERO:
+        return _OFF_AT_ZERO[name]
+    if name in _DURATIONS:
+        return output.span(value)
+    if name == "backoff":
+        return _backoff(value)
+    if name == "max_payload":
+        return f"{value:,} bytes"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _backoff(value: dict[str, Any]) -> str:
+    if value["kind"] == "list":
+        return ", ".join(output.span(delay) for delay in value["delays"])
+    top = "" if value["kind"] == "fixed" else f", at most {output.span(value['cap'])}"
+    return f"{value['kind']} from {output.span(value['base'])}{top}, jitter {value['jitter']}"

@@ -1,0 +1,210 @@
+"""Looking without changing: `peek list stats queues`."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import tampu
+from tampu.cli import documents, exits, output, parse, queue_notes
+from tampu.cli.app import QueueName, command, queue_names
+from tampu.cli.output import count, text, word
+from tampu.cli.session import Session
+from tampu.cli.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="FIELD=VALUE",
+        help="type, reason, error (a part of it), key, group, correlation_id, label.NAME, "
+        "created_after, created_before, ended_after, ended_before; repeatable, all must hold",
+    ),
+]
+
+
+_LIMITS = ("max_depth", "max_in_flight", "group_concurrency", "group_rate", "rate")
+_WIDE = 100
+_SOONEST = 0.05
+"""Between two looks, however often the bell rings."""
+_RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
+
+
+def message_table(messages: list[tampu.Message], *, states: bool = True) -> Table:
+    """Messages, one per line."""
+    ranked = any(m.priority for m in messages)
+    columns = [
+        "id",
+        *(["state"] if states else []),
+        "type",
+        "attempts",
+        *(["prio"] if ranked else []),
+        "when",
+        "payload",
+    ]
+    rows = []
+    for m in messages:
+        found = documents.payload(m)
+        value = m.raw if "payload_base64" in found else found["payload"]
+        cells = [text(m.id), *([word(m.state)] if states else []), text(m.type), text(f"{m.attempts}/{m.max_attempts}")]
+        cells += [*([count(m.priority)] if ranked else []), text(_when(m)), text(output.short(value))]
+        rows.append(cells)
+    return output.table(columns, rows, fold=("type", "when", "payload"), right=("prio",))
+
+
+def _when(m: tampu.Message) -> str:
+    if m.state == tampu.State.DELAYED:
+        due = m.run_at is not None and m.run_at <= datetime.now(UTC)
+        return "due now" if due else output.ago(m.run_at)
+    if m.state == tampu.State.DEAD:
+        return f"{output.ago(m.ended_at)}: {m.reason}"
+    if m.state == tampu.State.HELD:
+        return f"held: {m.reason}"
+    return output.ago(m.ended_at or m.created_at)
+
+
+@command("peek", "Look")
+def peek(
+    session: Session,
+    queue: QueueName,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 10,
+) -> None:
+    """What would be delivered next, without claiming it. Exit code 3 when there is nothing.
+
+    Messages whose delay is over stand at the end; the next claim puts them at the back of their rank.
+    """
+    now = datetime.now(UTC)
+    with session.open() as store:
+        found = list(store.messages(queue, state=tampu.State.READY, limit=limit))
+        due = store.messages(queue, state=tampu.State.DELAYED, limit=limit)
+        status = store.stats(queue).status
+    found += [m for m in due if m.run_at is not None and m.run_at <= now]
+    found = [m for m in found if m.expires_at is None or m.expires_at > now][:limit]
+    if session.json:
+        session.out.document({"queue": queue, "status": status, "messages": [documents.message(m) for m in found]})
+    elif found:
+        session.out.show(message_table(found))
+    else:
+        session.out.note("nothing to deliver")
+    queue_notes.note(session, queue, status)
+    if not found:
+        raise typer.Exit(exits.NOTHING)
+
+
+@command("list", "Look")
+def list_(
+    session: Session,
+    queue: QueueName,
+    state: Annotated[
+        tampu.State | None, typer.Option("--state", case_sensitive=False, help="Only of this state")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 50,
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after a page")] = None,
+    where: Where = None,
+) -> None:
+    """Messages of a queue, page by page."""
+    with session.open() as store:
+        page = store.messages(queue, state=state, limit=limit, after=after, where=parse.where(where))
+    if session.json:
+        messages = [documents.message(m) for m in page]
+        session.out.document({"queue": queue, "messages": messages, "cursor": page.cursor})
+    elif page.messages:
+        session.out.show(message_table(page.messages, states=state is None))
+    else:
+        session.out.note("no such messages")
+    if page.cursor is not None:
+        again = ["--state", state] if state else []
+        chosen = [word for condition in where or [] for word in ("--where", condition)]
+        session.out.note(f"more: {session.call('list', queue, *again, *chosen, '--after', page.cursor)}")
+
+
+def stats_table(found: list[tampu.Stats]) -> Table:
+    roomy = output.width() >= _WIDE
+    states = [s for s in tampu.State if roomy or s not in _RARE or any(row.counts.get(s) for row in found)]
+    rows = []
+    for s in found:
+        counts = [count(s.counts.get(state, 0), output.STYLES[state]) for state in states]
+        age = "-" if s.oldest_ready_age is None else output.span(s.oldest_ready_age.total_seconds())
+        rows.append([text(s.queue, "bold"), word(s.status), *counts, text(age)])
+    return output.table(["queue", "status", *states, "oldest"], rows, right=(*states, "oldest"))
+
+
+@command("stats", "Look")
+def stats(
+    session: Session,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="One queue (all)", autocompletion=queue_names)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C")] = False,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Look at least this often")] = "1s",
+    times: Annotated[int | None, typer.Option("--times", min=1, help="Stop after so many looks")] = None,
+) -> None:
+    """Counts by state, and the age of the oldest ready message."""
+    seconds = max(0.05, parse.duration(interval, "interval"))
+    with session.open() as store:
+        if watch:
+            _watch(session, store, queue, seconds, times)
+            return
+        found = _stats(store, queue)
+    if session.json:
+        session.out.document({"queues": [documents.stats(s) for s in found]})
+    elif found:
+        session.out.show(stats_table(found))
+    else:
+        session.out.note("there are no queues yet")
+
+
+def _stats(store: tampu.Store, queue: str | None) -> list[tampu.Stats]:
+    found = store.stats(queue)
+    return [found] if isinstance(found, tampu.Stats) else list(found)
+
+
+def _watch(session: Session, store: tampu.Store, queue: str | None, seconds: float, times: int | None) -> None:
+    from rich.live import Live
+
+    looks, bell, pause = 0, Wakeup(store), threading.Event()
+    live = None if session.json else Live(console=session.out.console, auto_refresh=False)
+    with live or store:
+        while True:
+            found = _stats(store, queue)
+            if live is None:
+                session.out.document({"queues": [documents.stats(s) for s in found]})
+            else:
+                live.update(stats_table(found), refresh=True)
+            looks += 1
+            if looks == times:
+                return
+            bell.wait(seconds)
+            pause.wait(_SOONEST)
+
+
+@command("queues", "Look")
+def queues(session: Session) -> None:
+    """All queues, with the settings that matter most."""
+    with session.open() as store:
+        rows = [(s, store.queues.get(s.queue)) for s in _stats(store, None)]
+    if session.json:
+        found = [
+            {"queue": s.queue, "status": s.status, "depth": s.depth, "dead": s.dead, "config": documents.config(config)}
+            for s, config in rows
+        ]
+        session.out.document({"queues": found})
+        return
+    if not rows:
+        session.out.note("there are no queues yet")
+        return
+    columns = ("queue", "status", "waiting", "dead", "ordering", "attempts", "lease", "limits")
+    lines = []
+    for s, config in rows:
+        limits = [f"{n} {getattr(config, n):g}" for n in _LIMITS if getattr(config, n)]
+        lines.append([
+            text(s.queue, "bold"), word(s.status), count(s.depth), count(s.dead, "red"), text(config.ordering),
+            text(config.max_attempts), text(output.span(config.lease or 0)), text(", ".join(limits) or "-"),
+        ])  # fmt: skip
+    session.out.show(output.table(columns, lines, fold=("limits",), right=("waiting", "dead", "attempts", "lease")))

@@ -1,0 +1,111 @@
+"""`journal`: what happened, in order; the last of it, all after a position, or as it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import tampu
+from tampu.cli import documents, journal_positions, output
+from tampu.cli.app import command, queue_names
+from tampu.cli.output import text, word
+from tampu.cli.session import Session
+from tampu.cli.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+_LOOK_SECONDS = 0.2
+_WIDE = 115
+_COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "worker", "detail")
+
+
+@command("journal", "Look")
+def journal(
+    session: Session,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--after",
+            metavar="POSITION",
+            help="Start after this position, as shown; 0 is the beginning",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most, of the queue if one is named")
+    ] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens, until Ctrl-C")] = False,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue", autocompletion=queue_names)
+    ] = None,
+) -> None:
+    """Every transition, in order. With --json --follow, one JSON document per entry and line."""
+    with session.open() as store:
+        if after is None:
+            page = journal_positions.last(store, limit, queue)
+        else:
+            page = journal_positions.page_after(store, journal_positions.read(after), limit, queue)
+        if follow:
+            _follow(session, store, page, limit, queue)
+            return
+    if session.json:
+        session.out.document(
+            {
+                "transitions": [documents.transition(t) for t in page.transitions],
+                "position": journal_positions.write(page.position),
+                "latest": journal_positions.write(page.latest),
+            }
+        )
+        return
+    if page.transitions:
+        session.out.show(_table(page.transitions))
+    else:
+        session.out.note("nothing in the journal there")
+    if after is not None and journal_positions.behind(page):
+        words = ["journal", "--after", journal_positions.write(page.position), "--limit", str(limit)]
+        further = session.call(*words, *(["--queue", queue] if queue else []))
+        session.out.note(f"more: {further}")
+
+
+def _follow(session: Session, store: tampu.Store, page: tampu.JournalPage, limit: int, queue: str | None) -> None:
+    bell = Wakeup(store)
+    while True:
+        for t in page.transitions:
+            if queue in (None, t.queue):
+                if session.json:
+                    session.out.document(documents.transition(t))
+                else:
+                    session.out.show(line(t))
+        if not page.transitions:
+            bell.wait(_LOOK_SECONDS)
+        page = store.journal(after=page.position, limit=limit)
+
+
+def line(t: tampu.Transition) -> Text:
+    """A transition in one line, for what scrolls by."""
+    made = text(f"{t.at.astimezone():%H:%M:%S} ", "dim") + text(f"{t.queue:<12} {t.verb:<10} ")
+    made += word(f"{t.state or 'removed'}") + text(" " * max(1, 10 - len(t.state or "removed")))
+    made += text(f"{t.id} ", "dim") + text(" ".join(part for part in (t.type, t.worker, t.detail) if part))
+    return made
+
+
+def _table(transitions: list[tampu.Transition]) -> Table:
+    columns = [name for name in _COLUMNS if output.width() >= _WIDE or name not in ("offset", "attempt", "worker")]
+    rows = []
+    for t in transitions:
+        cells = {
+            "offset": text(t.offset),
+            "at": text(f"{t.at.astimezone():%m-%d %H:%M:%S}"),
+            "queue": text(t.queue, "bold"),
+            "verb": text(t.verb),
+            "state": word(t.state or "removed"),
+            "id": text(t.id),
+            "attempt": text(t.attempt),
+            "type": text(t.type or ""),
+            "worker": text(t.worker or ""),
+            "detail": text(t.detail or ""),
+        }
+        rows.append([cells[name] for name in columns])
+    return output.table(columns, rows, fold=("type", "worker", "detail"), right=("offset", "attempt"))

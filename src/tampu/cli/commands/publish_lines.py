@@ -1,0 +1,148 @@
+"""Publishing many: JSON lines from a file or standard input, a commit for each batch.
+
+A file is read through before anything is stored, so a broken line changes nothing. Standard input may have no end:
+there, whatever has arrived makes the next batch.
+"""
+
+from __future__ import annotations
+
+import io
+import queue as channels
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import tampu
+from tampu.cli import output, parse
+from tampu.cli.session import Session
+
+BATCH = 1000
+_NAMES = frozenset(tampu.NewMessage.__struct_fields__)
+Line = tuple[int, bytes]
+
+
+def publish(session: Session, queue: str, source: str, options: dict[str, Any], *, text: bool, fields: bool) -> None:
+    def read(line: Line) -> tampu.NewMessage:
+        return _message(line, options, text=text, fields=fields)
+
+    stored = duplicates = 0
+    opened: tampu.Store | None = None
+    batch: list[Line] = []
+    size = None if source == "-" else _check(source, read)
+    try:
+        with output.progress(f"publishing to {queue}", size, unit="bytes" if size else "") as advance:
+            for batch in _stream() if source == "-" else _file(source):
+                messages = [read(line) for line in batch]
+                if opened is None:
+                    opened = session.make(lambda store, m=messages: store.publish_many(queue, m))  # type: ignore[misc]  # bound now
+                made = opened.publish_many(queue, messages)
+                stored += len(made)
+                duplicates += sum(m.duplicate for m in made)
+                advance(sum(len(raw) for _, raw in batch) if size else len(batch))
+    except tampu.TampuError as error:
+        first, last = batch[0][0], batch[-1][0]
+        place = f"line {first}: " if first == last else f"lines {first} to {last}: "
+        at = "" if "line " in error.message else place
+        error.message = f"{at}{error.message}; {stored} messages before were published"
+        raise
+    finally:
+        if opened is not None:
+            opened.close()
+    if session.json:
+        session.out.document({"queue": queue, "published": stored - duplicates, "duplicates": duplicates})
+    else:
+        again = f", {duplicates:,} were there already" if duplicates else ""
+        session.out.say(f"{stored - duplicates:,} messages published to {queue}{again}")
+
+
+def _message(line: Line, options: dict[str, Any], *, text: bool, fields: bool) -> tampu.NewMessage:
+    number, raw = line
+    try:
+        if text:
+            return tampu.NewMessage(raw.rstrip(b"\r\n").decode(), **{**options, "content_type": "text/plain"})
+        value = parse.json_value(raw, "payload")
+        return tampu.NewMessage(**{**options, **_fields(value)}) if fields else tampu.NewMessage(value, **options)
+    except UnicodeDecodeError:
+        raise tampu.InvalidMessage(f"line {number}: this is not UTF-8 text", field="payload") from None
+    except tampu.InvalidMessage as error:
+        error.message = f"line {number}: {error.message.replace('at line 1, ', 'at ')}"
+        raise
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or "payload" not in value:
+        raise tampu.InvalidMessage("no field payload", field="payload", hint='a line is {"payload": …, "type": …}')
+    for name in value.keys() - _NAMES:
+        raise tampu.InvalidMessage(f"no such field: {name}", field="fields", hint=f"known: {', '.join(sorted(_NAMES))}")
+    for name in ("delay", "ttl"):
+        if isinstance(value.get(name), str):
+            value[name] = parse.duration(value[name], name)
+    for name in ("run_at", "deadline"):
+        if isinstance(value.get(name), str):
+            value[name] = parse.moment(value[name], name)
+    return value
+
+
+def _check(source: str, read: Any) -> int:
+    """Read the file through; its size."""
+    size = 0
+    try:
+        total = Path(source).stat().st_size
+        with output.progress(f"checking {source}", total, unit="bytes") as advance:
+            for batch in _file(source):
+                for line in batch:
+                    read(line)
+                    size += len(line[1])
+                advance(sum(len(raw) for _, raw in batch))
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise tampu.InvalidMessage(f"{source} can not be read: {why}", field="file") from None
+    return size
+
+
+def _lines(file: BinaryIO | io.BufferedIOBase) -> Iterator[Line]:
+    for number, raw in enumerate(file, start=1):
+        if raw.strip():
+            yield number, raw
+
+
+def _file(source: str) -> Iterator[list[Line]]:
+    batch: list[Line] = []
+    with Path(source).open("rb") as file:
+        for line in _lines(file):
+            batch.append(line)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def _stream() -> Iterator[list[Line]]:
+    """Standard input, in batches of what has arrived meanwhile."""
+    arrived: channels.Queue[Line | None] = channels.Queue(2 * BATCH)
+    stdin = sys.stdin.buffer
+
+    def read() -> None:
+        for line in _lines(stdin):
+            arrived.put(line)
+        arrived.put(None)
+
+    threading.Thread(target=read, name="tampu-stdin", daemon=True).start()
+    line = arrived.get()
+    while line is not None:
+        batch = [line]
+        while len(batch) < BATCH:
+            try:
+                line = arrived.get_nowait()
+            except channels.Empty:
+                line = None
+                break
+            if line is None:
+                yield batch
+                return
+            batch.append(line)
+        yield batch
+        line = arrived.get()

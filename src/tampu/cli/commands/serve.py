@@ -1,0 +1,73 @@
+"""`tampu serve`: every setting of the server is an option, made from its description."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli.app import command
+from tampu.cli.session import Session, hidden
+from tampu.server.options import OPTIONS
+
+_PANEL = "Serve"
+
+
+def serve(session: Session, /, **given: Any) -> None:
+    """Serve the queues over HTTP: API, metrics and the dashboard."""
+    try:
+        from tampu.server import logs, settings
+        from tampu.server.run import Running
+    except ImportError as error:
+        raise tampu.InvalidConfig(f"the server needs {error.name}", hint="pip install 'tampu[server]'") from error
+
+    file = given.pop("config", None)
+    if session.url is not None:
+        given["url"] = session.url
+    held = settings.load(file, **given)
+    logs.set_up(held)
+    running = Running(held)
+    about = running.about()
+    if session.json:
+        session.out.document(about)
+    else:
+        session.out.say(f"tampu serves {hidden(held.url)} at {about.url}")
+        if about.sign_in is not None:
+            session.out.say(f"sign in (works once, for 15 minutes): {about.sign_in}")
+            session.out.say(f"the admin key is in {about.key_file}")
+        if not held.auth:
+            session.out.say("auth is off: everybody on this machine is admin")
+    running.run()
+
+
+def _options() -> list[inspect.Parameter]:
+    file = typer.Option("--config", metavar="FILE", help="Settings (tampu.toml, if it is there)")
+    made = [_option("config", Annotated[Path | None, file])]
+    for name, option in OPTIONS.items():
+        if name != "url":  # a global option of the command
+            flag = f"--{name.replace('_', '-')}"
+            told = typer.Option(
+                f"{flag}/--no-{flag[2:]}" if option.kind is bool else flag,
+                help=f"{option.help} [TAMPU_{name.upper()}; {_shown(option.default)}]",
+                show_default=False,
+            )
+            made.append(_option(name, Annotated[option.kind | None, told]))
+    return made
+
+
+def _option(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not set" if value is None else str(value)
+
+
+_session = inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Session)
+serve.__signature__ = inspect.Signature([_session, *_options()])  # type: ignore[attr-defined]  # how inspect is told
+command("serve", _PANEL)(serve)

@@ -1,0 +1,35 @@
+"""The second half of the demo: Spark brings what happened to the lake, and gold is shown."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from tampu.cli.session import Session
+
+
+def possible() -> bool:
+    return all(find_spec(name) is not None for name in ("pyspark", "deltalake", "duckdb"))
+
+
+def run(session: Session) -> dict[str, Any]:
+    """Run the pipeline over the demo's file and show what gold says; what a script wants to know of it."""
+    from tampu.cli.lake.run_pipeline import translated, working_session
+    from tampu.cli.lake.view import show
+    from tampu.lake.insights import gather
+    from tampu.lake.query import Lake as Looking
+    from tampu.lake.run import Pipeline
+    from tampu.lake.storage import Lake
+    from tampu.lake.urls import default_lake
+
+    path = default_lake(session.store)
+    if not session.json:
+        session.out.say("\nSpark starts, to bring every transition into tables (some seconds) …", "bold")
+    work = Pipeline(session.store, Lake(path), few=0)  # it is Spark that we want to show
+    with translated():
+        reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
+    transitions = sum(report.transitions for report in reports)
+    if not session.json:
+        session.out.say(f"{transitions:,} transitions are in {path}; this is what gold says:\n")
+        show(session.out, gather(Looking(path), days=1, tenant=session.tenant))
+    return {"lake": path, "transitions": transitions}

@@ -1,0 +1,1 @@
+"""Commands over the lake: sql, export, insights, pipeline, replay --from-lake."""

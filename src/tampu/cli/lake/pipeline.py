@@ -1,0 +1,340 @@
+"""`tampu pipeline`: keeps the lake up to date with the journal, and cares for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+import tampu
+from tampu.broker import journal_readers
+from tampu.cli import output
+from tampu.cli import parse as cli_parse
+from tampu.cli.app import DryRun, app, command
+from tampu.cli.lake import lake_option
+from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
+from tampu.cli.output import text
+from tampu.cli.session import Session
+
+if TYPE_CHECKING:
+    from tampu.lake.lineage import RunReport
+    from tampu.lake.storage import Lake
+
+pipeline = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(
+    pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake: the journal and ended messages as tables."
+)
+
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The reader, when a store feeds several lakes")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master (local[*])")]
+Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect: sc://host:port")]
+Format = Annotated[str | None, typer.Option("--format", help="How Spark reads the tables: parquet, or delta by jars")]
+
+
+def _must_exist(session: Session) -> None:
+    """A url that is wrong is told before Spark is started."""
+    with session.open():
+        pass
+
+
+@command("run", PANEL, of=pipeline)
+def run(
+    session: Session,
+    lake: LakePath = None,
+    once: Annotated[bool, typer.Option("--once", help="Bring the lake up to date and end")] = False,
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look for news")] = "30s",
+    name: Name = "main",
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    option: LakeOptions = None,
+    archive_after: Annotated[
+        str | None,
+        typer.Option("--archive-after", metavar="TIME", help="The store may drop ended messages the lake has by then"),
+    ] = None,
+    objectives: Annotated[
+        Path | None, typer.Option("--objectives", metavar="FILE", help="JSON: what gold.slo measures against")
+    ] = None,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on when transitions were trimmed before the lake had them")
+    ] = False,
+    metrics_port: Annotated[
+        str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464, or 0.0.0.0:9464")
+    ] = None,
+) -> None:
+    """Bring the lake up to date with the journal, again and again until SIGTERM or Ctrl-C, or --once.
+
+    A run that was killed is repeated exactly by the next one. Spark is started when there is much to do, or named.
+    """
+    from tampu.model.times import duration
+
+    seconds = cli_parse.duration(every, "every")
+    archive = cli_parse.optional_duration(archive_after, "archive_after")
+    place = lake_option.to_keep(session, lake, option)
+    _must_exist(session)
+    from tampu.cli.lake.run_pipeline import Runner
+    from tampu.lake.run import Pipeline
+
+    steps = _Steps(session)
+    work = Pipeline(
+        session.store,
+        place,
+        name=name,
+        archive_after_us=None if archive is None else duration(archive, "archive_after"),
+        targets=None if objectives is None else _objectives(objectives),
+        skip_lost=skip_lost,
+        on_step=steps,
+        few=_few(master, remote),
+    )
+    settings = cli_parse.pairs(conf, "conf") or {}
+    runner = Runner(work, master, remote, settings, _Telling(session))
+    if metrics_port is not None:
+        port = runner.serve(metrics_port)
+        session.out.note(f"metrics on port {port}")
+    with steps:
+        runner.once() if once else runner.forever(seconds)
+
+
+def _few(master: str | None, remote: str | None) -> int:
+    """A Spark that was named does all the work; else one is started here when there is much of it."""
+    from tampu.lake.hands import FEW
+
+    return FEW if master is None and remote is None else 0
+
+
+def _objectives(path: Path) -> list[Any]:
+    from tampu.lake.objectives import parse
+
+    try:
+        return list(parse(path.read_bytes()))
+    except OSError as error:
+        raise tampu.InvalidConfig(f"{path}: {error.strerror}", field="objectives") from None
+
+
+class _Steps:
+    """What is being done, on standard error, when that is a terminal."""
+
+    def __init__(self, session: Session) -> None:
+        import sys
+
+        self._status: Any = None
+        if sys.stderr.isatty() and not session.json:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("looking for news")
+
+    def __call__(self, step: str) -> None:
+        if self._status is not None:
+            self._status.update(f"{step} ✓" if "." in step else step)
+
+    def __enter__(self) -> None:
+        if self._status is not None:
+            self._status.start()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+class _Telling:
+    """A line for each run; that there is nothing new is said once, however often it is found."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last_had_news = True
+
+    def __call__(self, report: RunReport) -> None:
+        if report.news or self._last_had_news or self._session.json:
+            _tell(self._session, report)
+        self._last_had_news = report.news
+
+
+def _tell(session: Session, report: RunReport) -> None:
+    if session.json:
+        session.out.document({**msgspec.to_builtins(report), "transitions": report.transitions, "took": report.took})
+    elif not report.news:
+        session.out.say("nothing new")
+    else:
+        rows = " · ".join(f"{table} {count:,}" for table, count in report.rows.items() if not table.startswith("_"))
+        rate = report.transitions / max(report.took, 1e-9)
+        session.out.say(
+            f"run {report.run}: {report.transitions:,} transitions in {output.span(report.took)} ({rate:,.0f}/s)",
+            "bold",
+        )
+        session.out.say(f"  {rows}")
+
+
+@command("status", PANEL, of=pipeline)
+def status(session: Session, lake: LakePath = None, name: Name = "main", option: LakeOptions = None) -> None:
+    """How far the lake is, table by table, and how far behind the journal. Starts no Spark."""
+    place = lake_option.to_keep(session, lake, option)
+    _must_exist(session)
+    from tampu.lake.status import status as look
+
+    found = look(session.store, place, name)
+    if session.json:
+        session.out.document(found)
+        return
+    if not found["registered"]:
+        session.out.say(f"no run of {found['reader']} yet; begin with: {session.call('pipeline', 'run', '--once')}")
+    session.out.say(
+        f"{found['lake']}: {found['lag_messages']:,} transitions behind"
+        + (f", the oldest {output.span(found['lag_seconds'])} old" if found["lag_messages"] else "")
+    )
+    columns = ("table", "rows", "files", "bytes", "version", "behind")
+    cells = [[text(f"{row[c]:,}" if c != "table" else row[c]) for c in columns] for row in found["tables"]]
+    if cells:
+        session.out.show(output.table(columns, cells, right=columns[1:]))
+    last = found["last_run"]
+    if last is not None:
+        session.out.say(f"last run {last['run']}, ended {output.ago(last['finished'])}")
+
+
+@command("backfill", PANEL, of=pipeline)
+def backfill(
+    session: Session,
+    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day (UTC): 2026-01-31")],
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (today)")] = None,
+    table: Annotated[str, typer.Option("--table", help="gold, or silver and what follows from it")] = "gold",
+    lake: LakePath = None,
+    name: Name = "main",
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    option: LakeOptions = None,
+) -> None:
+    """Compute days anew from bronze."""
+    if table not in ("silver", "gold"):
+        raise tampu.InvalidConfig(f"--table is {table!r:.40}", field="table", hint="silver or gold")
+    start, end = _day(first, "from"), _day(last, "to") if last else datetime.now(UTC).date()
+    if end < start:
+        raise tampu.InvalidConfig("--to is before --from", field="to")
+    place = lake_option.to_keep(session, lake, option)
+    _must_exist(session)
+    from tampu.cli.lake.run_pipeline import translated, working_session
+    from tampu.lake.run import Pipeline
+
+    days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
+    work = Pipeline(session.store, place, name=name, few=_few(master, remote))
+    settings = cli_parse.pairs(conf, "conf") or {}
+    with translated():
+        report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)
+    _tell(session, report)
+
+
+def _day(given: str, field: str) -> date:
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise tampu.InvalidConfig(f"{given!r:.40} is no day", field=field, hint="such as 2026-01-31") from None
+
+
+@command("compact", PANEL, of=pipeline)
+def compact(session: Session, lake: LakePath = None, option: LakeOptions = None) -> None:
+    """Join small files, so that reading stays quick. Runs and readers may go on meanwhile."""
+    from tampu.lake import maintenance
+
+    done = maintenance.compact(_there(lake_option.to_keep(session, lake, option)))
+    _cared(session, done, "nothing to join")
+
+
+@command("vacuum", PANEL, of=pipeline)
+def vacuum(
+    session: Session,
+    retain: Annotated[
+        str, typer.Option("--retain", metavar="TIME", help="Keep what the tables were, this long")
+    ] = "7d",
+    drop_before: Annotated[
+        str | None, typer.Option("--drop-before", metavar="DAY", help="Let the rows of days before this one go")
+    ] = None,
+    dry_run: DryRun = False,
+    lake: LakePath = None,
+    option: LakeOptions = None,
+) -> None:
+    """Remove files that no table needs any more, and days that nobody wants."""
+    from tampu.lake import maintenance
+
+    hours = cli_parse.duration(retain, "retain") / 3600
+    place = _there(lake_option.to_keep(session, lake, option))
+    before = None if drop_before is None else _day(drop_before, "drop_before")
+    dropped = None if before is None else maintenance.drop_days(place, before, dry_run=dry_run)
+    gone = maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run)
+    if session.json:
+        told = {} if dropped is None else {"dropped": msgspec.to_builtins(dropped)}
+        session.out.document({"tables": msgspec.to_builtins(gone), **told})
+        return
+    verb = "would go" if dry_run else "let go"
+    for care in dropped or []:
+        if not care.table.startswith("_"):
+            session.out.say(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
+    if dropped and not dry_run:
+        session.out.note(f"their files go with a vacuum when they are older than {retain}")
+    _list(session, gone)
+    if not gone and not dropped:
+        session.out.say("nothing to remove")
+
+
+def _there(place: Lake) -> Lake:
+    if not place.table("bronze.events").exists():
+        raise tampu.NotFound(f"there is no lake in {place.uri}", field="lake", hint="make it with: tampu pipeline run")
+    return place
+
+
+def _cared(session: Session, done: list[Any], nothing: str) -> None:
+    if session.json:
+        session.out.document({"tables": [msgspec.to_builtins(care) for care in done]})
+        return
+    _list(session, done)
+    if not done:
+        session.out.say(nothing)
+
+
+def _list(session: Session, done: list[Any]) -> None:
+    for care in done:
+        session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
+
+
+@command("forget", PANEL, of=pipeline)
+def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The reader's --name")]) -> None:
+    """The store keeps nothing for this reader any more. Its lake stays, and can go on only from what is left."""
+    from tampu.lake.state import reader_name
+    from tampu.stores.open_store import open_existing
+
+    with open_existing(session.store) as store:
+        (gone,) = store.run([journal_readers.forgetting(reader_name(name))])
+    if not gone:
+        raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor names them")
+    if session.json:
+        session.out.document({"forgotten": name})
+    else:
+        session.out.say(f"forgot {name}")
+
+
+@command("shell", PANEL, of=pipeline)
+def shell(
+    session: Session,
+    lake: LakePath = None,
+    code: Annotated[str | None, typer.Option("--command", "-c", help="Run this Python and end")] = None,
+    master: Master = None,
+    remote: Remote = None,
+    conf: Conf = None,
+    format: Format = None,
+    option: LakeOptions = None,
+) -> None:
+    """A Python prompt with `spark`, and the tables as views: bronze_events, silver_messages, gold_queue_minutes …"""
+    place = _there(lake_option.to_keep(session, lake, option, format))
+    from tampu.cli.lake.run_pipeline import prompt, spark_session, translated
+    from tampu.lake.frames import read
+
+    with translated():
+        spark = spark_session(master, remote, cli_parse.pairs(conf, "conf") or {})
+        names = []
+        for table in place.present():
+            names.append(table.replace(".", "_"))
+            read(spark, place.table(table).open()).createOrReplaceTempView(names[-1])
+    with translated(hint=None):
+        prompt(spark, names, code)

@@ -1,0 +1,171 @@
+"""What `tampu pipeline` does with Spark: a session, runs until told to end, a prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import tampu
+from tampu.lake.run import Pipeline
+from tampu.lake.status import lag
+from tampu.stores.open_store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tampu.lake.lineage import RunReport
+    from tampu.lake.metrics import Metrics
+
+log = logging.getLogger("tampu.pipeline")
+_MOST_FAILURES = 5
+"""Runs that fail one after the other before the command gives up."""
+_OURS = re.compile(r"tampu\.model\.errors\.(\w+): (.*)")
+
+
+def spark_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
+    import tampu.spark
+
+    return tampu.spark.session(master, remote=remote, name="tampu pipeline", config=settings)
+
+
+def working_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
+    """A session for a command that Ctrl-C ends. Spark's own way to be interrupted is for prompts: it asks to cancel the
+    job on a connection that is in use, and logs two tracebacks about it."""
+    spark = spark_session(master, remote, settings)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addFilter(_worth_logging)
+    return spark
+
+
+def _worth_logging(record: logging.LogRecord) -> bool:
+    """All but that somebody pressed Ctrl-C, which py4j tells at length."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+
+@contextlib.contextmanager
+def translated(hint: str | None = "nothing is lost: the next run repeats it") -> Iterator[None]:
+    """What Spark says at length is told in a line, and with our own words where the fault is ours to tell."""
+    try:
+        yield
+    except tampu.TampuError:
+        raise
+    except OSError as error:
+        from tampu.lake.error_text import storage_error
+
+        told_so = storage_error(error, hint)
+        if told_so is None:
+            raise
+        raise told_so from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal")):
+            raise
+        told = _OURS.search(str(error))
+        kind = getattr(tampu, told[1], tampu.Unavailable) if told else tampu.Unavailable
+        first = (
+            told[2]
+            if told
+            else next((line.strip() for line in str(error).splitlines() if line.strip()), "Spark failed")
+        )
+        raise kind(first[:500], hint=hint) from error
+
+
+class Runner:
+    def __init__(
+        self,
+        work: Pipeline,
+        master: str | None,
+        remote: str | None,
+        settings: Mapping[str, str],
+        tell: Callable[[RunReport], None],
+    ) -> None:
+        self._work = work
+        self._where = (master, remote, settings)
+        self._spark: SparkSession | None = None
+        self._tell = tell
+        self._metrics: Metrics | None = None
+        self._stop = threading.Event()
+        self._until_told = False
+
+    def serve(self, where: str) -> int:
+        from tampu.lake.metrics import Metrics
+
+        self._metrics = Metrics(self._work.reader)
+        return self._metrics.serve(where)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = working_session(*self._where)
+            if self._until_told:
+                self._catch()  # Spark has put its own in place
+        return self._spark
+
+    def once(self) -> None:
+        with translated():
+            reports = self._work.run(self._session)
+        for report in reports:
+            if self._metrics is not None:
+                self._metrics.ran(report)
+            self._tell(report)
+        self._measure()
+
+    def _measure(self) -> None:
+        if self._metrics is not None:
+            known = self._work.registered()
+            with open_store(self._work.url) as store:
+                self._metrics.lag(*lag(store, known.position if known else {}))
+
+    def _count_failure(self) -> None:
+        """Also how far behind the lake is by now: it is while runs fail that somebody looks."""
+        if self._metrics is not None:
+            self._metrics.failed()
+            with contextlib.suppress(tampu.StorageError):  # it may be the store that is away
+                self._measure()
+
+    def forever(self, seconds: float) -> None:
+        """Run, rest, run again; a signal ends it between two runs."""
+        before = self._catch()
+        self._until_told = True
+        failures = 0
+        try:
+            while not self._stop.is_set():
+                try:
+                    self.once()
+                    failures = 0
+                except tampu.VersionConflict:
+                    raise
+                except tampu.StorageError as error:
+                    failures += 1
+                    self._count_failure()
+                    if failures >= _MOST_FAILURES:
+                        raise
+                    log.warning("run failed, trying again: %s", error)
+                self._stop.wait(seconds)
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _catch(self) -> dict[signal.Signals, Any]:
+        return {one: signal.signal(one, self._end) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def _end(self, number: int, frame: Any) -> None:  # noqa: ARG002 - a signal handler's arguments
+        self._stop.set()
+
+
+def prompt(spark: SparkSession, names: list[str], code: str | None) -> None:
+    """Python with the session at hand."""
+    import code as consoles
+
+    from pyspark.sql import functions
+
+    known = {"spark": spark, "F": functions, "sql": spark.sql}
+    if code is not None:
+        exec(compile(code, "<command>", "exec"), known)  # noqa: S102 - the user's own words, as in python -c
+        return
+    banner = f"spark is the session, F its functions, sql(…) asks. Views: {', '.join(names)}"
+    consoles.interact(banner=banner, local=known, exitmsg="")

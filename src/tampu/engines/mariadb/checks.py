@@ -1,0 +1,114 @@
+"""What `tampu doctor` looks at in a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+
+from tampu.engines.mariadb import migrations
+from tampu.engines.mariadb.database import Db
+from tampu.engines.mariadb.templates import in_database
+
+Finding = tuple[str, str, str]
+_LONG_SECONDS = 300
+_MUCH_HISTORY = 1_000_000
+_LEAST_PACKET = 16 << 20
+_INDEXES = ("ready", "delayed", "leased", "held", None, "dead")
+
+
+def check(db: Db, database: str, durability: str) -> list[Finding]:
+    version = str(_row(db, "SELECT VERSION()")[0])
+    found: list[Finding] = [("server", "ok", f"MariaDB {version.partition('-')[0]}")]
+    newest = migrations.migrations()[-1][0]
+    has = migrations.version_of(db.connection, database)
+    found.append(("schema", "ok" if has == newest else "warn", f"{database}: version {has}, newest {newest}"))
+    found.append(_durability(durability))
+    found.append(_binary_log(db))
+    found.append(_packet(db))
+    found.append(_oldest(db))
+    found.append(_indexes(db, database))
+    return found
+
+
+def _row(db: Db, sql: str) -> Any:
+    with db.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()
+
+
+def _durability(durability: str) -> Finding:
+    if durability == "full":
+        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+    if durability == "process":
+        return (
+            "durability",
+            "warn",
+            "process: a loss of power may lose the last second;"
+            " set innodb_flush_log_at_trx_commit = 1 (and sync_binlog = 1)",
+        )
+    return (
+        "durability",
+        "warn",
+        "none: a crash of the server loses the last second; innodb_flush_log_at_trx_commit = 1",
+    )
+
+
+def _binary_log(db: Db) -> Finding:
+    on, form, galera = _row(db, "SELECT @@log_bin, @@binlog_format, @@wsrep_on")
+    if int(galera):
+        return ("replication", "bad", "Galera checks locks only at commit, and has no SKIP LOCKED: use one server")
+    if int(on) and form == "STATEMENT":
+        return ("replication", "bad", "binlog_format is STATEMENT, which READ COMMITTED can not use: set MIXED or ROW")
+    return ("replication", "ok", f"binary log in the form {form}" if int(on) else "no binary log")
+
+
+def _packet(db: Db) -> Finding:
+    most = int(_row(db, "SELECT @@max_allowed_packet")[0])
+    text = f"max_allowed_packet is {most >> 20} MB"
+    if most < _LEAST_PACKET:
+        return ("packets", "warn", f"{text}: a larger payload is refused; 16 MB or more is good")
+    return ("packets", "ok", text)
+
+
+def _oldest(db: Db) -> Finding:
+    """A transaction left open keeps every row that was deleted since: claims must step over them."""
+    try:
+        (age,) = _row(
+            db,
+            "SELECT MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())) FROM information_schema.innodb_trx"
+            " WHERE trx_mysql_thread_id <> CONNECTION_ID()",
+        )
+        history = _row(db, "SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")
+    except pymysql.Error:
+        return ("transactions", "ok", "not looked at: that needs the right PROCESS")
+    if age is not None and int(age) > _LONG_SECONDS:
+        return ("transactions", "warn", f"one has been open for {age} s: nothing can be purged meanwhile; end it")
+    if history and int(history[0]) > _MUCH_HISTORY:
+        return ("transactions", "warn", f"{history[0]} changes wait to be purged: see innodb_purge_threads")
+    return ("transactions", "ok", "none is long open")
+
+
+def _indexes(db: Db, database: str) -> Finding:
+    """Counts kept with each commit against the rows, and every message in exactly one index; one snapshot."""
+    parts = [
+        f"SELECT {kind} AS kind, q, COUNT(*) AS n FROM tampu_{table} WHERE q > 0 GROUP BY q"  # noqa: S608 - constants
+        for kind, table in enumerate(_INDEXES)
+        if table is not None
+    ]
+    parts.append("SELECT state, q, COUNT(*) FROM tampu_ended GROUP BY state, q")
+    sql = f"""
+    SELECT (SELECT COUNT(*) FROM tampu_message),
+      (SELECT COALESCE(SUM(n), 0) FROM ({" UNION ALL ".join(parts)}) AS places),
+      (SELECT COUNT(*) FROM (
+        SELECT kind, q FROM ({" UNION ALL ".join(parts)} UNION ALL SELECT kind, q, -n FROM tampu_tally) AS both_
+        GROUP BY kind, q HAVING SUM(n) <> 0) AS differing)
+    """  # noqa: S608 - constants
+    messages, places, wrong = (int(value) for value in _row(db, in_database(sql, database)))
+    if messages != places or wrong:
+        return (
+            "indexes",
+            "bad",
+            f"{messages} messages in {places} places, {wrong} counts are wrong; this is a fault of tampu's, report it",
+        )
+    return ("indexes", "ok", f"{messages} messages, each in one index; counts agree")

@@ -1,0 +1,110 @@
+"""The schema's versions. Migrations are the files of `schema/`; only they change tables.
+
+Opening makes the tables where there are none and the user may, and refuses those of a newer program. Older ones are
+brought up to date at opening too, one process at a time. MariaDB commits with every change of a table: so each
+statement of a step may be repeated, the version is written last, and whoever finds half a step does it again. Steps
+must leave the old code able to run: add, do not rename; what can not be so is a step of two releases.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import pymysql
+
+from tampu.engines.mariadb.templates import in_database, simple
+from tampu.engines.sql.ids import TAIL_BITS
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.model.errors import SchemaMismatch, Unavailable
+
+Migration = tuple[int, str]
+_LOCK_SECONDS = 60
+
+
+def migrations() -> list[Migration]:
+    """(version, SQL) of every schema step, in order."""
+    folder = resources.files("tampu.engines.mariadb") / "schema"
+    steps = [(int(step.name[:4]), step.read_text()) for step in folder.iterdir() if step.name.endswith(".sql")]
+    return sorted(steps)
+
+
+def _one(connection: pymysql.Connection[Any], sql: str, *values: Any) -> Any:
+    with connection.cursor(pymysql.cursors.Cursor) as cursor:
+        cursor.execute(sql, values or None)
+        row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def _meta(connection: pymysql.Connection[Any], database: str, name: str) -> str | None:
+    there = _one(
+        connection,
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'tampu_meta'",
+        database,
+    )
+    if there is None:
+        return None
+    value = _one(connection, f"SELECT value FROM `{database}`.tampu_meta WHERE name = %s", name)  # noqa: S608 - a checked name
+    return None if value is None else str(value)
+
+
+def version_of(connection: pymysql.Connection[Any], database: str) -> int:
+    """The version the tables have; 0 if they are not there. Refuses those of a newer program."""
+    version = int(_meta(connection, database, "schema") or 0)
+    newest = migrations()[-1][0]
+    least = int(_meta(connection, database, "least") or 1)  # the oldest whose code may still use them
+    if version > newest and least > newest:
+        raise SchemaMismatch(
+            f"the tables in {database} have version {version}; this tampu knows up to {newest}", hint="upgrade tampu"
+        )
+    return version
+
+
+def script(database: str, since: int = 0, steps: Sequence[Migration] | None = None) -> list[str]:
+    """The statements that bring the tables from a version up to date, for people to run or read."""
+    found: list[str] = []
+    for number, text in migrations() if steps is None else steps:
+        if number > since:
+            found.extend(in_database(part, database) for part in simple(text))
+            if number == 1:
+                tail = secrets.randbits(TAIL_BITS)
+                found.append(f"INSERT IGNORE INTO `{database}`.tampu_meta VALUES ('tail', '{tail}')")  # noqa: S608 - checked
+            found.append(
+                f"INSERT INTO `{database}`.tampu_meta VALUES ('schema', '{number}')"  # noqa: S608 - checked
+                " ON DUPLICATE KEY UPDATE value = VALUES(value)"
+            )
+    return found
+
+
+def migrate(connection: pymysql.Connection[Any], database: str, steps: Sequence[Migration] | None = None) -> int:
+    """Bring the tables up to date, one process at a time; the version they have then."""
+    newest = (migrations() if steps is None else steps)[-1][0]
+    version = version_of(connection, database)
+    if version >= newest:
+        return version
+    lock = f"tampu/{database}"[:64]
+    if _one(connection, "SELECT GET_LOCK(%s, %s)", lock, _LOCK_SECONDS) != 1:
+        raise Unavailable(f"somebody else is changing the tables in {database}", hint="try again")
+    try:
+        version = version_of(connection, database)  # somebody else may have done it meanwhile
+        for statement in script(database, version, steps):
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+    finally:
+        if connection.open:
+            _one(connection, "SELECT RELEASE_LOCK(%s)", lock)
+    return max(version, newest)
+
+
+def registry(connection: pymysql.Connection[Any], database: str) -> QueueRegistry:
+    """What is true of the tables for good, and the newest id's time."""
+    tail = _meta(connection, database, "tail")
+    if tail is None:
+        raise SchemaMismatch(f"there are no tables of tampu's in {database}", hint="tampu migrate")
+    newest = _one(
+        connection,
+        f"SELECT created DIV 1000 + COALESCE(ahead, 0) FROM `{database}`.tampu_message ORDER BY seq DESC LIMIT 1",  # noqa: S608 - a checked name
+    )
+    return QueueRegistry(int(tail), int(newest or 0))

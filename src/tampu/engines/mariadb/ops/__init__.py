@@ -1,0 +1,1 @@
+"""Operations that take several statements on MariaDB, by verb. `table` lists them by name."""

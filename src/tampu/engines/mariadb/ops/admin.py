@@ -1,0 +1,168 @@
+"""Moves that people make with single messages, and looks that are several statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tampu.engines.encoding import DELAYED, HELD, READY
+from tampu.engines.mariadb.ops.common import Rest, by_queue, ints, left, with_attempts
+from tampu.engines.mariadb.ops.publish import insert_ready
+from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.sql.db import Ints, Uuids
+
+
+def request_cancel(wire: Wire, seqs: Ints) -> Rest:
+    looked = wire.ask("lock_leases_to_cancel", seqs)
+
+    def rest() -> Rows:
+        rows = looked.get()
+        wire.ask("request_cancel", Ints(seq for seq, *_ in rows))
+        return rows
+
+    return rest
+
+
+def release_held(wire: Wire, seqs: Ints) -> Rest:
+    looked = wire.ask("release_held", seqs)
+
+    def rest() -> Rows:
+        rows = looked.get()
+        wire.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
+        return sorted(rows)
+
+    return rest
+
+
+def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
+    out = wire.ask("revive_dead", seqs)
+    given = dict(zip(seqs.values, attempts.values, strict=True))
+
+    def rest() -> Rows:
+        gone = Ints(seq for (seq,) in out.get())
+        wire.ask("clear_past_expiry", gone, now)
+        if gone.values:
+            wire.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
+        return wire.ask("select_rows", gone).get()
+
+    return rest
+
+
+def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
+    looked = wire.ask("locate_ready", seqs)
+
+    def rest() -> Rows:
+        found = looked.get()
+        messages = {seq: (seq, *message) for seq, *message, _, _ in found}
+        states: dict[int, tuple[int, int]] = {}
+        ready = _out_of_ready(wire, found)
+        delayed, held = wire.ask("remove_delayed", seqs), wire.ask("remove_held", seqs)
+        for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
+            states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
+        return [(*with_attempts(messages[seq], attempts), state) for seq, (attempts, state) in states.items()]
+
+    return rest
+
+
+def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
+    looked = wire.ask("locate_ready", seqs)
+
+    def rest() -> Rows:
+        messages = {seq: (seq, *message) for seq, *message, _, _ in looked.get()}
+        ready = wire.ask("lock_ready", *ints(_places(looked.get()), 3))
+        asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
+        return [messages[seq] for one in asked for (seq,) in one.get() if seq in messages]
+
+    return rest
+
+
+def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
+    """(q, rank, pos) where these messages are in `ready`, if they are."""
+    return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
+
+
+def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
+    """Delete the rows of `ready` where these messages are, if they are; what was deleted."""
+    queues = {seq: q for seq, q, *_ in located}
+    out = wire.ask("remove_ready", *ints(_places(located), 3))
+
+    def rest() -> Rows:
+        rows = out.get()
+        left(wire, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
+        placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
+        for q, found in by_queue(placed).items():
+            wire.ask("delete_placed", q, Ints(found))
+        return rows
+
+    return rest
+
+
+def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
+    """Ready messages whose place changes are taken out and put back at their position; the message has the new rank."""
+    looked = wire.ask("locate_ready", seqs)
+
+    def rest() -> Rows:
+        new = dict(zip(seqs.values, places.values, strict=True))
+        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in looked.get() if (rank or 0) != new[seq]]
+        out = _out_of_ready(wire, moving)()
+        back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
+        insert_ready(wire, *ints(back, 6))
+        wire.ask("rerank", seqs, ranks)
+        return []
+
+    return rest
+
+
+def select_messages(wire: Wire, seqs: Ints) -> Rest:
+    asked = wire.ask("select_messages", seqs)
+
+    def rest() -> Rows:
+        found = {}
+        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in asked.get():
+            if state is not None:
+                found[seq] = seq, *columns, state, attempts, run_at, ended, reason, bool(cancel), error
+        return [found[seq] for seq in seqs.values if seq in found]
+
+    return rest
+
+
+def select_still_ended(wire: Wire, seqs: Ints) -> Rest:
+    asked = wire.ask("select_still_ended", seqs)
+
+    def rest() -> Rows:
+        found = {seq for (seq,) in asked.get()}
+        return [(seq,) for seq in seqs.values if seq in found]
+
+    return rest
+
+
+def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
+    made = wire.ask("find_by_number", tenant, Ints(seq for seq in seqs.values if seq is not None))
+    given = wire.ask("find_by_own_id", tenant, ids)
+
+    def rest() -> Rows:
+        by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
+        by_id = {id.bytes: (seq, q) for id, seq, q in given.get()}
+        rows = []
+        for n, (seq, stamp, id) in enumerate(zip(seqs.values, stamps.values, ids.values, strict=True), 1):
+            place = by_number.get((seq, stamp)) or by_id.get(id or b"")
+            if place is not None:
+                rows.append((n, *place))
+        return rows
+
+    return rest
+
+
+def select_stats(wire: Wire, tenant: str, queue: str | None, now: int | None) -> Rest:
+    asked = wire.ask("select_stats_queues", tenant, queue, now)
+
+    def rest() -> Rows:
+        queues = asked.get()
+        counts: dict[int, list[tuple[int | None, int]]] = {}
+        for q, kind, n in wire.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
+            counts.setdefault(q, []).append((kind, n))
+        return [
+            (name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]
+        ]
+
+    return rest

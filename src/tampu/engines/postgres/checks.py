@@ -1,0 +1,105 @@
+"""What `tampu doctor` looks at in a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from tampu.engines.postgres import migrations
+from tampu.engines.postgres.connect import turned_off
+from tampu.engines.postgres.database import Db, in_schema
+
+Finding = tuple[str, str, str]
+_LONG_SECONDS = 300
+_INDEXES = ("ready", "delayed", "leased", "held", None, "dead")
+
+
+def check(db: Db, schema: str, durability: str) -> list[Finding]:
+    connection = db.connection
+    version = connection.info.server_version
+    found: list[Finding] = [("server", "ok", f"PostgreSQL {version // 10_000}.{version % 10_000}")]
+    newest = migrations.migrations()[-1][0]
+    has = migrations.version_of(connection, schema)
+    found.append(("schema", "ok" if has == newest else "warn", f"{schema}: version {has}, newest {newest}"))
+    found.append(_durability(connection, durability))
+    found.append(_role(connection, schema))
+    found.append(_vacuum(connection))
+    found.append(_oldest(connection))
+    found.append(_pooler(connection))
+    found.append(_indexes(connection, schema))
+    return found
+
+
+def _one(connection: psycopg.Connection[Any], sql: str, *parameters: Any) -> Any:
+    row = connection.execute(sql, parameters or None).fetchone()
+    return None if row is None else row[0]
+
+
+def _durability(connection: psycopg.Connection[Any], durability: str) -> Finding:
+    off = turned_off(connection)
+    if off:
+        return ("durability", "warn", f"none: the server has {off} off, a crash of its machine may damage it")
+    if durability == "full":
+        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+    return ("durability", "warn", "process: the last moments before a crash of the server may be lost")
+
+
+def _role(connection: psycopg.Connection[Any], schema: str) -> Finding:
+    who = _one(connection, "SELECT current_user")
+    owner = _one(
+        connection,
+        "SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = to_regclass(%s)",
+        f'"{schema}".ready',
+    )
+    if owner:
+        return ("role", "ok", f"{who} owns the tables, and vacuums them as messages pass")
+    return ("role", "warn", f"{who} does not own the tables and can not vacuum them: see that autovacuum keeps up")
+
+
+def _vacuum(connection: psycopg.Connection[Any]) -> Finding:
+    if _one(connection, "SHOW autovacuum") == "on":
+        return ("autovacuum", "ok", "on")
+    return ("autovacuum", "bad", "off: tables of a queue grow without end; turn it on")
+
+
+def _oldest(connection: psycopg.Connection[Any]) -> Finding:
+    """A transaction left open keeps every row that has died since: claims must step over them."""
+    age = _one(
+        connection,
+        "SELECT extract(epoch FROM max(now() - xact_start))::int8 FROM pg_stat_activity"
+        " WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()",
+    )
+    if age is None or age < _LONG_SECONDS:
+        return ("transactions", "ok", "none is long open")
+    return ("transactions", "warn", f"one has been open for {age} s: nothing can be vacuumed meanwhile; end it")
+
+
+def _pooler(connection: psycopg.Connection[Any]) -> Finding:
+    if _one(connection, "SELECT pg_backend_pid()") == connection.info.backend_pid:
+        return ("connection", "ok", "direct")
+    return ("connection", "warn", "through a pooler: nothing is prepared, and wake-ups of other processes take 0.25 s")
+
+
+def _indexes(connection: psycopg.Connection[Any], schema: str) -> Finding:
+    """Counts kept with each commit against the rows, and every message in exactly one index; one snapshot."""
+    parts = [
+        f"SELECT {kind} AS kind, q, count(*) AS n FROM tampu.{table} GROUP BY q"  # noqa: S608 - constants
+        for kind, table in enumerate(_INDEXES)
+        if table is not None
+    ]
+    parts.append("SELECT state, q, count(*) FROM tampu.ended GROUP BY state, q")
+    sql = f"""
+    WITH rows AS ({" UNION ALL ".join(parts)}),
+    kept AS (SELECT kind, q, sum(n) AS n FROM tampu.tally GROUP BY kind, q HAVING sum(n) <> 0)
+    SELECT (SELECT count(*) FROM tampu.message), (SELECT coalesce(sum(n), 0) FROM rows),
+      (SELECT count(*) FROM rows FULL JOIN kept USING (kind, q) WHERE rows.n IS DISTINCT FROM kept.n)
+    """  # noqa: S608 - constants
+    messages, places, wrong = connection.execute(in_schema(sql, schema)).fetchone() or (0, 0, 0)
+    if messages != places or wrong:
+        return (
+            "indexes",
+            "bad",
+            f"{messages} messages in {places} places, {wrong} counts are wrong; this is a fault of tampu's, report it",
+        )
+    return ("indexes", "ok", f"{messages} messages, each in one index; counts agree")

@@ -1,0 +1,109 @@
+"""The schema's versions. Migrations are the files of `schema/`, each one transaction; only they change tables.
+
+Opening makes the schema where there is none and the role may, and refuses one that is newer than this program. One
+that is older is brought up to date at opening too, one process at a time. Steps must leave the old code able to run:
+add, do not rename; what can not be so is a step of two releases.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import psycopg
+
+from tampu.engines.postgres.database import in_schema
+from tampu.engines.sql.ids import TAIL_BITS
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.model.errors import SchemaMismatch
+
+Migration = tuple[int, str]
+_LOCK = 0x74616D7075  # "tampu"
+
+
+def migrations() -> list[Migration]:
+    """(version, SQL) of every schema step, in order."""
+    folder = resources.files("tampu.engines.postgres") / "schema"
+    steps = [(int(step.name[:4]), step.read_text()) for step in folder.iterdir() if step.name.endswith(".sql")]
+    return sorted(steps)
+
+
+def version_of(connection: psycopg.Connection[Any], schema: str) -> int:
+    """The version a schema has; 0 if it is not there. Refuses one of a newer program."""
+    # Not to_regclass: what a session has once not found it may go on not finding, inside a transaction.
+    there = connection.execute(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = 'meta'",
+        (schema,),
+    )
+    if there.fetchone() is None:
+        return 0
+    row = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'schema'").fetchone()  # noqa: S608 - a checked name
+    version = int(row[0]) if row else 0
+    newest = migrations()[-1][0]
+    if version > newest and _least(connection, schema) > newest:
+        raise SchemaMismatch(
+            f"the schema {schema} has version {version}; this tampu knows up to {newest}", hint="upgrade tampu"
+        )
+    return version
+
+
+def _least(connection: psycopg.Connection[Any], schema: str) -> int:
+    """The oldest version whose code may still use the schema as it is now."""
+    row = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'least'").fetchone()  # noqa: S608 - a checked name
+    return int(row[0]) if row else 1
+
+
+def script(schema: str, since: int = 0, steps: Sequence[Migration] | None = None) -> list[str]:
+    """The statements that bring a schema from a version up to date, for people to run or read."""
+    found = []
+    for number, text in migrations() if steps is None else steps:
+        if number > since:
+            if number == 1:
+                found.append(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+            found.extend(_statements(in_schema(text, schema)))
+            if number == 1:
+                tail = secrets.randbits(TAIL_BITS)
+                found.append(f"INSERT INTO \"{schema}\".meta VALUES ('tail', '{tail}')")  # noqa: S608 - checked
+            found.append(
+                f"INSERT INTO \"{schema}\".meta VALUES ('schema', '{number}')"  # noqa: S608 - checked
+                " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+            )
+    return found
+
+
+def _statements(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";\n") if part.strip()]
+
+
+def migrate(connection: psycopg.Connection[Any], schema: str, steps: Sequence[Migration] | None = None) -> int:
+    """Bring the schema up to date in one transaction, one process at a time; the version it has then."""
+    newest = (migrations() if steps is None else steps)[-1][0]
+    if version_of(connection, schema) >= newest:
+        return version_of(connection, schema)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        version = version_of(connection, schema)  # somebody else may have done it meanwhile
+        for statement in script(schema, version, steps):
+            # The schema may be there, made by somebody who may; then we need no right to make one.
+            if statement.startswith("CREATE SCHEMA") and _exists(connection, schema):
+                continue
+            connection.execute(statement)
+    return max(version, newest)
+
+
+def _exists(connection: psycopg.Connection[Any], schema: str) -> bool:
+    return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is not None
+
+
+def registry(connection: psycopg.Connection[Any], schema: str) -> QueueRegistry:
+    """What is true of the schema for good, and the newest id's time."""
+    tail = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'tail'").fetchone()  # noqa: S608 - a checked name
+    newest = connection.execute(
+        f'SELECT created / 1000 + coalesce(ahead, 0) FROM "{schema}".message ORDER BY seq DESC LIMIT 1'  # noqa: S608 - a checked name
+    ).fetchone()
+    if tail is None:
+        raise SchemaMismatch(f"the schema {schema} is not tampu's", hint="name another with ?schema=")
+    return QueueRegistry(int(tail[0]), int(newest[0]) if newest else 0)

@@ -1,0 +1,180 @@
+"""adopt: store messages that another store has kept, as they are; and what this one gives of itself to another.
+
+Contract of adopt: a call is all or nothing, in one script of its queue. A message whose id the tenant has already, in
+any of its queues, is left out. Ids and idempotency keys are reserved in the tenant first, as for publish.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines import groups
+from tampu.engines.port import Item
+from tampu.engines.redis import ids, reservations, rows
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
+from tampu.engines.redis.read import cursor_after, cursor_of
+from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.script_calls import Asking, ok
+from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
+from tampu.model.journal import Position
+from tampu.model.message import Body, Failure, State, pack_body
+from tampu.model.times import instant
+
+_NOTHING = Body("", b"")
+
+
+def import_messages(context: RunContext, call: Import) -> Asking[int]:
+    check(call)
+    room = yield from context.registry.enter(call.tenant, call.queue)
+    items = [_item(item) for item in call.items]
+    requests = [_request(room, request) for request in call.requests]
+    (answer,) = yield [context.write.script("server_time", room.tag)]
+    now = ok(answer)
+    names = reservations.Reservations(
+        context, room, [*map(_named, call.items), *(_asked(request, now) for request in call.requests)]
+    )
+    parts = [part for item in call.items for part in (pack_body(item.body), _failures(item.failures), _result(item))]
+    while True:
+        yield from names.reserve([*items, *requests])
+        (reply,) = yield [
+            context.write.script(
+                "import_messages",
+                room.tag,
+                call.origin,
+                rows.encode(items),
+                rows.encode(requests),
+                groups.stored(call.slots),
+                *rows.group_rate(call.group_rate),
+                *parts,
+            )
+        ]
+        _, _, new, stored, *void = context.heard(room, reply)
+        if stored == b"void":
+            names.lose(void)
+            continue
+        if new:
+            yield from context.registry.confirm(room)
+        return int(stored)
+
+
+def _named(item: MessageSnapshot) -> Item:
+    """What the tenant must know of a message: its id."""
+    return Item(_NOTHING, b"", 0, id=item.id)
+
+
+def _asked(request: Request, now: int) -> Item:
+    """What the tenant must know of an idempotency key: in which queue it is, and how long."""
+    return Item(Body("", b"", idempotency_key=request.key), b"", 0, window_us=max(0, request.until_us - now))
+
+
+def _item(item: MessageSnapshot) -> dict[str, Any]:
+    """A message as `import_messages.lua` takes it; what is not there is left out."""
+    body = item.body
+    made: dict[str, Any] = {
+        "o": item.id, "s": rows.CODE[item.state], "t": body.type, "n": item.attempts, "a": item.max_attempts,
+        "r": rows.rank_text(item.rank), "c": item.created_us,
+    }  # fmt: skip
+    for name, value in (
+        ("u", item.run_us), ("e", item.expires_us), ("z", item.ended_us), ("y", item.reason), ("l", item.group),
+        ("w", item.waits_turn or None), ("k", body.key), ("hk", item.has_key or None), ("p", rows.decisive(body)),
+        ("ru", item.result_until_us), ("le", item.failures[-1].error if item.failures else None),
+    ):  # fmt: skip
+        if value is not None:
+            made[name] = value
+    return made
+
+
+def _request(room: QueueEntry, request: Request) -> dict[str, Any]:
+    made = {"i": request.key, "id": request.digest.hex(), "iw": request.until_us, "o": request.id}
+    parsed = ids.parse(request.id)
+    if parsed is not None and parsed[0] == room.ids.tail:
+        made["n"] = parsed[1]
+    return made
+
+
+def _failures(failures: Sequence[Failure]) -> bytes:
+    if not failures:
+        return b""
+    packed = [
+        rows.encode((f.attempt, instant(f.at, "at"), f.outcome, f.worker or "", f.error or False, f.traceback or False))
+        for f in failures
+    ]
+    return b"\xdd" + struct.pack(">I", len(packed)) + b"".join(packed)
+
+
+def _result(item: MessageSnapshot) -> bytes:
+    return b"" if item.result is None else b"%016d" % (item.result_until_us or 0) + item.result
+
+
+def start_journal(context: RunContext, call: StartJournal) -> Asking[Position]:
+    """Each queue has a partition of its own."""
+    begun: Position = {}
+    for partition, offset in call.after.items():
+        tenant, slash, queue = partition.partition("/")
+        if slash and offset:
+            room = yield from context.registry.enter(tenant, queue)
+            (reply,) = yield [context.write.plain("HSETNX", room.tag, "n", "end", offset)]
+            if ok(reply):
+                begun[partition] = offset
+    return begun
+
+
+# -- what is given
+
+
+def page(
+    registry: QueueRegistry, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+) -> Asking[SnapshotPage | None]:
+    room = yield from registry.present(tenant, queue)
+    if room is None:
+        return None
+    (reply,) = yield [
+        registry.write.script("page_for_export", room.tag, str(state), limit, *cursor_after(state, after))
+    ]
+    now, *flat = ok(reply)
+    items = [_kept(room, now, *flat[i : i + 7]) for i in range(0, len(flat), 7)]
+    return SnapshotPage(items, cursor_of(state, flat[-7], flat[-6]) if len(items) == limit else None)
+
+
+def _kept(
+    room: QueueEntry, now: int, member: bytes, score: bytes, raw: bytes, place: bytes | None, failed: bytes | None,
+    result: bytes | None, has_key: int,
+) -> MessageSnapshot:  # fmt: skip
+    del score
+    row = rows.read_row(raw)
+    failures = rows.failures(failed)
+    m = rows.message(room, member[-16:].decode(), raw, place, None, failures, rows.result(result, now))
+    x: list[Any] = rows.decode(place) if place else []
+    until = int(result[:16]) if result is not None and m.result_raw is not None else None
+    return MessageSnapshot(
+        m.id, m.state, m.body, rows.rank_number(row.rank), m.attempts, m.max_attempts, m.created_us, m.run_us,
+        m.expires_us, m.ended_us, m.reason, (row.extra or {}).get("l"), m.state is State.HELD and x[5] == 1,
+        bool(has_key), m.cancel_requested, failures, m.result_raw, until,
+    )  # fmt: skip
+
+
+def requests(registry: QueueRegistry, tenant: str, after: tuple[Any, ...] | None, limit: int) -> Asking[RequestPage]:
+    """Queue by queue; the cursor is the queue and how far its keys were looked through."""
+    queue, cursor = after or ("", 0)
+    rooms = yield from registry.all(tenant)
+    for at, room in enumerate(rooms):
+        if room.queue < queue:
+            continue
+        (reply,) = yield [
+            registry.write.script(
+                "page_idempotency_keys", room.tag, cursor if room.queue == queue else 0, min(limit, 1000)
+            )
+        ]
+        more, *flat = ok(reply)
+        items = [
+            Request(key.decode(), bytes.fromhex(digest.decode()), until, own.decode() or room.ids.of(number.decode()),
+                    room.queue)
+            for key, until, digest, number, own in zip(*(flat[i::5] for i in range(5)), strict=True)
+        ]  # fmt: skip
+        if int(more):
+            return RequestPage(items, (room.queue, int(more)))
+        if items or at + 1 == len(rooms):
+            return RequestPage(items, (rooms[at + 1].queue, 0) if at + 1 < len(rooms) else None)
+    return RequestPage([], None)

@@ -1,0 +1,121 @@
+"""purge and trim: removing messages for good, a bounded step per commit.
+
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
+is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
+no ended message that a registered reader has not got yet. Neither looks at what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, pack_seqs, unpack_seqs
+from tampu.engines.journal_pages import PARTITION
+from tampu.engines.port import Purge, Trim
+from tampu.engines.sql import journal
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.group_rates import retime_ahead
+from tampu.engines.sql.groups import leave_groups
+from tampu.engines.sql.indexes import withdraw
+from tampu.engines.sql.message_row import MessageRow
+from tampu.engines.sql.read import live_page
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+
+_ENDINGS = 100
+
+
+def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    for call in calls:
+        q = commit.registry.number(commit.db, call.tenant, call.queue)
+        if q is None:
+            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
+        elif call.state is State.LEASED:
+            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+        else:
+            replies.append(_purge(commit, q, CODE[call.state], call.limit))
+    return replies
+
+
+def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+    if code in (DONE, CANCELLED, EXPIRED):
+        gone = _drop_ended(commit, q, code, limit, before=None)
+    elif code == DEAD:
+        gone = [MessageRow(*row) for row in commit.db.rows("purge_dead", q, limit)]
+        commit.count(q, DEAD, -len(gone))
+    else:
+        seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
+        found = withdraw(commit, seqs)
+        gone = [found[seq] for seq in seqs if seq in found]
+    leave_groups(commit, ((q, message.group, message.seq) for message in gone))
+    for message in gone:
+        commit.note("purge", None, message)
+    _forget(commit, gone)
+    return len(gone)
+
+
+def _drop_ended(
+    commit: Commit, q: int, state: int, limit: int, before: int | None, read: int | None = None
+) -> list[MessageRow]:
+    """Take the oldest ended messages of a queue out of their index.
+
+    Only those that ended by ``before``, in a commit all of whose records readers at offset ``read`` have.
+    """
+    gone: list[MessageRow] = []
+    while len(gone) < limit:
+        rows = commit.db.rows("lock_oldest_endings", q, state, _ENDINGS)
+        kept: set[int] = set()
+        if read is not None and rows:
+            kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(no for no, _, _ in rows), read)}
+        chosen: list[int] = []
+        spent: list[int] = []
+        for no, at, packed in rows:
+            if no in kept or (before is not None and at > before):
+                break
+            seqs = unpack_seqs(packed)
+            room = limit - len(gone) - len(chosen)
+            chosen.extend(seqs[:room])
+            if len(seqs) > room:
+                commit.db.send("update_ending", q, state, no, pack_seqs(seqs[room:]))
+                break
+            spent.append(no)
+        if not chosen and not spent:
+            break
+        commit.db.send("delete_endings", q, state, Ints(spent))
+        messages = [MessageRow(*row) for row in commit.db.rows("remove_ended", Ints(chosen))]
+        commit.count(q, state, -len(messages))
+        gone.extend(messages)
+        if len(spent) < _ENDINGS:
+            break
+    return gone
+
+
+def _forget(commit: Commit, messages: Sequence[MessageRow]) -> None:
+    if messages:
+        commit.db.send("delete_messages", Ints(message.seq for message in messages))
+
+
+def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
+    return [_trim(commit, call) for call in calls]
+
+
+def _trim(commit: Commit, call: Trim) -> int:
+    db, now, left = commit.db, commit.now, call.limit
+    read = None if call.read is None else call.read.get(PARTITION, 0)
+    shortest = min([call.default_us, *call.retention_us.values()])
+    for q, state in db.rows("select_queues_to_trim", now - shortest):
+        before = now - call.retention_us.get(commit.registry.name(db, q), call.default_us)
+        if left > 0:
+            gone = _drop_ended(commit, q, state, left, before, read)
+            _forget(commit, gone)
+            left -= len(gone)
+    for name in ("trim_results", "trim_idempotency_keys", "trim_group_rates"):
+        if left > 0:
+            left -= len(db.rows(name, now, left))
+    retime_ahead(commit, call.limit)
+    if left > 0:
+        journal.number_all(db)  # what nobody reads is numbered here
+        left -= journal.trimmed(db, now - call.journal_us, left, read)
+    return call.limit - left

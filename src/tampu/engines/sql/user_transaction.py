@@ -1,0 +1,81 @@
+"""Transactions with the user's own writes: on the engine's connection, or inside a transaction of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tampu.engines import port
+from tampu.engines.dispatch import carry_out
+from tampu.engines.sql import unit_names
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Db
+from tampu.engines.sql.verbs import VERBS
+from tampu.model.errors import TampuError, Unavailable
+
+if TYPE_CHECKING:
+    from tampu.engines.sql.engine import SqlEngine
+
+
+class Transaction:
+    """Runs calls inside an open transaction; they take effect with its commit."""
+
+    def __init__(self, engine: SqlEngine, db: Db, *, notify_queues: bool) -> None:
+        self.connection = db.connection
+        self.commits: list[Commit] = []
+        self._engine = engine
+        self._db = db
+        self._notify_queues = notify_queues
+
+    @property
+    def active(self) -> bool:
+        """Is the transaction still open?"""
+        return self._db.active
+
+    def execute(self, sql: str, parameters: Any) -> Any:
+        """The user's own SQL."""
+        cursor = self._db.execute(sql, parameters)
+        if self._engine.statements_may_commit and not self._notify_queues and not self.commits and not self.active:
+            self._db.say(b"BEGIN")  # it has committed itself, and nothing of ours: the block goes on after it
+        return cursor
+
+    def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        db = self._db
+        if not self.active:
+            raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
+        try:
+            db.say(b"SAVEPOINT tampu_call")
+            try:
+                with db.together():
+                    commit = self._engine.begin_joined(db)
+                    replies = carry_out(VERBS, commit, calls, unit_names)
+                    commit.finish()
+                    if self._notify_queues and commit.ready:
+                        self._engine.notify_inside(db)
+                for fill in commit.deferred:
+                    fill()
+            except BaseException:
+                # Who catches this and goes on must not commit half of the call.
+                # A server that has undone the whole transaction (a deadlock) does not know the savepoint any more.
+                with contextlib.suppress(self._engine.driver.error):
+                    if not db.closed:
+                        db.say(b"ROLLBACK TO SAVEPOINT tampu_call")
+                        db.say(b"RELEASE SAVEPOINT tampu_call")
+                raise
+            db.say(b"RELEASE SAVEPOINT tampu_call")
+        except self._engine.driver.error as error:
+            raise self._engine.driver.translate(error) from error
+        self.commits.append(commit)
+        return replies
+
+
+@contextlib.contextmanager
+def own(engine: SqlEngine, db: Db) -> Iterator[Transaction]:
+    """On the engine's own connection."""
+    work = Transaction(engine, db, notify_queues=False)
+    db.say(b"BEGIN")
+    yield work
+    if not work.active:
+        raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
+    db.say(b"COMMIT")

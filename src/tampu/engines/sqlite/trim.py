@@ -1,0 +1,216 @@
+"""purge and trim: removing messages for good, a bounded step per commit.
+
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
+is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
+no ended message that a registered reader has not got yet. Neither looks at what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
+from tampu.engines.journal_pages import PARTITION
+from tampu.engines.port import Purge, Trim
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.group_rates import retime_ahead
+from tampu.engines.sqlite.groups import leave_groups
+from tampu.engines.sqlite.indexes import withdraw
+from tampu.engines.sqlite.read import live_page
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+
+ENDED_LATER = "SELECT at FROM tampu_ending WHERE q = ? AND state = ? AND no > ? ORDER BY no"
+TOLD_LATER = "SELECT at FROM tampu_journal WHERE first > ? ORDER BY first"
+_LOOK = 10_000
+QUEUES_A_STEP = 500
+
+
+def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    for call in calls:
+        q = commit.registry.number(commit.db, call.tenant, call.queue)
+        if q is None:
+            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
+        elif call.state is State.LEASED:
+            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+        else:
+            replies.append(_purge(commit, q, CODE[call.state], call.limit))
+    return replies
+
+
+def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+    if code in (DONE, CANCELLED, EXPIRED):
+        gone = _drop_ended(commit, q, code, limit, before=None)
+    else:
+        gone = [(seq, _withdraw_any(commit, q, code, seq)) for seq, _ in live_page(commit.db, q, code, None, limit)]
+    seqs = [seq for seq, _ in gone]
+    leave_groups(commit, q, seqs)
+    _keep_own_ids(commit, q, seqs)
+    for seq, attempts in gone:
+        commit.note("purge", q, None, seq, attempts)
+    _forget(commit, seqs)
+    return len(gone)
+
+
+def _withdraw_any(commit: Commit, q: int, code: int, seq: int) -> int:
+    """Take a dead or waiting message out of its index; its attempts."""
+    if code == DEAD:
+        commit.count(q, DEAD, -1)
+        return int(commit.db.execute("DELETE FROM tampu_dead WHERE seq = ? RETURNING attempts", (seq,)).fetchone()[0])
+    place = withdraw(commit, seq)
+    assert place is not None
+    return place[1]
+
+
+def _keep_own_ids(commit: Commit, q: int, seqs: Sequence[int]) -> None:
+    """Ids of the user's own are read from the message; the journal record must have them before it is gone."""
+    for seq in seqs:
+        if seq & 1:
+            commit.record("purge", q, None).ids[seq] = commit.id(seq)
+
+
+def _drop_ended(
+    commit: Commit, q: int, state: int, limit: int, before: int | None, upto: int | None = None
+) -> list[tuple[int, int]]:
+    """Take the oldest ended messages of a queue out of their index; (seq, attempts) of each.
+
+    Only those that ended by ``before``, in a commit that had a number up to ``upto``.
+    """
+    gone: list[tuple[int, int]] = []
+    ages = _Ages(commit, ENDED_LATER)
+    while len(gone) < limit:
+        row = commit.db.execute(
+            "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? ORDER BY no LIMIT 1", (q, state)
+        ).fetchone()
+        if row is None or (upto is not None and row[0] > upto):
+            break
+        if before is not None and ages.since(row[1], q, state, row[0]) > before:
+            break
+        seqs = unpack_seqs(row[2])
+        seqs, rest = seqs[: limit - len(gone)], seqs[limit - len(gone) :]
+        key = (q, state, row[0])
+        if rest:
+            sql = "UPDATE tampu_ending SET seqs = ? WHERE q = ? AND state = ? AND no = ?"
+            commit.db.execute(sql, (pack_seqs(rest), *key))
+        else:
+            commit.db.execute("DELETE FROM tampu_ending WHERE q = ? AND state = ? AND no = ?", key)
+        found = commit.db.execute(
+            "DELETE FROM tampu_ended WHERE seq IN (SELECT value FROM json_each(?)) RETURNING seq, attempts",
+            (as_json(seqs),),
+        ).fetchall()
+        commit.count(q, state, -len(found))
+        gone.extend(found)
+    return gone
+
+
+class _Ages:
+    """Since when entries are there, from the oldest on.
+
+    A clock that was ahead has written times that are still to come; such an entry is at least as old as the next one
+    with a time that has been. Without this it would keep all behind it until its own time.
+    """
+
+    def __init__(self, commit: Commit, later: str) -> None:
+        self._commit = commit
+        self._later = later
+        self._next: int | None = None
+
+    def since(self, at: int, *place: int) -> int:
+        now = self._commit.now
+        if at <= now:
+            self._next = None
+            return at
+        if self._next is None:
+            row = self._commit.db.execute(
+                f"SELECT at FROM ({self._later} LIMIT {_LOOK}) WHERE at <= ? LIMIT 1",  # noqa: S608 - constants
+                (*place, now),
+            ).fetchone()
+            self._next = now if row is None else int(row[0])
+        return self._next
+
+
+def _forget(commit: Commit, seqs: Sequence[int]) -> None:
+    text = as_json(seqs)
+    for table in ("tampu_message", "tampu_failure", "tampu_result"):
+        commit.db.execute(f"DELETE FROM {table} WHERE seq IN (SELECT value FROM json_each(?))", (text,))  # noqa: S608 - a constant
+
+
+def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
+    return [_trim(commit, call) for call in calls]
+
+
+def _trim(commit: Commit, call: Trim) -> int:
+    db, now, left = commit.db, commit.now, call.limit
+    offset = None if call.read is None else call.read.get(PARTITION, 0)
+    upto = None if offset is None else _read_number(commit, offset)
+    for q, tenant, name in _next_queues(commit):
+        if left <= 0:
+            break
+        commit.registry.trimmed = q
+        before = now - call.retention_us.get((tenant, name), call.default_us)
+        for state in (DONE, CANCELLED, EXPIRED):
+            if left > 0:
+                gone = _drop_ended(commit, q, state, left, before, upto)
+                _forget(commit, [seq for seq, _ in gone])
+                left -= len(gone)
+    for sql in (
+        "DELETE FROM tampu_result WHERE seq IN (SELECT seq FROM tampu_result WHERE until <= ? ORDER BY until LIMIT ?)",
+        "DELETE FROM tampu_idempotency WHERE (tenant, key) IN"
+        " (SELECT tenant, key FROM tampu_idempotency WHERE until <= ? ORDER BY until LIMIT ?)",
+        "DELETE FROM tampu_pace WHERE (q, lane) IN"
+        " (SELECT q, lane FROM tampu_pace WHERE spent <= ? ORDER BY spent LIMIT ?)",
+    ):
+        if left > 0:
+            left -= db.execute(sql, (now, left)).rowcount
+    retime_ahead(commit, call.limit)
+    if left > 0:
+        left -= _trim_journal(commit, now - call.journal_us, left, offset)
+    return call.limit - left
+
+
+def _next_queues(commit: Commit) -> list[tuple[int, str, str]]:
+    """A part of the queues, after those that were looked at last; with many, a commit over all would hold up others."""
+    last = commit.registry.trimmed
+    found: list[tuple[int, str, str]] = []
+    for where, n in ((">", last), ("<=", last)):
+        sql = f"SELECT q, tenant, name FROM tampu_queue WHERE q {where} ? ORDER BY q LIMIT ?"  # noqa: S608 - constants
+        found += commit.db.execute(sql, (n, QUEUES_A_STEP - len(found))).fetchall()
+    return found
+
+
+def _read_number(commit: Commit, offset: int) -> int:
+    """The greatest commit number known to be of commits that readers at ``offset`` have.
+
+    Ends are kept under numbers, not offsets, and times may go back. So each step notes which number and offset belong
+    together now; once the readers have come that far, everything up to the number is theirs.
+    """
+    row = commit.db.execute("SELECT value FROM tampu_meta WHERE name = 'read'").fetchone()
+    kept = tuple(map(int, row[0].split())) if row else (0, 0, 0, 0)
+    known_offset, known, next_offset, next_number = kept
+    now_number, now_offset = commit.began
+    if offset >= now_offset:
+        known_offset, known = next_offset, next_number = now_offset, now_number
+    elif offset < known_offset:  # a reader that has less has joined
+        known_offset, known, next_offset, next_number = 0, 0, now_offset, now_number
+    elif offset >= next_offset:
+        known_offset, known, next_offset, next_number = next_offset, next_number, now_offset, now_number
+    state = (known_offset, known, next_offset, next_number)
+    if state != kept:
+        commit.db.execute("INSERT OR REPLACE INTO tampu_meta VALUES ('read', ?)", (" ".join(map(str, state)),))
+    return known
+
+
+def _trim_journal(commit: Commit, before: int, limit: int, upto: int | None) -> int:
+    """Records from the oldest on, as long as they are old enough and read."""
+    last = None
+    ages = _Ages(commit, TOLD_LATER)
+    rows = commit.db.execute("SELECT first, n, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
+    for count, (first, n, at) in enumerate(rows):
+        if ages.since(at, first) > before or (upto is not None and first + n - 1 > upto):
+            limit = count
+            break
+        last = first
+    if last is None:
+        return 0
+    return commit.db.execute("DELETE FROM tampu_journal WHERE first <= ?", (last,)).rowcount

@@ -1,0 +1,212 @@
+"""Rows of the lake as one file: Parquet, CSV, JSON or JSON lines. The file is there whole, or not at all."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from tampu.lake.query import Lake, Questions, as_error, checked, checked_condition
+from tampu.lake.tables import BY_NAME
+from tampu.model.errors import InvalidMessage, InvalidState
+
+_ROWS = 20_000
+FORMATS = ("parquet", "csv", "json", "jsonl")
+
+
+def query_of(what: str, where: str | None = None) -> str:
+    """The query of a table's name or of a query, with a condition on its rows."""
+    query = f"FROM {what}" if what in BY_NAME else what.strip().rstrip(";")
+    if what not in BY_NAME and len(what.split()) < 2:
+        raise InvalidMessage(
+            f"there is no table {what!r:.80}", field="what", hint=f"one of {', '.join(BY_NAME)}, or a SELECT"
+        )
+    return query if where is None else f"FROM (\n{query}\n) WHERE {checked_condition(where)}"
+
+
+def export(
+    lake: Lake,
+    what: str,
+    to: str | os.PathLike[str],
+    *,
+    where: str | None = None,
+    tenant: str | None = None,
+    force: bool = False,
+    advance: Callable[[int], None] | None = None,
+) -> int:
+    """Write a table or the answer of a query to a file whose name says the format; how many rows.
+
+    The rows are written to a name of their own beside the file, synced, and renamed. Bytes are written as they are in
+    Parquet, and in base64 in the other formats.
+    """
+    target = Path(to)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise InvalidMessage(
+            f"no format for {target.name!r:.80}", field="to", hint=f"a name that ends in .{', .'.join(FORMATS)}"
+        )
+    _check_free(target, force=force)
+    query = query_of(what, where)
+    with lake.ask(tenant=tenant) as questions:
+        schema, batches = _batches(questions, checked(questions.connection, query))
+        part = target.with_name(f".{target.name}.{uuid4().hex[:12]}.part")
+        try:
+            with part.open("xb") as file:
+                count = _write(_SINKS[kind], file, schema, batches, advance)
+                file.flush()
+                os.fsync(file.fileno())
+            _check_free(target, force=force)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    return count
+
+
+def _check_free(target: Path, *, force: bool) -> None:
+    if target.exists() and not force:
+        raise InvalidState(f"{target} is there already", field="to", hint="add --force to replace it")
+    if not target.parent.is_dir():
+        raise InvalidMessage(f"there is no folder {target.parent}", field="to", hint="make it first")
+
+
+def _batches(questions: Questions, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    import duckdb
+
+    try:
+        reader = questions.connection.sql(query).to_arrow_reader(_ROWS)
+    except duckdb.Error as error:
+        raise as_error(error) from None
+
+    def read() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            raise as_error(error) from None
+
+    return reader.schema, read()
+
+
+class _Sink(Protocol):
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None: ...
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def close(self) -> None: ...
+
+
+def _write(
+    sink: type[_Sink],
+    file: IO[bytes],
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    advance: Callable[[int], None] | None,
+) -> int:
+    count = 0
+    with contextlib.closing(sink(file, schema)) as out:
+        for batch in batches:
+            out.write(batch)
+            count += batch.num_rows
+            if advance is not None:
+                advance(batch.num_rows)
+    return count
+
+
+class _Parquet:
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self._writer: pq.ParquetWriter = pq.ParquetWriter(file, schema, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    """Texts as they are, times in ISO 8601, lists and maps as JSON, null as nothing."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        import io
+
+        self._text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        self._writer = csv.writer(self._text, lineterminator="\n")
+        self._writer.writerow(schema.names)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.writerows([_cell(value) for value in row] for row in rows_of(batch))
+
+    def close(self) -> None:
+        self._text.detach()
+
+
+def _cell(value: Any) -> Any:
+    found = plain(value)
+    return _json(found).decode() if isinstance(found, dict | list) else found
+
+
+class _Lines:
+    """One JSON object per line."""
+
+    first, between, last = b"", b"\n", b"\n"
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._file, self._names, self._begun = file, schema.names, False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in rows_of(batch):
+            self._file.write(self.between if self._begun else self.first)
+            self._file.write(_json(dict(zip(self._names, map(plain, row), strict=True))))
+            self._begun = True
+
+    def close(self) -> None:
+        if self._begun:
+            self._file.write(self.last)
+
+
+class _Json(_Lines):
+    """One JSON list of objects."""
+
+    first, between, last = b"[\n", b",\n", b"\n]\n"
+
+    def close(self) -> None:
+        self._file.write(self.last if self._begun else b"[]\n")
+
+
+_SINKS: dict[str, type[_Sink]] = {"parquet": _Parquet, "csv": _Csv, "json": _Json, "jsonl": _Lines}
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Sequence[Any]]:
+    """Python values, row by row; maps as dicts."""
+    columns = [
+        column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_nested(column.type) else column.to_pylist()
+        for column in batch.columns
+    ]
+    return zip(*columns, strict=True)
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value, enc_hook=str)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON and CSV can say it: bytes in base64, no infinities."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

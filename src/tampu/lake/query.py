@@ -1,0 +1,232 @@
+"""Reading the lake without Spark: its Delta tables as DuckDB views, and nothing else within reach.
+
+Everything that acts on the lake (`tampu sql`, `export`, `insights`, replay) reads it through here. A connection sees
+the tables of the contract in the schemas `bronze`, `silver` and `gold`, and `_lineage` unless it is of one tenant; it
+can not open files, load extensions or change its own settings, so that a query from elsewhere can do no more than read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tampu.lake.error_text import first_line
+from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table
+from tampu.lake.urls import local_path, resolved
+from tampu.model.errors import InvalidMessage, NotFound, StorageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FILE_FAILED = "reading the stream registered as"
+"""How DuckDB begins to tell that the Arrow dataset under a view failed."""
+_LAYERS = ("bronze", "silver", "gold")
+_MADE_BY = "make it with: tampu pipeline run --once"
+
+
+class Lake:
+    """The tables of a lake as they stand now. Each is looked up once, so all answers are of the same moment."""
+
+    def __init__(self, path: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None) -> None:
+        self.path = os.fspath(path)
+        self._options = storage_options or {}
+        self._found: dict[str, ds.Dataset | None] = {}
+        if self._local is not None and not self._local.is_dir():
+            raise NotFound(f"there is no lake in {self.path}", field="lake", hint=f"{_MADE_BY}; or name it with --lake")
+
+    @property
+    def _local(self) -> Path | None:
+        return local_path(self.path)
+
+    def dataset(self, name: str) -> ds.Dataset | None:
+        """The rows of a table; None when the pipeline has not made it yet."""
+        return self._dataset(table_named(name))
+
+    def _dataset(self, table: Table) -> ds.Dataset | None:
+        if table.name not in self._found:
+            self._found[table.name] = self._open(table)
+        return self._found[table.name]
+
+    def _open(self, table: Table) -> ds.Dataset | None:
+        import deltalake
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        from tampu.lake.datasets import dataset
+
+        local = self._local
+        place = f"{self.path.rstrip('/')}/{table.path}" if local is None else str((local / table.path).absolute())
+        if local is not None and not (Path(place) / "_delta_log").is_dir():
+            return None
+        try:
+            return dataset(deltalake.DeltaTable(place, storage_options=resolved(self._options) or None))
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise StorageError(
+                f"{table.name} can not be read: {first_line(error)}", hint="see tampu pipeline status"
+            ) from error
+
+    def connect(self, *, tenant: str | None = None) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection that sees the tables, all or those rows of one tenant, and nothing besides."""
+        import duckdb
+
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        found = 0
+        for layer in _LAYERS:
+            connection.execute(f"CREATE SCHEMA {layer}")
+        for table in TABLES if tenant is not None else (*TABLES, LINEAGE):  # runs are of all tenants
+            dataset = self._dataset(table)
+            found += dataset is not None
+            handle = f"{table.name.replace('.', '__')}__files"
+            connection.register(handle, _of_tenant(dataset, tenant) if dataset is not None else _empty(table))
+            connection.execute(f"CREATE VIEW {table.name} AS FROM {handle} SELECT {_columns(table, dataset)}")
+        if not found and self._local is None:
+            connection.close()
+            raise NotFound(f"there is no lake in {self.path}", field="lake", hint=_MADE_BY)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        return connection
+
+    def ask(self, *, tenant: str | None = None) -> Questions:
+        """Questions in SQL, in a ``with`` block."""
+        return Questions(self.connect(tenant=tenant))
+
+
+class Questions:
+    """A connection that answers with plain rows, and with errors that fit in a line."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.connection.close()
+
+    def run(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> duckdb.DuckDBPyConnection:
+        """Start a query of ours; read its answer with ``fetchmany``."""
+        import duckdb
+
+        try:
+            return self.connection.execute(sql, parameters)
+        except duckdb.Error as error:
+            raise as_error(error) from None
+
+    def rows(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[dict[str, Any]]:
+        """All rows, by the names of their columns; for answers that are known to be small."""
+        answer = self.run(sql, parameters)
+        names = [column[0] for column in answer.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in fetched(answer)]
+
+    def one(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> dict[str, Any]:
+        return self.rows(sql, parameters)[0]
+
+    def read(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """Start a query of the user's: one statement, and one that only reads."""
+        return self.run(checked(self.connection, sql))
+
+
+def fetched(answer: duckdb.DuckDBPyConnection, at_once: int = 10_000) -> Iterator[tuple[Any, ...]]:
+    """The rows of an answer, some at a time; an error half way is told like one at the start."""
+    import duckdb
+
+    while True:
+        try:
+            rows = answer.fetchmany(at_once)
+        except duckdb.Error as error:
+            raise as_error(error) from None
+        if not rows:
+            return
+        yield from rows
+
+
+def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """The query, if it is one statement that only reads."""
+    import duckdb
+
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise as_error(error) from None
+    if len(statements) != 1:
+        raise InvalidMessage(f"{len(statements)} statements; give one", field="sql", hint='"SELECT …"')
+    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        kind = statements[0].type.name
+        raise InvalidMessage(
+            f"{kind} is not allowed: the lake is only read here", field="sql", hint="SELECT, DESCRIBE, SHOW or EXPLAIN"
+        )
+    return str(statements[0].query)
+
+
+def checked_condition(sql: str) -> str:
+    """A condition of a WHERE, if it is one expression and no more."""
+    import duckdb
+
+    try:
+        duckdb.SQLExpression(sql)
+    except duckdb.Error as error:
+        raise as_error(error, "where") from None
+    return sql
+
+
+def as_error(error: Exception, field: str = "sql") -> InvalidMessage | StorageError:
+    """An error of DuckDB's as one of ours, in one line, with its cure."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StorageError("the query needs more memory than there is", hint="ask for fewer days or columns")
+    broken = isinstance(error, duckdb.OperationalError | duckdb.InternalError | OSError)
+    if broken or _FILE_FAILED in str(error):
+        return StorageError(
+            f"the lake can not be read: {first_line(error)}",
+            hint="if it was vacuumed meanwhile, ask again; else see tampu pipeline status",
+        )
+    hint = f'the tables are {", ".join(BY_NAME)}; the names "at", "group" and "offset" need the quotes'
+    return InvalidMessage(first_line(error), field=field, hint=hint)
+
+
+def table_named(name: str) -> Table:
+    if name not in BY_NAME:
+        raise InvalidMessage(f"there is no table {name!r:.80}", field="table", hint=f"one of {', '.join(BY_NAME)}")
+    return BY_NAME[name]
+
+
+def _of_tenant(dataset: ds.Dataset, tenant: str | None) -> ds.Dataset:
+    """By the partition, so that files of other tenants are not even opened."""
+    return dataset if tenant is None else dataset.filter(pc.field("tenant") == tenant)
+
+
+def _empty(table: Table) -> pa.Table:
+    return table.schema.empty_table()
+
+
+def _columns(table: Table, dataset: ds.Dataset | None) -> str:
+    """The columns of the contract; those that an older lake does not have yet are null, newer ones come last."""
+    if dataset is None:
+        return "*"
+    there = list(dataset.schema.names)
+    known = [
+        f'"{field.name}"' if field.name in there else f'CAST(NULL AS {_type(field.type)}) AS "{field.name}"'
+        for field in table.schema
+    ]
+    quoted = [name.replace('"', '""') for name in there if name not in table.schema.names]
+    return ", ".join([*known, *(f'"{name}"' for name in quoted)])
+
+
+def _type(kind: pa.DataType) -> str:
+    simple = {
+        pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE",
+        pa.bool_(): "BOOLEAN", pa.binary(): "BLOB", pa.date32(): "DATE",
+    }  # fmt: skip
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ"
+    if pa.types.is_map(kind):
+        return "MAP(VARCHAR, VARCHAR)"
+    return f"{_type(kind.value_type)}[]" if pa.types.is_list(kind) else simple[kind]

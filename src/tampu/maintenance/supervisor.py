@@ -1,0 +1,97 @@
+"""The supervisor: one thread per open store that runs the keepers when something is due, and sleeps otherwise.
+
+Of all processes on a store only the one that leads does the work; when it ends, the next to look takes over. Every
+supervisor looks after its own waiters, once a second, in case a wake-up was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from tampu.broker.core import Core
+from tampu.maintenance.reorder import Reorderer
+from tampu.maintenance.scheduler import Scheduler
+from tampu.maintenance.sweeper import Sweeper
+from tampu.maintenance.trimmer import Trimmer
+from tampu.model.errors import TampuError
+from tampu.model.times import SECOND
+
+log = logging.getLogger("tampu.maintenance")
+_LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+
+
+class Supervisor:
+    def __init__(self, core: Core, journal_us: int) -> None:
+        self._core = core
+        self._sweeper = Sweeper(core)
+        self._trimmer = Trimmer(core, journal_us)
+        self._ranker = Reorderer(core)
+        self._scheduler = Scheduler(core)
+        self._wake = threading.Event()
+        self._stopped = False
+        self._next_us: int | None = None
+        core.on_due = self._due
+        core.on_change = self._wake.set
+        core.watched = True
+        core.maintenance = self
+        self.leads = False
+        self.last_run_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="tampu-keepers", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _due(self, at_us: int) -> None:
+        """Something here will be due: wake only if that is sooner than what we sleep for."""
+        if self._next_us is None or at_us < self._next_us:
+            self._next_us = at_us
+            self._wake.set()
+
+    def _run(self) -> None:
+        said: str | None = None
+        """What is wrong, and has been said: an outage is one line, however long it takes."""
+        while not self._stopped:
+            try:
+                seconds = self._turn()
+                if said is not None:
+                    log.warning("keepers are at work again")
+                said = None
+            except TampuError as error:
+                if not self._stopped and error.code != said:
+                    log.warning("keepers wait: %s", error)
+                    said = error.code
+                seconds = _RETRY_SECONDS
+            except Exception:  # a store whose keepers are gone for good would only look alive
+                log.exception("keepers wait a moment")
+                seconds = _RETRY_SECONDS
+            self._wake.wait(seconds)
+            self._wake.clear()
+
+    def _turn(self) -> float:
+        """Do what is due; how long there is nothing to do then."""
+        self.last_run_at = began = time.monotonic()
+        told = self._core.poll_status()
+        self.leads = told.free and self._core.engine.lead()
+        if not self.leads:
+            self._next_us = None
+            self._scheduler.forget()
+            return _LOOK_SECONDS
+        dues = (self._sweeper.sweep(told), self._scheduler.fire(told))
+        self._next_us = min((at for at in dues if at is not None), default=None)
+        self._ranker.rank(told)  # what it waits for is no sooner than the next look
+        seconds = self._trimmer.trim()
+        if self._next_us is not None:
+            passed = time.monotonic() - began
+            seconds = min(seconds, max(0.0, (self._next_us - told.now_us) / SECOND - passed))
+        return min(seconds, _LOOK_SECONDS)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()

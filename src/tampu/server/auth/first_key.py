@@ -1,0 +1,109 @@
+"""The first start on a store: an admin key of all tenants, kept in a file that only its owner can read.
+
+The file is written before the store knows the key, and each step can be repeated: whenever the process dies, the next
+start finishes what was begun, with the token that is in the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import urllib.parse
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from tampu.broker.core import Core
+from tampu.engines.port import PutDocument
+from tampu.model.decoders import from_json
+from tampu.model.errors import InvalidConfig, VersionConflict
+from tampu.server.auth import keys
+from tampu.server.auth.grants import ALL_TENANTS, FULL
+from tampu.server.settings import ServerSettings
+
+_KIND = "secret"
+_MARK = "first_key"
+log = structlog.get_logger("tampu.server")
+
+
+class _Mark(msgspec.Struct):
+    key_id: str
+
+
+_read_mark = from_json(_Mark).decode
+
+
+def path_of(settings: ServerSettings) -> Path:
+    """Where the admin key is."""
+    if settings.key_file is not None:
+        return settings.key_file
+    scheme, separator, rest = settings.url.partition("://")
+    if not separator:
+        return Path(settings.url + ".key")
+    if scheme == "sqlite":
+        return Path(urllib.parse.unquote(rest.partition("?")[0].removeprefix("/")) + ".key")
+    return Path("tampu-admin.key")
+
+
+def ensure(core: Core, settings: ServerSettings) -> str | None:
+    """Make the first key if the store has none; the id of the key in the file, if that is one of the store's."""
+    path = path_of(settings)
+    mark = core.engine.document(_KIND, keys.TENANT, _MARK)
+    if mark is None:
+        token = _read(path) or _write(path, core.engine.now())
+        key = keys.of_token(token, ALL_TENANTS, "admin", FULL, core.engine.now())
+        if key is None:
+            raise InvalidConfig(f"{path} holds no key", field="key_file", hint="move it away, or name another file")
+        with contextlib.suppress(VersionConflict):  # it was there: this start goes on where one before it died
+            core.coalescer.submit(keys.saving(key, 0))
+        try:
+            core.coalescer.submit(PutDocument(_KIND, keys.TENANT, _MARK, msgspec.json.encode(_Mark(key.id)), 0))
+            log.info("first_key", file=str(path), key=key.prefix)
+            return key.id
+        except VersionConflict:
+            if _marked(core) == key.id:
+                return key.id
+            core.coalescer.submit(keys.revoking(key.id))  # another node was first, with another key: that is the one
+            path.unlink(missing_ok=True)
+            return None
+    known = _read(path)
+    parts = None if known is None else keys.split(known)
+    return None if parts is None or core.engine.document(keys.KIND, keys.TENANT, parts[0]) is None else parts[0]
+
+
+def _marked(core: Core) -> str | None:
+    """The id of the first key; a start beside this one may share the file, and have made the same."""
+    mark = core.engine.document(_KIND, keys.TENANT, _MARK)
+    return None if mark is None else _read_mark(mark.value).key_id
+
+
+def _read(path: Path) -> str | None:
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InvalidConfig(
+                f"others can read {path}", field="key_file", hint=f"chmod 600 {path}, and rotate the key if they did"
+            )
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, now_us: int) -> str:
+    """A new token in a new file: there whole or not at all, and never readable by others."""
+    _, token = keys.mint(ALL_TENANTS, "admin", FULL, now_us)
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # by number, containers' processes are the same
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(token + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)  # unlike a rename, does not replace a file of somebody who was quicker
+    except FileExistsError:
+        token = _read(path) or token
+    finally:
+        beside.unlink()
+    return token

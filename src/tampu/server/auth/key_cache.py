@@ -1,0 +1,135 @@
+"""The keys a node knows: read when first used, kept until a document changes, dropped within a moment of revocation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import structlog
+
+from tampu.broker.core import Core
+from tampu.model.errors import Unauthorized
+from tampu.model.times import SECOND
+from tampu.server.auth import keys
+from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.keys import Key
+
+log = structlog.get_logger("tampu.server")
+_MOST = 10_000
+
+
+class Known:
+    """A caller whose key was found to hold, until when, and as whom in each tenant."""
+
+    __slots__ = ("ends", "key", "secret_hash", "used", "who")
+
+    def __init__(self, key: Key, secret_hash: bytes, ends: float | None) -> None:
+        self.key = key
+        self.secret_hash = secret_hash
+        self.ends = ends
+        self.used = 0.0
+        """By the monotonic clock; the watcher writes it down now and then."""
+        self.who: dict[str, Who] = {}
+
+    def drop(self) -> None:
+        for who in list(self.who.values()):
+            who.dropped = True
+
+    def as_tenant(self, tenant: str) -> Who:
+        known = self.who.get(tenant)
+        if known is None:
+            if len(self.who) > 1000:
+                self.drop()
+                self.who.clear()
+            key = self.key
+            known = self.who[tenant] = Who(
+                tenant, key.name, key.grants, key_id=key.id, rate=key.rate, burst=key.burst, ends=self.ends
+            )
+        return known
+
+
+class KeyCache:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[tuple[str, bytes], Known] = {}
+        self._refreshed = 0
+        """How often: what was read before the last time may be out of date."""
+        self._keeping = threading.Lock()
+
+    def find(self, id: str, secret_hash: bytes) -> Known | None:
+        """A caller that is known here already; no question is asked of the engine."""
+        known = self._known.get((id, secret_hash))
+        if known is not None and known.ends is not None and time.monotonic() >= known.ends:
+            del self._known[id, secret_hash]
+            return None
+        return known
+
+    async def ask(self, id: str, secret_hash: bytes) -> Known:
+        """The caller by the store's own record."""
+        while True:
+            before = self._refreshed
+            known = await asyncio.to_thread(self._read, id, secret_hash)
+            if known is None:
+                raise Unauthorized("this key does not hold", hint="it may be revoked or expired, or mistyped")
+            if self._keep(known, before):
+                return known
+
+    def _keep(self, known: Known, before: int) -> bool:
+        """Not when the keys were read again meanwhile: this one was not among them, and may be revoked."""
+        with self._keeping:
+            if before != self._refreshed:
+                return False
+            if len(self._known) >= _MOST:
+                for old in self._known.values():
+                    old.drop()
+                self._known.clear()
+            self._known[known.key.id, known.secret_hash] = known
+            return True
+
+    def _read(self, id: str, secret_hash: bytes) -> Known | None:
+        engine = self._core.engine
+        document = engine.document(keys.KIND, keys.TENANT, id)
+        # A key that is not there takes as long to refuse as one with another secret.
+        key = keys.decode(document) if document is not None else _NOBODY
+        now = engine.now()
+        if not key.holds(secret_hash, now):
+            return None
+        ends_us = key.ends_us(secret_hash)
+        return Known(key, secret_hash, None if ends_us is None else time.monotonic() + (ends_us - now) / SECOND)
+
+    def refresh(self) -> list[str]:
+        """After a change of documents: read the known keys again; the ids of those whose callers have to go."""
+        gone = []
+        # All are read before the first is dropped: who is told of here is not told of again.
+        with self._keeping:
+            self._refreshed += 1
+            known = list(self._known.items())
+        read = [(place, old, self._read(*place)) for place, old in known]
+        for (id, secret_hash), old, new in read:
+            if new is None:
+                self._known.pop((id, secret_hash), None)
+                old.drop()
+                gone.append(id)
+            elif new.key != old.key:
+                self._known[id, secret_hash] = new
+                old.drop()
+                gone.append(id)  # it may have lost a permission: who waits asks again
+            else:
+                old.ends = new.ends
+        return gone
+
+    def used_since(self, moment: float) -> dict[str, float]:
+        """By the key's id, when it was last used, of those used since then."""
+        used: dict[str, float] = {}
+        for (id, _), known in list(self._known.items()):
+            if known.used > moment:
+                used[id] = max(known.used, used.get(id, 0.0))
+        return used
+
+    def by_id(self, id: str) -> Key | None:
+        document = self._core.engine.document(keys.KIND, keys.TENANT, id)
+        return None if document is None else keys.decode(document)
+
+
+_NOBODY = Key("", ALL_TENANTS, "", bytes(32), (), 0, expires_us=0)

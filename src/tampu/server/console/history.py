@@ -1,0 +1,62 @@
+"""What the journal says for people: the timeline of one message, and what failed lately."""
+
+from __future__ import annotations
+
+from tampu.engines.port import Engine
+from tampu.model.journal import Position, Transition
+from tampu.model.message import Message
+from tampu.server.events import positions
+
+_STEP = 5_000
+_MOST_PAGES = 10
+_LATELY = 2_000
+"""Transitions that are looked through for failures."""
+_FAILED = frozenset({"nack", "reject", "reap"})
+
+
+def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
+    """The message's transitions, and whether all of the journal since its publish was looked through.
+
+    The journal is ordered by time, so the beginning is found by halving; from there it is read for a bounded while.
+    """
+    latest = engine.journal(None, 1, message.tenant).latest
+    partition = next((p for p in latest if positions.queue_of(p) == message.queue), "0")
+    position = {**latest, partition: _before(engine, message, partition, latest)}
+    found: list[Transition] = []
+    for _ in range(_MOST_PAGES):
+        page = engine.journal(position, _STEP, message.tenant)
+        found += [moved for moved in page.transitions if moved.id == message.id]
+        last = page.transitions[-1].at_us if page.transitions else 0
+        over = message.ended_us is not None and last > message.ended_us
+        if over or page.position.get(partition, 0) >= latest.get(partition, 0):
+            return found, True
+        position = page.position
+    return found, False
+
+
+def _before(engine: Engine, message: Message, partition: str, latest: Position) -> int:
+    """An offset before the message's first transition, as near to it as times can tell."""
+    low, high = 0, latest.get(partition, 0)
+    while high - low > _STEP:
+        middle = (low + high) // 2
+        page = engine.journal({**latest, partition: middle}, 1, message.tenant)
+        first = next(iter(page.transitions), None)
+        if first is None or first.at_us >= message.created_us:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def failures(engine: Engine, tenant: str, most: int) -> list[Transition]:
+    """The last attempts that failed, newest first."""
+    latest = engine.journal(None, 1, tenant).latest
+    position = {p: max(0, offset - _LATELY) for p, offset in latest.items()}
+    found: list[Transition] = []
+    for _ in range(_MOST_PAGES):
+        page = engine.journal(position, _STEP, tenant)
+        found += [moved for moved in page.transitions if moved.verb in _FAILED]
+        if not page.transitions:
+            break
+        position = page.position
+    return found[: -most - 1 : -1]

@@ -1,0 +1,40 @@
+"""Waiting for the end of messages: the journal's tail tells, while anybody waits here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tampu.model.journal import Transition
+from tampu.model.states import has_ended
+from tampu.server.events.tail import Tail
+
+
+class Completion:
+    """Tells who waits for a message that it has ended."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._waiting: dict[tuple[str, str], set[asyncio.Future[None]]] = {}
+
+    async def expect(self, tenant: str, id: str) -> asyncio.Future[None]:
+        """Done when the message ends, from now on. Look at the message after this, so that no end is missed."""
+        await self._tail.join(self._hear)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault((tenant, id), set()).add(future)
+        return future
+
+    def forget(self, tenant: str, id: str, future: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get((tenant, id))
+        if waiting is not None:
+            waiting.discard(future)
+            if not waiting:
+                del self._waiting[tenant, id]
+        if not self._waiting:
+            self._tail.leave(self._hear)
+
+    def _hear(self, transitions: list[Transition]) -> None:
+        for moved in transitions:
+            if has_ended(moved.state):
+                for future in self._waiting.get((moved.tenant, moved.id), ()):
+                    if not future.done():
+                        future.set_result(None)

@@ -1,0 +1,1 @@
+"""From bytes on a connection to handlers and back: protocol, requests, fast paths, errors, OpenAPI."""

@@ -1,0 +1,151 @@
+"""The hot verbs, from bytes to bytes with nothing between but msgspec: claim, settle and extend, and where all are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from tampu.broker import validate
+from tampu.model import reasons
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease
+from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
+from tampu.model.times import SECOND, Duration, duration, moment
+from tampu.server.auth.grants import Who
+from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
+from tampu.server.http.publish import publish_many, publish_one
+from tampu.server.http.request import Disconnected, Handler, HttpRequest, Reply
+from tampu.server.server_state import ServerState
+from tampu.wire import bodies
+from tampu.wire.messages import lease_view
+from tampu.wire.problems import item_error
+
+# -- claim
+
+
+async def claim(request: HttpRequest) -> Reply:
+    who = await request.admit()
+    asked: bodies.Claim = await request.read(bodies.CLAIM)
+    queues = [asked.queues] if isinstance(asked.queues, str) else asked.queues
+    request.subject.add(queues)
+    for queue in queues[:1001]:
+        who.need("consume", validate.name(queue, "queue"))
+    node = request.node
+    await request.spend(who, 1)
+    wait = _shorter(asked.wait, node.settings.max_wait)
+    await node.know(who.tenant, *queues[:1001])
+    limit = min(asked.limit, node.limits.most(who, asked.limit))
+    steps = node.verbs(who.tenant).claim(queues, limit=limit, lease=asked.lease, wait=wait, worker=asked.worker)
+    leases = await (node.drive(steps) if not wait else _poll(request, who, steps))
+    await request.charge(who, len(leases) - 1)  # the first was paid for before
+    node.metrics.claim(leases, node.now_us())
+    request.subject.add(ids=(lease.message.id for lease in leases))
+    form = request.wanted
+    return request.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
+
+
+def _shorter(wait: Duration, most: float) -> float:
+    return min(duration(wait, "wait") / SECOND, most)
+
+
+async def _poll(request: HttpRequest, who: Who, steps: Any) -> list[Lease]:
+    """A claim that waits: ended by a stop (with nothing), by revocation, and when the client leaves."""
+    poll = Poll(who)
+    left = asyncio.ensure_future(request.left())
+    left.add_done_callback(lambda _: poll.end(GONE))
+    try:
+        leases: list[Lease] = await request.node.drive(steps, poll)
+        if leases and left.done():
+            await request.node.give_back(who, leases)
+            raise Disconnected
+        return leases
+    except PollOver as over:
+        if over.why == GONE:
+            raise Disconnected from None
+        if over.why == REVOKED:
+            await request.readmit()  # raises, unless only its permissions changed: then the worker just asks again
+        return []
+    finally:
+        left.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await left
+
+
+# -- settle and extend
+
+
+async def settle(request: HttpRequest) -> Reply:
+    who = await request.admit()
+    asked: bodies.Settle = await request.read(bodies.SETTLE)
+    count = request.check_batch(asked.settlements, "settlements")
+    queues = queues_of(who, [item.receipt for item in asked.settlements])
+    request.subject.add(sorted(queues))
+    await request.spend(who, count)
+    outcomes = await settled(request.node, who, asked.settlements, queues)
+    request.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
+    return request.answer(bodies.Outcomes(outcomes))
+
+
+async def settled(
+    node: ServerState, who: Who, settlements: list[bodies.Settlement], queues: set[str]
+) -> list[bodies.OutcomeView]:
+    """What came of leases that end, in queues that the caller may consume."""
+    endings = [settlement(item) for item in settlements]
+    await node.know(who.tenant, *queues)
+    outcomes = await node.drive(node.verbs(who.tenant).settle(endings))
+    node.metrics.settle(who.tenant, settlements, outcomes)
+    return [outcome_view(outcome) for outcome in outcomes]
+
+
+def queues_of(who: Who, receipts: list[str]) -> set[str]:
+    """The queues that receipts are of, which the caller must be allowed to consume."""
+    queues = {receipt.rpartition("/")[0] for receipt in receipts}
+    for queue in queues:
+        who.need("consume", validate.name(queue, "receipt"))
+    return queues
+
+
+def settlement(item: bodies.Settlement) -> Settlement:
+    if item.verb == "ack":
+        return Ack(item.receipt, item.result)
+    if item.verb == "nack":
+        return Nack(item.receipt, item.error, item.delay, item.traceback, item.max_attempts)
+    if item.verb == "reject":
+        return Reject(
+            item.receipt, reasons.UNRECOVERABLE if item.reason is None else item.reason, item.error, item.traceback
+        )
+    return Release(item.receipt, item.delay)
+
+
+def outcome_view(outcome: Outcome) -> bodies.OutcomeView:
+    error = outcome.error
+    return bodies.OutcomeView(outcome.id, outcome.state, None if error is None else item_error(error))
+
+
+async def extend(request: HttpRequest) -> Reply:
+    who = await request.admit()
+    asked: bodies.Extend = await request.read(bodies.EXTEND)
+    count = request.check_batch(asked.leases, "leases")
+    queues = queues_of(who, [item.receipt for item in asked.leases])
+    request.subject.add(sorted(queues))
+    await request.spend(who, count)
+    return request.answer(bodies.Extended(await extended(request.node, who, asked.leases, queues)))
+
+
+async def extended(
+    node: ServerState, who: Who, leases: list[bodies.ExtendItem], queues: set[str]
+) -> list[bodies.ExtendedView]:
+    """What came of leases that are to last longer, in queues that the caller may consume."""
+    await node.know(who.tenant, *queues)
+    replies = await node.drive(node.verbs(who.tenant).extend_many([(item.receipt, item.by) for item in leases]))
+    return [
+        bodies.ExtendedView(error=item_error(reply))
+        if isinstance(reply, TampuError)
+        else bodies.ExtendedView(moment(reply.until_us), reply.cancel_requested)
+        for reply in replies
+    ]
+
+
+EXACT: dict[str, Handler] = {"/v1/claim": claim, "/v1/settle": settle, "/v1/extend": extend}
+OF_QUEUE: dict[str, Handler] = {"messages": publish_one, "publish": publish_many}

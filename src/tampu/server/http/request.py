@@ -1,0 +1,196 @@
+"""One request as the handlers see it: its headers, its body within limits, and the answer in the form asked for."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from tampu import tracing
+from tampu.model.errors import InvalidMessage, PayloadTooLarge
+from tampu.model.message import JSON
+from tampu.server.auth.grants import Who
+from tampu.server.http.access_log import Subject
+from tampu.server.rate_limit import Room
+from tampu.server.server_state import ServerState
+from tampu.wire import media
+from tampu.wire.problems import HeadersTooLarge
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Handler = Callable[..., Awaitable["Reply"]]
+Pairs = list[tuple[bytes, bytes]]
+KEY = "tampu.call"
+"""Where a request's `HttpRequest` is in its ASGI scope."""
+LARGE = "tampu.large"
+"""In the scope when the headers may be over the limit; the protocol knows how much was read."""
+NODE = "tampu.node"
+"""Where the `ServerState` of a WebSocket is, which has no call."""
+FROM_ANYBODY = 4096
+"""Bytes that are read of a body before anybody has said who they are."""
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}\Z")
+
+
+class Disconnected(Exception):
+    """The client left before its request was whole; nobody is there to be answered."""
+
+
+class Reply:
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.headers: Pairs = [
+            (b"content-type", content_type.encode()),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        if headers:
+            self.headers.extend((name.encode(), value.encode()) for name, value in headers.items())
+
+
+class HttpRequest:
+    __slots__ = (
+        "_receive", "headers", "id", "node", "room", "route", "scope", "span", "started", "status", "subject", "who",
+    )  # fmt: skip
+
+    def __init__(self, node: ServerState, scope: Scope, receive: Receive) -> None:
+        self.node = node
+        self.scope = scope
+        self._receive = receive
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.started = time.perf_counter()
+        self.who: Who | None = None
+        self.room: Room | None = None
+        self.subject = Subject()
+        self.route = "other"
+        self.status = 0
+        self.span: Any = tracing.request(scope["method"], self._told_trace()) if node.traced else None
+        given = self.headers.get(b"x-request-id")
+        self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else node.request_id()
+
+    def check_headers(self) -> None:
+        most = self.node.settings.max_headers
+        size = len(self.scope["raw_path"]) + len(self.scope["query_string"])
+        size += sum(len(name) + len(value) + 4 for name, value in self.scope["headers"])
+        if size > most:
+            raise HeadersTooLarge(f"the headers have {size} bytes; {most} are read", hint="send less in headers")
+
+    @property
+    def address(self) -> str:
+        client = self.scope.get("client")
+        return client[0] if client else ""
+
+    async def admit(self) -> Who:
+        """Who asks; raises `Unauthorized`."""
+        if self.who is None:
+            gate = self.node.gate
+            method = self.scope["method"]
+            self.who = gate.known(self.headers, method) or await gate.admit(self.headers, self.address, method)
+        return self.who
+
+    async def readmit(self) -> Who:
+        """Who asks, looked at again: a key or a session can end while its request is under way."""
+        self.who = await self.node.gate.readmit(self.headers, self.scope["method"])
+        return self.who
+
+    async def spend(self, who: Who, cost: int) -> None:
+        """Let so many messages through, within the caller's limits."""
+        if self.node.limits.asked(who):
+            self.room = await self.node.limits.take(who, max(1, cost))
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The context that messages of this request carry, unless they have one of their own."""
+        return self._told_trace() if self.span is None else tracing.inside(self.span)
+
+    def _told_trace(self) -> dict[str, str]:
+        if b"traceparent" not in self.headers:
+            return {}
+        found = {name: self.headers.get(name.encode(), b"").decode("latin-1") for name in tracing.HEADERS}
+        if not _TRACE_PARENT.match(found["traceparent"]):
+            return {}
+        return {name: value for name, value in found.items() if 0 < len(value) <= 2048 and value.isascii()}
+
+    async def charge(self, who: Who, cost: int) -> None:
+        """Count what was handed out."""
+        if cost > 0 and self.node.limits.asked(who):
+            self.room = await self.node.limits.charge(who, cost)
+
+    # -- the body
+
+    async def body(self, most: int | None = None) -> bytes:
+        """The whole body; too large ones are refused before they are read. The protocol does not wait for slow ones."""
+        most = self.node.settings.max_body if most is None else most
+        length = self.headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length) > most):
+            raise _too_large(most)
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            body = await self._rest(body, most)
+        if self.who is not None and self.who.dropped:  # while the body came
+            await self.readmit()
+        return body
+
+    async def _rest(self, first: bytes, most: int) -> bytes:
+        parts, size = [first], len(first)
+        while size <= most:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if not message.get("more_body") and size <= most:
+                return b"".join(parts)
+        raise _too_large(most)
+
+    async def read(self, form: media.Form, most: int | None = None) -> Any:
+        """The body as a struct, from either form."""
+        return form.read(await self.body(most), self.media)
+
+    async def left(self) -> None:
+        """Returns when the client is gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    @property
+    def media(self) -> str:
+        given = self.headers.get(b"content-type")
+        return JSON if given is None else media.media_of(given.decode("latin-1"))
+
+    @property
+    def wanted(self) -> str:
+        """The form of the answer."""
+        accept = self.headers.get(b"accept")
+        if accept is None or accept == b"*/*":
+            given = self.headers.get(b"content-type", b"").decode("latin-1")
+            return media.wanted(given, JSON)
+        return media.wanted(accept.decode("latin-1"), JSON)
+
+    def answer(self, value: Any, status: int = 200) -> Reply:
+        form = self.wanted
+        return Reply(status, media.write(value, form), form)
+
+    def check_batch(self, items: Iterable[Any] | list[Any], field: str) -> int:
+        return check_batch(self.node, items, field)
+
+
+def check_batch(node: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
+    """How many there are; refuses too many."""
+    count = len(items) if isinstance(items, list) else sum(1 for _ in items)
+    most = node.settings.max_batch
+    if count > most:
+        raise InvalidMessage(
+            f"{count} {field} in one batch; {most} is the most", field=field, hint="send several batches"
+        )
+    return count
+
+
+def _too_large(most: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the body is over {most} bytes", field="body", hint="send smaller batches")

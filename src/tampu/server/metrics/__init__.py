@@ -1,0 +1,1 @@
+"""What Prometheus reads: counters of this process and numbers of the store."""

@@ -1,0 +1,191 @@
+"""The page for people: the queues as they are now, what failed lately, and one message with its timeline."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+import tampu
+from tampu.broker import validate
+from tampu.broker.admin import Stats
+from tampu.model.errors import InvalidMessage, NotFound, TampuError, Unauthorized
+from tampu.model.message import State
+from tampu.server.auth import origin
+from tampu.server.auth.grants import Who
+from tampu.server.auth.signin import CHOICE, COOKIE
+from tampu.server.console import history, render
+from tampu.server.http.request import FROM_ANYBODY, HttpRequest
+from tampu.server.routes.common import Asks
+from tampu.server.routes.messages import find
+from tampu.server.routes.session import with_cookie
+from tampu.wire.problems import problem
+
+router = APIRouter(include_in_schema=False)
+_FAILURES = 15
+_LISTED = 50
+_SHOWN_STATES = (State.READY, State.DELAYED, State.LEASED, State.HELD, State.DONE, State.DEAD)
+
+
+def _html(template: str, root: str, status: int = 200, *, tenants: Sequence[str] = (), **values: Any) -> Response:
+    body = render.render(template, root=root, version=tampu.__version__, tenants=tenants, **values)
+    return Response(body, status, render.HEADERS, "text/html; charset=utf-8")
+
+
+async def _enter(request: HttpRequest) -> Who | None:
+    """Who looks; nobody when they have to sign in first."""
+    try:
+        who = await request.admit()
+    except Unauthorized:
+        return None
+    who.need_somewhere("view")
+    return who
+
+
+async def _tenants(request: HttpRequest, who: Who) -> list[str]:
+    """Those that the caller may choose from; none for a key of one tenant."""
+    if not await request.node.of_all_tenants(who):
+        return []
+    found = await asyncio.to_thread(request.node.core.engine.queues)
+    return sorted({who.tenant, *(tenant for tenant, _ in found)})
+
+
+def _sign_in(root: str, error: str | None = None, status: int = 401) -> Response:
+    return _html("signin.html", root, status, error=error)
+
+
+def _refused(root: str, who: Who | None, error: TampuError) -> Response:
+    told = problem(error)
+    return _html("refused.html", root, told.status, who=who, told=told)
+
+
+@router.get("/")
+async def index(request: Asks) -> Response:
+    """The queues."""
+    who: Who | None = None
+    try:
+        who = await _enter(request)
+        if who is None:
+            return _sign_in("")
+        stats: list[Stats] = await request.node.drive(request.node.verbs(who.tenant).stats())
+        failed = await asyncio.to_thread(history.failures, request.node.core.engine, who.tenant, _FAILURES * 4)
+        tenants = await _tenants(request, who)
+    except TampuError as error:
+        return _refused("", who, error)
+    return _html(
+        "index.html",
+        "",
+        who=who,
+        tenants=tenants,
+        queues=[one for one in stats if who.may("view", one.queue)],
+        states=_SHOWN_STATES,
+        failures=[moved for moved in failed if who.may("view", moved.queue)][:_FAILURES],
+    )
+
+
+@router.get("/queues/{queue}")
+async def queue_page(request: Asks, queue: Annotated[str, Path()], state: State | None = None) -> Response:
+    """Messages of a queue."""
+    who: Who | None = None
+    try:
+        who = await _enter(request)
+        if who is None:
+            return _sign_in("../")
+        who.need("view", queue)
+        verbs = request.node.verbs(who.tenant)
+        stats = await request.node.drive(verbs.stats(queue))
+        page = await request.node.drive(verbs.messages(queue, state=state, limit=_LISTED))
+        tenants = await _tenants(request, who)
+    except TampuError as error:
+        return _refused("../", who, error)
+    return _html(
+        "queue.html", "../", who=who, stats=stats, state=state, states=tuple(State), messages=page.messages,
+        more=page.cursor is not None, tenants=tenants,
+    )  # fmt: skip
+
+
+@router.get("/messages")
+async def search(id: Annotated[str, Query(max_length=100)] = "") -> Response:
+    """From the search field to the message."""
+    return _redirect(f"messages/{urllib.parse.quote(id.strip(), safe='')}" if id.strip() else "./")
+
+
+@router.get("/messages/{id}")
+async def message_page(request: Asks, id: Annotated[str, Path()]) -> Response:
+    """One message, whole."""
+    who: Who | None = None
+    try:
+        who = await _enter(request)
+        if who is None:
+            return _sign_in("../")
+        message = await find(request, who, id, "view")
+        moves, whole = await asyncio.to_thread(history.timeline, request.node.core.engine, message)
+        tenants = await _tenants(request, who)
+    except TampuError as error:
+        return _refused("../", who, error)
+    result = None if message.result_raw is None else render.value(message.result)
+    return _html(
+        "message.html", "../", who=who, message=message, payload=render.payload(message), result=result,
+        moves=moves, whole=whole, tenants=tenants,
+    )  # fmt: skip
+
+
+# -- signing in and out, without a script
+
+
+@router.post("/signin")
+async def sign_in(request: Asks) -> Response:
+    """The form: a key, for a session."""
+    try:
+        origin.check_site(request.headers)
+        key = (await _form(request)).get("key", "")
+        cookie = await request.node.gate.sign_in_with(key, request.address)
+    except TampuError as error:
+        return _sign_in("", error.message, problem(error).status)
+    return with_cookie(_redirect("./"), request, cookie)
+
+
+@router.post("/signout")
+async def sign_out(request: Asks) -> Response:
+    origin.check_site(request.headers)
+    response = _redirect("./")
+    response.delete_cookie(COOKIE, path="/")
+    response.delete_cookie(CHOICE, path="/")
+    return response
+
+
+@router.post("/tenant")
+async def choose_tenant(request: Asks) -> Response:
+    """Which tenant the page shows, to those who may see any; others keep their own."""
+    try:
+        origin.check_site(request.headers)
+        chosen = validate.name((await _form(request)).get("tenant", ""), "tenant")
+    except TampuError as error:
+        return _refused("", None, error)
+    response = _redirect("./")
+    secure = origin.came_encrypted(request.headers)
+    response.set_cookie(CHOICE, chosen, path="/", secure=secure, httponly=True, samesite="strict")
+    return response
+
+
+async def _form(request: HttpRequest) -> dict[str, str]:
+    try:
+        return dict(urllib.parse.parse_qsl((await request.body(FROM_ANYBODY)).decode("ascii"), max_num_fields=10))
+    except ValueError:
+        raise InvalidMessage("the form can not be read", field="body") from None
+
+
+def _redirect(where: str) -> Response:
+    return Response(status_code=303, headers={"location": where, "referrer-policy": "no-referrer"})
+
+
+@router.get("/static/{name}")
+async def static(name: str, request: Request) -> Response:
+    found = render.static(name)
+    if found is None:
+        raise NotFound("no such file", field="name")
+    lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    return Response(found[0], 200, {"cache-control": lasting, "x-content-type-options": "nosniff"}, found[1])

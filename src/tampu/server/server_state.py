@@ -1,0 +1,227 @@
+"""One running server over a store: what its requests share. Nothing in its memory is needed for correctness."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+import structlog
+
+import tampu
+from tampu import tracing
+from tampu.broker import access
+from tampu.broker.core import Steps, WaitForMessages
+from tampu.broker.store import AllVerbs
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease
+from tampu.model.outcome import Release
+from tampu.server.auth.authenticate import Authenticator
+from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.key_usage import KeyUsage
+from tampu.server.auth.signin import SignIn, session_secret
+from tampu.server.events.completion import Completion
+from tampu.server.events.tail import Tail
+from tampu.server.events.types import Types
+from tampu.server.http.long_polls import Poll, Polls
+from tampu.server.limits import Limits
+from tampu.server.metrics.registry import Metrics
+from tampu.server.settings import ServerSettings
+from tampu.server.spark.spark_store import SparkStore
+
+R = TypeVar("R")
+log = structlog.get_logger("tampu.server")
+WATCH_SECONDS = 0.1
+STALE_SECONDS = 30.0
+"""Loops that have not come round for so long are taken to be stuck."""
+_ROUTE_SECONDS = 0.5
+_MOST_ROUTES = 10_000
+
+
+class _Verbs(AllVerbs):
+    """As everywhere; the spans are those of requests."""
+
+    traced = False
+
+
+class ServerState:
+    """Open from `open_server_state` on; `watch` runs while it serves."""
+
+    def __init__(self, queue: tampu.Store, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.core = access.core(queue)
+        self._close = queue.close
+        self.polls = Polls()
+        self.gate = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
+        self.limits = Limits(
+            self.core,
+            (settings.key_rate, settings.key_burst),
+            (settings.tenant_rate, settings.tenant_burst),
+        )
+        self.metrics = Metrics(self)
+        self.tail = Tail(self.core)
+        self.ends = Completion(self.tail)
+        self.types = Types(self.core)
+        self._desk: SparkStore | None = None
+        self._uses = KeyUsage(self.core, self.gate.ring)
+        self._verbs: dict[str, AllVerbs] = {}
+        self.fast_routes: dict[Any, Any] = {}
+        """Ways of requests that were cleared; all are closed when a document changes, and every few seconds."""
+        self._routes_until = 0.0
+        self._told_until = 0.0
+        self._ids = itertools.count(1)
+        self._id_start = secrets.token_hex(6)
+        self._revision = -1
+        self._ahead_us = 0
+        self.traced = tracing.on()
+        self.watched_at = 0.0
+        """When the store was last asked what changed, by the monotonic clock."""
+        self.core.settings.watched = True
+
+    # -- verbs
+
+    def verbs(self, tenant: str) -> AllVerbs:
+        known = self._verbs.get(tenant)
+        if known is None:
+            if len(self._verbs) > 10_000:
+                self._verbs.clear()
+            known = self._verbs[tenant] = _Verbs(self.core, tenant)
+        return known
+
+    async def know(self, tenant: str, *queues: str) -> None:
+        """Read the settings of queues that are not known yet, away from the loop."""
+        settings = self.core.settings
+        for queue in queues:
+            if not settings.knows(tenant, queue):
+                await asyncio.to_thread(settings.get, tenant, queue)
+
+    async def drive(self, steps: Steps[R], poll: Poll | None = None) -> R:
+        """Carry out a verb; its pauses are the poll's."""
+        if poll is None:
+            done = await self.core.drive_async(steps)
+            self.tail.stir()
+            return done
+
+        async def do(step: Any) -> Any:
+            if isinstance(step, WaitForMessages):
+                return await poll.pause(self.core, step)
+            return await self.core.do_async(step)
+
+        self.polls.join(poll)
+        try:
+            return await self.core.drive_async(steps, do)
+        finally:
+            self.polls.leave(poll)
+            self.tail.stir()
+
+    async def give_back(self, who: Who, leases: list[Lease]) -> None:
+        """What was claimed for a caller that is gone; the attempt does not count."""
+        await self.drive(self.verbs(who.tenant).settle([Release(lease) for lease in leases]))
+
+    def desk(self) -> SparkStore:
+        """What Spark uses; Arrow is only loaded by who asks for it."""
+        if self._desk is None:
+            self._desk = SparkStore(self.core)
+        return self._desk
+
+    def clear(self, key: Any, route: Any) -> None:
+        """Let requests like this one go straight on, for a while."""
+        if len(self.fast_routes) >= _MOST_ROUTES:
+            self.fast_routes.clear()
+        self.fast_routes[key] = route
+
+    def request_id(self) -> str:
+        return f"{self._id_start}{next(self._ids):08x}"
+
+    async def of_all_tenants(self, who: Who) -> bool:
+        """Is the caller's key one that may act in any tenant?"""
+        if who.key_id is None:
+            return not self.settings.auth
+        key = await asyncio.to_thread(self.gate.ring.by_id, who.key_id)
+        return key is not None and key.tenant == ALL_TENANTS
+
+    def now_us(self) -> int:
+        """The store's time, as far as it is known without asking."""
+        return time.time_ns() // 1000 + self._ahead_us
+
+    @property
+    def maintenance_alive(self) -> bool:
+        maintenance = self.core.maintenance
+        return (
+            maintenance is not None and maintenance.alive and time.monotonic() - maintenance.last_run_at < STALE_SECONDS
+        )
+
+    # -- looking after what other nodes change
+
+    async def watch(self) -> None:
+        """Follow the changes of documents: settings of queues, keys."""
+        while True:
+            try:
+                # Lanes are closed on the loop, which clears them: none is cleared in between for a key that is gone.
+                if time.monotonic() >= self._routes_until:  # a key may have come to its end, and its use is to be noted
+                    self._routes_until = time.monotonic() + _ROUTE_SECONDS
+                    self.fast_routes.clear()
+                seen = self._revision
+                gone = await asyncio.to_thread(self._look)
+                if self._revision != seen:
+                    self.fast_routes.clear()
+                self.watched_at = time.monotonic()
+                self.polls.expire(self.watched_at)
+                for id in gone:
+                    self.polls.revoke(id)
+                await self._uses.write_sometimes()
+            except TampuError as error:
+                log.warning("store_unreachable", error=str(error))
+            await asyncio.sleep(WATCH_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The background work goes on inside."""
+        watching = asyncio.create_task(self.watch(), name="tampu-watch")
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    def _look(self) -> list[str]:
+        revision = self.core.engine.revision()
+        if time.monotonic() >= self._told_until:
+            self._told_until = time.monotonic() + _ROUTE_SECONDS
+            self._ahead_us = self.core.engine.now() - time.time_ns() // 1000
+            self.traced = tracing.on()
+        if revision == self._revision:
+            return []
+        self.core.settings.look()
+        gone = self.gate.ring.refresh()
+        self._revision = revision  # only now: whatever failed on the way is looked at again
+        return gone
+
+    # -- the end
+
+    def stop(self) -> None:
+        """End the long polls, with nothing; requests under way go on."""
+        self.polls.stop()
+
+    def close(self) -> None:
+        """Hand over the keepers and close the store."""
+        self._close()
+
+
+def open_server_state(settings: ServerSettings, *, clock: Any = None) -> ServerState:
+    queue = tampu.open(
+        settings.url,
+        durability=settings.durability,
+        journal_retention=settings.journal_retention,
+        maintenance=settings.maintenance,
+        clock=clock,
+    )
+    try:
+        return ServerState(queue, settings)
+    except BaseException:
+        queue.close()
+        raise

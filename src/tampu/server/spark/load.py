@@ -1,0 +1,103 @@
+"""Messages that a Spark job has packed, checked again: a server believes nobody.
+
+A body is unpacked, goes through the same checks as any publish, by the queue's settings as they are here, and is packed
+anew. Only the ids are the client's: they are what makes a job that is run again find what it has stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from tampu.broker import publish as door
+from tampu.broker import publish_steps, validate
+from tampu.broker.publish_steps import SettingsOf
+from tampu.broker.settings import Settings
+from tampu.engines.port import Item
+from tampu.model.errors import InvalidMessage
+from tampu.model.message import JSON, unpack_body
+from tampu.model.times import moment_or_none
+from tampu.spark.write import rows
+from tampu.spark.write.publish import Calls, message_id
+from tampu.stores.wire import SparkItem, SparkLoad, SparkPublish
+from tampu.wire.bodies import checked_json
+
+_STEM = 11
+
+
+def load(tenant: str, given: SparkLoad, settings_of: SettingsOf, remember_us: int) -> Calls:
+    settings = settings_of(given.queue)
+    id_prefix, numbers, starts = given.id_prefix, given.numbers, given.starts
+    if len(id_prefix) != _STEM or id_prefix[6] >> 4 != 8 or id_prefix[8] >> 6 != 2:
+        raise InvalidMessage("the stem is not the beginning of a UUIDv8", field="stem")
+    if any(after <= before for before, after in itertools.pairwise(numbers)):
+        raise InvalidMessage("numbers must grow", field="numbers")
+    if len(starts) != len(numbers) + 1 or starts[0] != 0 or starts[-1] != len(given.bodies) or starts != sorted(starts):
+        raise InvalidMessage("starts must say where each body begins, and where the last one ends", field="starts")
+    return _calls(
+        tenant, given.queue, settings_of, remember_us,
+        [
+            SparkItem(message_id(id_prefix, number), given.bodies[low:high], settings.max_attempts)
+            for number, (low, high) in zip(numbers, itertools.pairwise(starts), strict=True)
+        ],
+        id_prefix, numbers,
+    )  # fmt: skip
+
+
+def publish(tenant: str, given: SparkPublish, settings_of: SettingsOf, remember_us: int) -> Calls:
+    return _calls(tenant, given.queue, settings_of, remember_us, given.items)
+
+
+def _calls(
+    tenant: str,
+    queue: str,
+    settings_of: SettingsOf,
+    remember_us: int,
+    given: Sequence[SparkItem],
+    id_prefix: bytes | None = None,
+    numbers: Sequence[int] = (),
+) -> Calls:
+    settings = settings_of(queue)
+    validate.check_open(queue, settings)
+    items = [_item(queue, settings, one) for one in given]
+    if publish_steps.wanted(queue, settings):
+        made = door.prepare_items(tenant, queue, items, settings_of, remember_us=remember_us)
+        return Calls(made.rows, made.copies)
+    if id_prefix is None or not all(rows.is_plain(item, settings) for item in items):
+        return Calls([door.publish_call(tenant, queue, settings, items, remember_us=remember_us)])
+    places = [0, *itertools.accumulate(len(item.packed) for item in items)]
+    bodies, types = b"".join(item.packed for item in items), [item.body.type for item in items]
+    return Calls(
+        [door.load_call(tenant, queue, settings, id_prefix, numbers, bodies, places, types, remember_us=remember_us)]
+    )
+
+
+def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
+    try:
+        body = unpack_body(given.body)
+        new = validate.from_body(
+            body,
+            run_at=moment_or_none(given.run_us),
+            delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
+            ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
+            # As the job found it in the queue's settings, or as its row says.
+            max_attempts=body.own_max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
+            id=given.id,
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
+        raise InvalidMessage(f"a body can not be unpacked: {error}", field="body") from None
+    if body.content_type == JSON:
+        checked_json(body.payload)
+    return validate.item(queue, settings, new)
+
+
+def count(changes: Sequence[Any]) -> int:
+    """How many messages changes bring."""
+    return sum(
+        len(one.numbers) if isinstance(one, SparkLoad) else len(one.items) if isinstance(one, SparkPublish) else 0
+        for one in changes
+    )

@@ -1,0 +1,1 @@
+"""A queue as a Spark stream: deliveries, their log, and settling them."""

@@ -1,0 +1,1 @@
+"""What a Spark session needs on this machine: Java, Python, settings."""

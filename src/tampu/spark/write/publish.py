@@ -1,0 +1,355 @@
+"""Staged rows become messages: chunk by chunk, each in one commit with the ledger's entry of how far the job has come.
+
+Whoever runs the job again, after a crash between any two commits, goes on where the ledger says. The ledger is a
+document; its version lets only one driver at a time go on with a job.
+
+A store without joint commits gets the messages first and the entry then. What is stored a second time, after a crash in
+between, is known there by its number: the store remembers how far it came with each partition, in the very step that
+stores the messages, also when they are worked and gone by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.broker import publish, publish_steps, settings, validate
+from tampu.broker.settings import Settings
+from tampu.engines.port import Call, DeleteDocument, PutDocument
+from tampu.model.decoders import from_json
+from tampu.model.errors import InvalidConfig, InvalidState, QueueFull, TampuError, VersionConflict
+from tampu.model.states import LIVE
+from tampu.model.times import SECOND
+from tampu.spark.write import rows, staging
+from tampu.spark.write.staging import Area
+from tampu.stores.port import ArrowStore, Step
+from tampu.stores.steps import one_by_one
+
+JOBS = "spark-job"
+STREAMS = "spark-stream"
+KEPT_US = 30 * 86_400 * SECOND
+"""How long the entry of a job that was given an id is kept."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What the winning attempt of one partition staged."""
+
+    partition: int
+    where: str | None
+    rows: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The ledger of one job, or of the latest batch of a stream."""
+
+    shape: str
+    """Of the rows: how many in each partition. The same job must bring the same rows."""
+    total: int
+    at_us: int
+    done: bool = False
+    partition: int = 0
+    row: int = 0
+    """All rows before this one of this partition, and all of the partitions before, are published."""
+    batch: int = -1
+    query: str | None = None
+    """Of a stream: the query that writes it."""
+
+
+_read = from_json(Entry).decode
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What is published, and under which name it is remembered."""
+
+    tenant: str
+    queue: str | None
+    kind: str
+    name: str
+    """Of the ledger's document."""
+    remembered: bool
+    """Keep the entry when all is done: somebody may run it again."""
+    atomic: bool = False
+    batch: int = -1
+    query: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.name if self.batch < 0 else f"{self.name}\0{self.batch}"
+
+
+class Calls(msgspec.Struct):
+    """What publishes staged rows."""
+
+    rows: Sequence[Call] = ()
+    copies: Sequence[Call] = ()
+    """Of rows, which publish steps have added."""
+
+    def add(self, more: Calls) -> None:
+        self.rows = [*self.rows, *more.rows]
+        self.copies = [*self.copies, *more.copies]
+
+
+def id_prefix(tenant: str, job: str, partition: int) -> bytes:
+    """The beginning of the ids of a partition's messages: a UUIDv8 out of who they are."""
+    raw = bytearray(hashlib.blake2b(f"{tenant}\0{job}\0{partition}".encode(), digest_size=11).digest())
+    raw[6] = 0x80 | raw[6] & 0x0F
+    raw[8] = 0x80 | raw[8] & 0x3F
+    return bytes(raw)
+
+
+class Publisher:
+    def __init__(self, store: ArrowStore, job: Job) -> None:
+        self._store = store.within(job.queue)
+        self._job = job
+        self._settings: dict[str, Settings] = {}
+        self._remember_us = 0 if store.joint else KEPT_US
+        self._counted: deque[int] = deque()
+        """How many calls of each step under way store rows; those after them store copies."""
+
+    # -- the ledger
+
+    def entry(self) -> tuple[Entry | None, int]:
+        """How far the job has come, and the version of the document that says so."""
+        document = self._store.document(self._job.kind, self._job.tenant, self._job.name)
+        return (None, 0) if document is None else (_read(document.value), document.version)
+
+    def finished(self) -> bool:
+        """Has all of it been published before?"""
+        entry, _ = self.entry()
+        if entry is None:
+            return False
+        if self._job.kind == STREAMS:
+            if entry.query != self._job.query:
+                raise InvalidState(
+                    f"the stream {self._job.name} was written by another query, whose batches have the same numbers",
+                    hint="give a new streamId to a query with a new checkpoint",
+                )
+            return entry.batch > self._job.batch or (entry.batch == self._job.batch and entry.done)
+        return entry.done
+
+    def begun(self) -> bool:
+        """Has some of it been published before?"""
+        entry, _ = self.entry()
+        return entry is not None and entry.batch == self._job.batch
+
+    def mark_done(self, total: int) -> None:
+        """Note that the tasks have published all of it by themselves."""
+        entry, version = self.entry()
+        shape = "" if entry is None else entry.shape
+        done = Entry(shape, total, self._store.now(), done=True, batch=self._job.batch, query=self._job.query)
+        if self._job.remembered and not self.finished():
+            self._store.run([self._put(done, version)])
+
+    def _put(self, entry: Entry, version: int) -> PutDocument:
+        job = self._job
+        return PutDocument(job.kind, job.tenant, job.name, msgspec.json.encode(entry), version)
+
+    # -- publishing
+
+    def check_able(self) -> None:
+        """Refuse what the store can not promise."""
+        if self._job.atomic and not self._store.joint:
+            raise InvalidConfig(
+                "this store can not publish a whole job in one commit",
+                field="atomic",
+                hint="leave it out: rows become visible chunk by chunk, none twice; or use a file or a SQL server",
+            )
+
+    def check_open(self, names: Iterable[str]) -> None:
+        """Refuse queues that take no messages."""
+        for name in names:
+            validate.check_open(name, self._of(name))
+
+    def check_room(self, coming: Mapping[str, int]) -> None:
+        """Refuse, before anything is published, more than a queue has room for now."""
+        begun = self.begun()
+        for name, count in coming.items():
+            most = self._of(name).max_depth
+            if most and not begun:
+                held = self._store.counts(self._job.tenant, name)
+                live = sum(held.get(state, 0) for state in LIVE)
+                if live + count > most:
+                    raise QueueFull(
+                        f"queue {name} holds {live} of at most {most} that have not ended: no room for {count}",
+                        field="queue",
+                        hint="write when workers have caught up, or raise max_depth",
+                    )
+
+    def publish(self, parts: Sequence[Part], area: Area) -> int:
+        """Publish what was staged; how many rows this run published. Nothing, if the job has been finished before."""
+        job = self._job
+        parts = sorted(parts, key=lambda part: part.partition)
+        shape, total = _shape(parts), sum(part.rows for part in parts)
+        entry, version = self.entry()
+        if entry is not None and entry.batch < job.batch:
+            entry = None  # of an earlier batch
+        if self.finished():
+            if entry is not None and entry.shape != shape and job.kind == JOBS:
+                raise _other_rows(job)
+            return 0
+        if entry is not None and entry.shape != shape:
+            if job.kind == JOBS:
+                raise _other_rows(job)
+            entry = None  # a stream whose batch came out otherwise: what is there already is found by its id
+        start = (0, 0) if entry is None else (entry.partition, entry.row)
+        begun = entry is not None
+        fresh = Entry(shape, total, self._store.now(), batch=job.batch, query=job.query)
+        published = 0
+        self._counted.clear()
+        steps = self._steps(parts, area, start, fresh)
+        try:
+            with contextlib.ExitStack() as whole:
+                if job.atomic:
+                    run = whole.enter_context(self._store.transaction())
+                    # One call at a time: calls of one run may be carried out in any order.
+                    done = one_by_one(lambda calls: [run([call])[0] for call in calls], steps, version)
+                else:
+                    done = whole.enter_context(contextlib.closing(self._store.in_turn(steps, version)))
+                for *replies, _ in done:
+                    published += sum(stored(reply) for reply in replies[: self._counted.popleft()])
+                    begun = True
+        except VersionConflict:
+            raise InvalidState(
+                f"another driver has gone on with {job.kind} {job.name} meanwhile",
+                hint="let one of them finish; nothing was published twice",
+            ) from None
+        except TampuError as error:
+            if published and job.kind == JOBS and not job.atomic:
+                error.hint = f"{published} of {total} rows are published; jobId={job.name} goes on from there"
+            raise
+        self._forget(begun)
+        return published
+
+    def _forget(self, begun: bool) -> None:
+        """Entries nobody will ask for: of a job with an id nobody knows, and of jobs long past."""
+        job, limit = self._job, self._store.now() - KEPT_US
+        if job.kind == JOBS:
+            old = [
+                document.name
+                for document in self._store.documents(JOBS, job.tenant)
+                if _read(document.value).at_us < limit
+            ]
+            names = [job.name, *old] if begun and not job.remembered else old
+            if names:
+                self._store.run([DeleteDocument(JOBS, job.tenant, name) for name in names])
+
+    def _steps(self, parts: Sequence[Part], area: Area, start: tuple[int, int], fresh: Entry) -> Iterator[Step]:
+        for chunk, (partition, row) in self._chunks(parts, area, start):
+            now = msgspec.structs.replace(fresh, partition=partition, row=row, done=partition > parts[-1].partition)
+            # Nobody can run it again but who has its ledger's name from an error, and then the ledger is there.
+            once = not self._job.remembered
+            made = Calls()
+            for number, batch in chunk:
+                made.add(self.calls(number, batch, once=once))
+            self._counted.append(len(made.rows))
+            yield Step([*made.rows, *made.copies], functools.partial(self._put, now))
+
+    def _chunks(
+        self, parts: Sequence[Part], area: Area, start: tuple[int, int]
+    ) -> Iterator[tuple[list[tuple[int, pa.RecordBatch]], tuple[int, int]]]:
+        """What one commit takes, and where the next one begins: after the last partition, when it is the last."""
+        chunk: list[tuple[int, pa.RecordBatch]] = []
+        size = count = 0
+        for part in parts:
+            if part.where is None or part.partition < start[0]:
+                continue
+            for batch in area.read(part.where):
+                if part.partition == start[0] and start[1]:
+                    batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - what is left of it
+                if not len(batch):
+                    continue
+                if chunk and (count + len(batch) > staging.MOST_ROWS or size + batch.nbytes > staging.MOST_BYTES):
+                    yield chunk, (part.partition, batch.column("row")[0].as_py())
+                    chunk, size, count = [], 0, 0
+                chunk.append((part.partition, batch))
+                size, count = size + batch.nbytes, count + len(batch)
+        if chunk:
+            yield chunk, (parts[-1].partition + 1, 0)
+
+    def calls(self, partition: int, batch: pa.RecordBatch, *, once: bool = False) -> Calls:
+        """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays. ``once``:
+        the ledger alone sees to it that they are not made twice."""
+        start = id_prefix(self._job.tenant, self._job.id, partition)
+        column = batch.column("queue")
+        if column.null_count == len(batch):
+            return self._calls(self._job.queue or "", start, batch, once)
+        made = Calls()
+        for name in pc.unique(column).to_pylist():
+            chosen = pc.is_null(column) if name is None else pc.fill_null(pc.equal(column, name), False)
+            made.add(self._calls(self._job.queue or "" if name is None else name, start, batch.filter(chosen), once))
+        return made
+
+    def _calls(self, queue: str, start: bytes, batch: pa.RecordBatch, once: bool) -> Calls:
+        tenant, current = self._job.tenant, self._of(queue)
+        numbers = batch.column("row").to_pylist()
+        bodies, more = batch.column("body"), batch.column("more")
+        steps = not self._store.remote and publish_steps.wanted(queue, current)
+        if more.null_count == len(batch) and not steps:
+            kinds = batch.column("type")
+            plain = kinds.null_count == len(batch)
+            types = [rows.NO_TYPE] * len(batch) if plain else pc.fill_null(kinds, rows.NO_TYPE).to_pylist()
+            load = publish.load_call(
+                tenant,
+                queue,
+                current,
+                start,
+                numbers,
+                *_buffer(bodies),
+                types,
+                remember_us=self._remember_us,
+                once=once,
+            )
+            return Calls([load])
+        items = [
+            rows.item(packed, rest, current.max_attempts, message_id(start, number))
+            for packed, rest, number in zip(bodies.to_pylist(), more.to_pylist(), numbers, strict=True)
+        ]
+        if not steps:
+            return Calls([publish.publish_call(tenant, queue, current, items, remember_us=self._remember_us)])
+        made = publish.prepare_items(tenant, queue, items, self._of, remember_us=self._remember_us)
+        return Calls(made.rows, made.copies)
+
+    def _of(self, queue: str) -> Settings:
+        if queue not in self._settings:
+            self._settings[queue] = settings.read(self._store.document, self._job.tenant, queue)
+        return self._settings[queue]
+
+
+def stored(reply: Any) -> int:
+    """How many messages are new."""
+    return reply if isinstance(reply, int) else sum(not message.duplicate for message in reply)
+
+
+def message_id(start: bytes, number: int) -> str:
+    """The id of a row of a partition."""
+    text = (start + number.to_bytes(5, "big")).hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _buffer(bodies: pa.BinaryArray) -> tuple[memoryview, list[int]]:
+    """The bytes of a column, and where each value begins."""
+    _, offsets, data = bodies.buffers()
+    starts = memoryview(offsets).cast("i")[bodies.offset : bodies.offset + len(bodies) + 1].tolist()
+    first = starts[0]
+    part = memoryview(data)[first : starts[-1]]
+    return part, starts if not first else [place - first for place in starts]
+
+
+def _shape(parts: Sequence[Part]) -> str:
+    text = ",".join(f"{part.partition}:{part.rows}" for part in parts if part.rows)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _other_rows(job: Job) -> InvalidState:
+    return InvalidState(
+        f"the job {job.name} was begun with other rows or partitions",
+        hint="the same jobId is for the same rows in the same partitions; give new rows a new one",
+    )

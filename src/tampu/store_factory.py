@@ -1,0 +1,183 @@
+"""`open` and `open_async`: from a url to a queue, with its keepers running."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import urllib.parse
+from typing import Any
+
+from tampu.broker.async_store import AsyncStore
+from tampu.broker.core import Core
+from tampu.broker.store import Store
+from tampu.engines.port import Engine
+from tampu.engines.sqlite import SqliteEngine
+from tampu.maintenance.supervisor import Supervisor
+from tampu.model.errors import InvalidConfig
+from tampu.model.times import Clock, Duration, duration
+
+log = logging.getLogger("tampu")
+DEFAULT_URL = "tampu.db"
+_WEEK = 7 * 86_400
+_ELSEWHERE = {"mysql": "mariadb", "mariadb": "mariadb", "postgresql": "postgresql", "postgres": "postgresql"}
+"""Schemes that others have for the same servers, most often with a driver's name behind a plus."""
+_WEAKER = {
+    "process": "the last moments before a loss of power may be lost",
+    "everysec": "the last second before a loss of power may be lost",
+    "none": "what was acknowledged may be gone after a crash of the server",
+}
+
+
+def open(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    tenant: str = "default",
+    durability: str | None = None,
+    journal_retention: Duration = _WEEK,
+    adopt: bool = False,
+    maintenance: bool = True,
+    clock: Clock | None = None,
+    token: str | None = None,
+) -> Store:
+    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
+    ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
+
+    Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
+    ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
+    SQLite file that has tables of your own. ``keepers=False`` leaves delays, leases and retention to other processes
+    (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
+    ``TAMPU_TOKEN``); the tenant ``default`` is there the one of the key, and all else is the server's business.
+    """
+    if _text(url).startswith(("http://", "https://")):
+        if durability is not None or adopt or clock is not None or journal_retention != _WEEK:
+            raise InvalidConfig("these options are the server's", field="url", hint="set them with tampu serve")
+        return _remote(_text(url), token, tenant)
+    if token is not None:
+        raise InvalidConfig("only a server takes a token", field="token")
+    journal_us = duration(journal_retention, "journal_retention", error=InvalidConfig)
+    engine = make_engine(url, durability=durability, adopt=adopt, clock=clock)
+    try:
+        core = Core(engine)
+    except BaseException:
+        engine.close()
+        raise
+    if core.engine.durability in _WEAKER:
+        log.warning("durability is %s: %s", core.engine.durability, _WEAKER[core.engine.durability])
+    supervisor = None
+    try:
+        supervisor = Supervisor(core, journal_us) if maintenance else None
+        return Store(core, tenant, on_close=_closing(core, supervisor))
+    except BaseException:
+        _closing(core, supervisor)()
+        raise
+
+
+def open_async(url: str | os.PathLike[str] | None = None, **options: Any) -> AsyncStore:
+    """`open` for event loops: ``async with tampu.open_async("jobs.db") as q``."""
+    return AsyncStore(lambda: open(url, **options))
+
+
+def _closing(core: Core, supervisor: Supervisor | None) -> Any:
+    lock = threading.Lock()
+
+    def close() -> None:
+        with lock:
+            if core.closed:
+                return
+            core.closed = True
+        core.waiting.wake_all()
+        core.ends.close()
+        if supervisor is not None:
+            supervisor.stop()
+        core.lanes.close()
+        core.engine.close()
+
+    return close
+
+
+def make_engine(
+    url: str | os.PathLike[str] | None,
+    *,
+    durability: str | None = None,
+    adopt: bool = False,
+    clock: Clock | None = None,
+) -> Engine:
+    """The engine a url names."""
+    text = _text(url)
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return SqliteEngine(text, clock=clock, durability=durability or "full", adopt=adopt)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(text, durability, clock)
+    if scheme == "mariadb":
+        return _mariadb(text, durability, clock)
+    if scheme.partition("+")[0] in ("redis", "rediss"):
+        return _redis(text, durability, clock)
+    if scheme not in ("memory", "sqlite"):
+        raise InvalidConfig(f"no engine for {scheme}://", field="url", hint=_instead(scheme))
+    path, _, query = rest.partition("?")
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    durability = options.pop("durability", durability)
+    if options:
+        raise InvalidConfig(f"no such option in the url: {', '.join(options)}", field="url", hint="known: durability")
+    if scheme == "memory":
+        return SqliteEngine(clock=clock)
+    # As elsewhere: three slashes are a relative path, four an absolute one.
+    if not path.startswith("/") or len(path) < 2:
+        raise InvalidConfig(f"no path in {text}", field="url", hint="sqlite:///jobs.db, or sqlite:////abs/jobs.db")
+    name = urllib.parse.unquote(path[1:])
+    return SqliteEngine(name, clock=clock, durability=durability or "full", adopt=adopt)
+
+
+def _instead(scheme: str) -> str:
+    """What to write for a scheme that nobody knows here."""
+    kind, plus, more = scheme.lower().partition("+")
+    if kind.startswith("valkey"):
+        return f"write {kind.replace('valkey', 'redis')}{plus}{more}://"
+    if kind in _ELSEWHERE:
+        return f"write {_ELSEWHERE[kind]}://"
+    return "this version opens files, sqlite:///path, memory://, postgresql://, mariadb://, redis:// and http://"
+
+
+def _text(url: Any) -> str:
+    text = os.environ.get("TAMPU_URL") or DEFAULT_URL if url is None else url
+    if isinstance(text, os.PathLike):
+        text = os.fspath(text)
+    if not isinstance(text, str) or not text or "\x00" in text:
+        raise InvalidConfig("the url must be a text", field="url", hint="for example jobs.db")
+    return text
+
+
+def _remote(url: str, token: str | None, tenant: str) -> Store:
+    try:
+        from tampu.client.remote import open_remote
+    except ImportError as error:
+        raise InvalidConfig(f"a server needs {error.name}", field="url", hint="pip install 'tampu[client]'") from error
+    return open_remote(url, token=token or os.environ.get("TAMPU_TOKEN"), tenant=tenant)
+
+
+def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.postgres import PostgresEngine  # only who asks for it needs its driver
+    except ImportError as error:
+        raise InvalidConfig("PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'") from error
+    return PostgresEngine(url, clock=clock, durability=durability)
+
+
+def _mariadb(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.mariadb import MariaEngine
+    except ImportError as error:
+        raise InvalidConfig("MariaDB needs its driver", field="url", hint="pip install 'tampu[mariadb]'") from error
+    return MariaEngine(url, clock=clock, durability=durability)
+
+
+def _redis(url: str, durability: str | None, clock: Clock | None) -> Engine:
+    try:
+        from tampu.engines.redis import RedisEngine
+    except ImportError as error:
+        raise InvalidConfig(
+            "Redis and Valkey need their driver", field="url", hint="pip install 'tampu[redis]'"
+        ) from error
+    return RedisEngine(url, clock=clock, durability=durability)

@@ -1,0 +1,195 @@
+"""Packed records of a journal as Arrow columns.
+
+A record holds what one verb did in one commit, column by column; most columns are one value for all of it. So a batch
+is made of the values of its records, each taken as often as its record is long.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tampu.engines.encoding import STATES
+from tampu.engines.journal_pages import fingerprint
+from tampu.model.decoders import from_msgpack
+from tampu.model.errors import NotFound, Unavailable
+from tampu.stores import columns
+from tampu.stores.arrow.bulk_ids import Numbers
+
+ROWS = 1 << 15
+"""Transitions in a batch; one record may be more."""
+RECORDS = 1 << 13
+"""Looked at in one read transaction, which holds back the cleaning up of the store."""
+
+Record = tuple[int, int, int, int, bytes]
+"""(first offset, how many, at, q, packed columns)"""
+Names = Mapping[int, tuple[str, str]]
+_RUN = np.dtype([("first", ">i8"), ("step", ">i8"), ("count", ">u4")])
+_decode = from_msgpack(list[tuple[Any, ...]]).decode
+_fingerprint = functools.lru_cache(maxsize=4096)(fingerprint)
+
+
+class Unpacked(msgspec.Struct):
+    """The columns of some records, one value for each record."""
+
+    verbs: Sequence[str]
+    states: Sequence[int | None]
+    workers: Sequence[str | None]
+    attempts: Sequence[Any]
+    types: Sequence[Any]
+    details: Sequence[Any]
+    ids: Callable[[Spread], pa.Array]
+
+
+class Spread:
+    """Values of records, as many times as their records have transitions."""
+
+    def __init__(self, lengths: Numbers) -> None:
+        self.total = int(lengths.sum())
+        self.record = np.repeat(np.arange(len(lengths)), lengths)
+        self.within = np.arange(self.total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+    def one(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        """One value for each record."""
+        return _taken(pa.array(values, kind), self.record)
+
+    def unfolded(self, given: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        """For each record one value for all its transitions, or a list with one for each."""
+        if all(value is None for value in given):
+            return pa.nulls(self.total, kind)
+        values, places = self._places(given)
+        return _taken(pa.array(values, kind), places)
+
+    def numbers(self, given: Sequence[Any]) -> Numbers:
+        """As `unfolded`, of whole numbers."""
+        values, places = self._places(given)
+        return np.array(values, np.int64)[places]
+
+    def _places(self, given: Sequence[Any]) -> tuple[list[Any], Numbers]:
+        values: list[Any] = []
+        widths = []
+        for value in given:
+            if isinstance(value, list):
+                values.extend(value)
+                widths.append(len(value))
+            else:
+                values.append(value)
+                widths.append(1)
+        width = np.array(widths, np.int64)
+        starts = np.cumsum(width) - width
+        return values, starts[self.record] + np.where(width[self.record] > 1, self.within, 0)
+
+    def seqs(self, packed: Sequence[bytes]) -> Numbers:
+        """The message numbers of all records; see `tampu.engines.encoding.pack_seqs`."""
+        even = np.array([len(raw) == _RUN.itemsize for raw in packed])
+        if not even.any():
+            return np.frombuffer(b"".join(packed), ">i8").astype(np.int64)
+        firsts = np.zeros(len(packed), np.int64)
+        steps = np.zeros(len(packed), np.int64)
+        runs = np.frombuffer(b"".join(raw for raw in packed if len(raw) == _RUN.itemsize), _RUN)
+        firsts[even], steps[even] = runs["first"], runs["step"]
+        seqs = firsts[self.record] + steps[self.record] * self.within
+        if not even.all():
+            rest = b"".join(raw for raw in packed if len(raw) != _RUN.itemsize)
+            seqs[~even[self.record]] = np.frombuffer(rest, ">i8")
+        return seqs
+
+
+def decode(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """What is packed in the records, in columns."""
+    bodies = [record[4] for record in records]
+    return list(zip(*_decode(b"\xdd" + len(bodies).to_bytes(4, "big") + b"".join(bodies)), strict=True))
+
+
+def read(
+    fetch: Callable[[int], tuple[list[Record], int, Names]],
+    unpack: Callable[[Sequence[Record]], Unpacked],
+    partition: str,
+    after: int,
+    upto: int,
+    tenant: str | None,
+    queues: Sequence[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of what is after one offset and not after another; ``fetch`` answers with the records from the one that
+    holds the next offset on, the offset they reach to and the names of their queues."""
+    while after < upto:
+        records, end, names = fetch(after)
+        wanted = [
+            record
+            for record in records
+            if (tenant is None or names[record[3]][0] == tenant) and (queues is None or names[record[3]][1] in queues)
+        ]
+        if wanted:
+            yield _batch(wanted, unpack(wanted), names, partition, after, upto)
+        after = end
+
+
+def bounded(records: Iterator[Record] | Sequence[Record]) -> tuple[list[Record], int]:
+    """Records that make up a batch, and the offset they reach to."""
+    taken: list[Record] = []
+    end = rows = 0
+    for record in records:
+        taken.append(record)
+        end = record[0] + record[1] - 1
+        rows += record[1]
+        if rows >= ROWS:
+            break
+    return taken, end
+
+
+def check_reach(before: int, latest: int, after: int, upto: int) -> None:
+    """Refuse to read what is trimmed, or not there yet."""
+    if latest < upto:
+        raise Unavailable(
+            f"the journal ends at {latest}, before {upto}: this is not the store the read was planned on",
+            hint="the url must name the same store on the driver and on every executor",
+        )
+    if before > after:
+        raise NotFound(
+            f"transitions {after + 1} to {min(before, upto)} of the journal were trimmed",
+            field="offset",
+            hint="read sooner, or keep the journal longer (journal_retention)",
+        )
+
+
+def _batch(
+    records: Sequence[Record], found: Unpacked, names: Names, partition: str, after: int, upto: int
+) -> pa.RecordBatch:
+    firsts, lengths, ats, queues, _ = zip(*records, strict=True)
+    spread = Spread(np.array(lengths, np.int64))
+    text = pa.string()
+    offsets = np.array(firsts, np.int64)[spread.record] + spread.within
+    marks: list[Any] = [
+        None if told is None else [None if line is None else _fingerprint(line) for line in told]
+        for told in found.details
+    ]
+    made = pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(partition, text), spread.total),
+            pa.array(offsets),
+            pa.array(np.array(ats, np.int64)[spread.record], columns.TIME),
+            spread.one([names[q][0] for q in queues], text),
+            spread.one([names[q][1] for q in queues], text),
+            spread.one(found.verbs, text),
+            found.ids(spread),
+            spread.one([None if state is None else STATES[state].value for state in found.states], text),
+            spread.unfolded(found.attempts, pa.int32()),
+            spread.unfolded(found.types, text),
+            spread.one(found.workers, text),
+            spread.unfolded(found.details, text),
+            spread.unfolded(marks, text),
+        ],
+        schema=columns.JOURNAL,
+    )
+    # The first and the last record may reach beyond what was asked for.
+    skip = int(np.searchsorted(offsets, after, "right"))
+    return made.slice(skip, int(np.searchsorted(offsets, upto, "right")) - skip)
+
+
+def _taken(values: pa.Array, places: Numbers) -> pa.Array:
+    return pa.nulls(len(places), values.type) if values.null_count == len(values) else values.take(pa.array(places))

@@ -1,0 +1,80 @@
+"""What all stores have in common: the verbs of an engine's port, with the first error raised."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Generic, Self, TypeVar
+
+from tampu.engines.port import Call, Document, Engine
+from tampu.model.errors import TampuError
+from tampu.model.message import State
+from tampu.stores.port import Run, Step
+from tampu.stores.steps import one_by_one
+
+E = TypeVar("E", bound=Engine)
+
+
+class EngineStore(Generic[E]):
+    """A store over an open engine, which it closes. Snapshots and the journal are for its subclasses."""
+
+    joint = True
+    remote = False
+
+    def __init__(self, engine: E) -> None:
+        self.engine = engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.engine.close()
+
+    def run(self, calls: Sequence[Call]) -> list[Any]:
+        return without_errors(self.engine.run(calls))
+
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        if not self.joint:
+            return [self.run([call])[0] for call in calls]
+        with self.transaction() as run:
+            return [run([call])[0] for call in calls]
+
+    def aside(self, calls: Sequence[Call]) -> list[Any]:
+        return self.together(calls)
+
+    def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
+        return one_by_one(self.together, steps, version)
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        return self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Run]:
+        engine: Any = self.engine  # those with the capability have it
+        with engine.transaction(None) as work:
+            yield lambda calls: without_errors(work.run(calls))
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None:
+        return self.engine.document(kind, tenant, name)
+
+    def documents(self, kind: str, tenant: str) -> list[Document]:
+        return self.engine.documents(kind, tenant)
+
+    def within(self, _queue: str | None) -> Self:
+        return self
+
+    def staging(self) -> str | None:
+        return None
+
+    def now(self) -> int:
+        return self.engine.now()
+
+    def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
+        return next((stats.counts for stats in self.engine.stats(tenant, queue)), {})
+
+
+def without_errors(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, TampuError):
+            raise reply
+    return replies

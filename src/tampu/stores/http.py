@@ -1,0 +1,282 @@
+"""A server as a store for Spark. Driver and executors connect to it by themselves; rows come as Arrow streams.
+
+What must happen together is one request. The key is in ``TAMPU_TOKEN``, on the driver and on every executor, or in the
+url as a password (``http://:KEY@host``): then let the url come from the environment (``env:NAME``).
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import urllib.parse
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import msgspec
+import pyarrow as pa
+
+from tampu.broker import journal_readers
+from tampu.client import verbs
+from tampu.client.failures import Broken
+from tampu.client.remote import RemoteCore
+from tampu.client.request import Ask, quoted, reader
+from tampu.engines import port
+from tampu.engines.port import Call, Document
+from tampu.model.decoders import from_msgpack
+from tampu.model.errors import InvalidConfig, RateLimited, Unavailable
+from tampu.model.journal import Position
+from tampu.model.message import State
+from tampu.stores import columns, wire
+from tampu.stores.port import MessageQuery, Run, SnapshotPlan, Step
+from tampu.stores.steps import one_by_one
+from tampu.wire import bodies
+from tampu.wire.problems import from_answer
+
+_OWN = "default"
+"""On a server, the tenant of the key."""
+_LONG_SECONDS = 600.0
+"""A plan of millions of messages takes its time."""
+_PATIENCE = 60.0
+"""Seconds that a rate is waited for."""
+_TRIES = 5
+_SCOPED = frozenset({"spark-job", "spark-stream", "spark-stage", "spark-staged"})
+"""Documents that belong to jobs; see `within`."""
+_read_changed = reader(wire.SparkChanged)
+_read_documents = reader(wire.SparkDocuments)
+_read_queue = reader(wire.SparkQueue)
+_read_place = reader(wire.SparkPlace)
+_read_planned = reader(wire.SparkPlanned)
+_read_piece = from_msgpack(tuple[str | None, bytes]).decode
+
+
+class HttpStore:
+    joint = False
+    remote = True
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.username and parts.password is None:
+            raise InvalidConfig("the url has a user, but no key", field="url", hint="http://:KEY@host:port")
+        if parts.password is not None:
+            token = urllib.parse.unquote(parts.password)
+            url = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self._url = url
+        self._token = token
+        self._scope = wire.ANY
+        self._cores: dict[str, RemoteCore] = {}
+        self._core(_OWN)  # a url that is none is known at once
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for core in self._cores.values():
+            core.close()
+
+    def _core(self, tenant: str) -> RemoteCore:
+        tenant = _OWN if tenant == journal_readers.TENANT else tenant  # the server knows what is of the whole store
+        if tenant not in self._cores:
+            self._cores[tenant] = RemoteCore(self._url, self._token, tenant)
+        return self._cores[tenant]
+
+    def _do(self, tenant: str, ask: Ask) -> Any:
+        """A key that may do so much a second waits for its turn."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._core(tenant).do(ask)
+            except RateLimited as error:
+                if error.retry_after is None or time.monotonic() + error.retry_after > until:
+                    raise
+                time.sleep(error.retry_after)
+
+    # -- calls
+
+    def run(self, calls: Sequence[Call]) -> list[Any]:
+        replies: list[Any] = []
+        changes: list[Call] = []
+        for call in calls:
+            if isinstance(call, port.PutDocument | port.DeleteDocument | port.Load | port.Publish):
+                changes.append(call)
+            else:
+                replies += self._change(changes)
+                changes = []
+                replies.append(self._do(_tenant(call), _ask(call)))
+        return replies + self._change(changes)
+
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        """One request, which the server carries out in one commit where its engine can."""
+        return self.run(calls)
+
+    def aside(self, calls: Sequence[Call]) -> list[Any]:
+        return self.together(calls)
+
+    def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
+        return one_by_one(self.together, steps, version)
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        raise InvalidConfig(
+            "a server takes no transactions", field="url", hint="leave atomic out, or name the store itself"
+        )
+
+    def _change(self, calls: Sequence[Call]) -> list[Any]:
+        if not calls:
+            return []
+        said = [self._said(call) for call in calls]
+        ask = Ask(
+            "POST",
+            "/v1/spark/changes",
+            _read_changed,
+            wire.SparkChanges(said),
+            again=wire.SparkChanges(said, again=True),
+            wait=_LONG_SECONDS,
+        )
+        changed: wire.SparkChanged = self._do(_tenant(calls[0]), ask)
+        return list(changed.replies)
+
+    def _said(self, call: Call) -> wire.SparkChange:
+        if isinstance(call, port.PutDocument):
+            return wire.SparkPut(call.kind, self._named(call.kind, call.name), call.value, call.version)
+        if isinstance(call, port.DeleteDocument):
+            return wire.SparkDelete(call.kind, self._named(call.kind, call.name))
+        if isinstance(call, port.Load):
+            numbers, starts = list(call.numbers), list(call.starts)
+            return wire.SparkLoad(call.queue, call.id_prefix, numbers, bytes(call.bodies), starts)
+        assert isinstance(call, port.Publish)
+        return wire.SparkPublish(
+            call.queue,
+            [
+                wire.SparkItem(item.id or "", item.packed, item.max_attempts, item.run_us, item.delay_us, item.ttl_us)
+                for item in call.items
+            ],
+        )
+
+    # -- documents
+
+    def within(self, queue: str | None) -> Self:
+        other = copy.copy(self)
+        other._scope = queue or wire.ANY
+        return other
+
+    def _named(self, kind: str, name: str) -> str:
+        return f"{self._scope}/{name}" if kind in _SCOPED else name
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None:
+        found = self._documents(tenant, wire.SparkLookup(kind, name=self._named(kind, name)))
+        return Document(kind, tenant, name, found[0].version, found[0].value) if found else None
+
+    def documents(self, kind: str, tenant: str) -> list[Document]:
+        prefix = self._named(kind, "")
+        found = self._documents(tenant, wire.SparkLookup(kind, prefix=prefix))
+        return [Document(kind, tenant, one.name.removeprefix(prefix), one.version, one.value) for one in found]
+
+    def _documents(self, tenant: str, lookup: wire.SparkLookup) -> list[wire.SparkDocument]:
+        told: wire.SparkDocuments = self._do(tenant, Ask("POST", "/v1/spark/documents", _read_documents, lookup))
+        return told.documents
+
+    def staging(self) -> str | None:
+        return None
+
+    def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
+        told: wire.SparkQueue = self._do(tenant, Ask("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))
+        return told.counts
+
+    # -- the journal
+
+    def _place(self, **at: int) -> wire.SparkPlace:
+        ask = Ask("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
+        told: wire.SparkPlace = self._do(_OWN, ask)
+        return told
+
+    def now(self) -> int:
+        return self._place().now_us
+
+    def bounds(self) -> tuple[Position, Position]:
+        told = self._place()
+        return told.earliest, told.latest
+
+    def at_time(self, at_us: int) -> Position:
+        return self._place(since=max(0, at_us)).found or {}
+
+    def until_time(self, at_us: int) -> Position:
+        return self._place(until=max(0, at_us)).found or {}
+
+    def journal(
+        self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """A connection that breaks is made again, from where it broke."""
+        failed = 0
+        while after < upto:
+            query: list[tuple[str, Any]] = [("partition", partition), ("after", after), ("upto", upto)]
+            query += [("queue", queue) for queue in queues or ()]
+            query.append(("everyone", "true" if tenant is None else None))
+            ask = Ask("GET", "/v1/spark/journal", bytes, query=query, wait=_LONG_SECONDS)
+            try:
+                for batch in self._batches(tenant, ask):
+                    yield batch
+                    after, failed = batch.column("offset")[-1].as_py(), 0
+                return
+            except Unavailable:
+                failed += 1
+                if failed == _TRIES:
+                    raise
+
+    # -- messages
+
+    def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan:
+        given = msgspec.structs.asdict(query)
+        tenant = given.pop("tenant")
+        body = wire.SparkPlan(wire.SparkQuery(everyone=tenant is None, **given), pieces)
+        ask = Ask("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
+        told: wire.SparkPlanned = self._do(tenant or _OWN, ask)
+        sender = msgspec.msgpack.encode
+        return SnapshotPlan(told.position, [sender((tenant, piece)) for piece in told.pieces])
+
+    def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
+        tenant, signed = _read_piece(piece)
+        ask = Ask("POST", "/v1/spark/messages", bytes, wire.SparkPiece(signed), wait=_LONG_SECONDS)
+        return self._batches(tenant, ask)
+
+    def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
+        ask = Ask("POST", "/v1/spark/deliveries", bytes, bodies.Ids(list(ids)), wait=_LONG_SECONDS)
+        return pa.Table.from_batches(list(self._batches(tenant, ask)), columns.MESSAGES)
+
+    def _batches(self, tenant: str | None, ask: Ask) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        try:
+            with self._core(tenant or _OWN).open(ask) as stream, pa.ipc.open_stream(stream) as batches:
+                while True:
+                    batch, told = batches.read_next_batch_with_custom_metadata()
+                    if told is None:
+                        rows += len(batch)
+                        yield batch
+                    elif wire.PROBLEM in told:
+                        raise from_answer(0, told[wire.PROBLEM])
+                    elif int(told[wire.END]) == rows:
+                        return
+                    else:
+                        break
+        except (Broken, OSError, pa.ArrowInvalid, StopIteration) as error:
+            raise _interrupted(self._url, error) from None
+        raise _interrupted(self._url, "rows are missing")
+
+
+def _interrupted(url: str, why: object) -> Unavailable:
+    return Unavailable(f"reading from {url} was interrupted: {why}", hint="Spark tries the task again")
+
+
+def _tenant(call: Any) -> str:
+    tenant: str = call.tenant
+    return tenant
+
+
+def _ask(call: Call) -> Ask:
+    """What any worker asks."""
+    if isinstance(call, port.Claim):
+        return verbs.claiming([want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker)
+    if isinstance(call, port.Settle):
+        return verbs.settling(call.items)
+    if isinstance(call, port.Extend):
+        return verbs.extending([(receipt, lease_us) for _, receipt, lease_us in call.items])
+    raise InvalidConfig(f"Spark can not {type(call).__name__.lower()} on a server", hint="name the store itself")

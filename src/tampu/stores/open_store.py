@@ -1,0 +1,82 @@
+"""From a url to the store behind it."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from pathlib import Path
+
+from tampu.engines.port import Engine
+from tampu.model.errors import InvalidConfig, NotFound
+from tampu.store_factory import make_engine
+from tampu.stores.port import ArrowStore
+
+
+def open_store(url: str) -> ArrowStore:
+    """``env:NAME`` takes the url from the environment of the process that opens it, so that no plan or log holds it."""
+    url = _resolved(url)
+    if not url.startswith(("http://", "https://")):
+        return store_of(make_engine(url))
+    try:
+        from tampu.stores.http import HttpStore
+    except ImportError as error:
+        raise InvalidConfig(f"a server needs {error.name}", field="url", hint="pip install 'tampu[client]'") from error
+    return HttpStore(url, os.environ.get("TAMPU_TOKEN"))
+
+
+def open_existing(url: str) -> ArrowStore:
+    """As `open_store`, to plan a read: a store that is not there is refused, not made."""
+    url = _resolved(url)
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "sqlite":
+        path = Path(urllib.parse.unquote(rest.partition("?")[0][1:]) if separator else url)
+        if not path.exists():
+            raise NotFound(
+                f"there is no file {path}",
+                field="url",
+                hint="a relative path is looked up in the folder of the driver and of each executor: name an absolute "
+                "one; publishing makes a new file",
+            )
+    elif scheme in ("postgresql", "postgres"):
+        from tampu.stores.sql.postgres import check_there
+
+        check_there(url)
+    return open_store(url)
+
+
+def _resolved(url: str) -> str:
+    if url.startswith("env:"):
+        name = url.removeprefix("env:")
+        url = os.environ.get(name, "")
+        if not url:
+            raise InvalidConfig(f"the environment has no {name}", field="url", hint="set it on driver and executors")
+    if url.startswith("memory:"):
+        raise InvalidConfig("a store in memory can not be seen by Spark", field="url", hint="name a file: jobs.db")
+    return url
+
+
+def store_of(engine: Engine) -> ArrowStore:
+    """An open engine as a store, which closes it. Only the module of its own engine is imported."""
+    match type(engine).__name__:
+        case "SqliteEngine":
+            from tampu.stores.sqlite.store import SqliteStore
+
+            return SqliteStore(engine)  # type: ignore[arg-type]  # its name says what it is
+        case "PostgresEngine":
+            from tampu.stores.sql.postgres import PostgresStore
+
+            return PostgresStore(engine)  # type: ignore[arg-type]  # its name says what it is
+        case "MariaEngine":
+            from tampu.stores.sql.mariadb import MariaStore
+
+            return MariaStore(engine)  # type: ignore[arg-type]  # its name says what it is
+        case "RedisEngine":
+            from tampu.stores.redis.store import RedisStore
+
+            return RedisStore(engine)  # type: ignore[arg-type]  # its name says what it is
+    engine.close()
+    raise InvalidConfig(
+        "Spark can not read this kind of store",
+        field="url",
+        hint="a file (jobs.db), postgresql://…, mariadb://…, redis://… or http://…",
+    )

@@ -1,0 +1,178 @@
+"""The journal of Redis: a partition for each queue, called ``tenant/queue``, with offsets of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.engines.redis import RedisEngine
+from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
+from tampu.engines.redis.script_calls import Asking, ok
+from tampu.model.errors import NotFound
+from tampu.model.journal import Position
+from tampu.stores.arrow import packed_journal, uuid_texts
+from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.packed_journal import Names, Record, Spread, Unpacked
+
+ENTRIES = 1000
+"""Looked at by the server in one go."""
+
+
+def bounds(engine: RedisEngine) -> tuple[Position, Position]:
+    def ask(registry: QueueRegistry) -> Asking[tuple[Position, Position]]:
+        rooms = yield from registry.all()
+        before, latest = yield from _bounds(registry, rooms)
+        return before, latest
+
+    return engine.query(ask(engine.registry))
+
+
+def _bounds(registry: QueueRegistry, rooms: Sequence[QueueEntry]) -> Asking[tuple[Position, Position]]:
+    before: dict[str, int] = {}
+    latest: dict[str, int] = {}
+    if rooms:
+        # The first entry before the end: trimming in between can only make it look longer than it is.
+        asks = [registry.write.plain("XRANGE", room.tag, "j", "-", "+", "COUNT", 1) for room in rooms]
+        asks += [registry.write.plain("HGET", room.tag, "n", "end") for room in rooms]
+        replies = yield asks
+        for room, first, end in zip(rooms, replies, replies[len(rooms) :], strict=False):
+            last = int(ok(end) or 0)
+            latest[room.partition] = last
+            before[room.partition] = min(last, _start(first[0][0]) - 1) if ok(first) else last
+    return before, latest
+
+
+def _start(id: bytes) -> int:
+    """The first offset of an entry."""
+    last, _, count = id.partition(b"-")
+    return int(last) - int(count) + 1
+
+
+def at_time(engine: RedisEngine, at_us: int) -> Position:
+    """Looks at entry after entry: a clock that went back leaves times out of order."""
+    return _search(engine, "since", at_us)
+
+
+def until_time(engine: RedisEngine, at_us: int) -> Position:
+    """The position of the last transition before a time."""
+    return _search(engine, "until", at_us)
+
+
+def _search(engine: RedisEngine, how: str, at_us: int) -> Position:
+    def ask(registry: QueueRegistry) -> Asking[Position]:
+        rooms = yield from registry.all()
+        before, latest = yield from _bounds(registry, rooms)
+        found: dict[str, int] = {}
+        left = [(room, "") for room in rooms]
+        while left:
+            asks = [
+                registry.write.script("find_journal_time", room.tag, how, at_us, start, ENTRIES) for room, start in left
+            ]
+            again = []
+            for (room, _), reply in zip(left, (yield asks), strict=True):
+                done, *offset = ok(reply)
+                if not done:
+                    again.append((room, offset[0].decode()))
+                elif offset:
+                    found[room.partition] = int(offset[0])
+                else:
+                    found[room.partition] = (latest if how == "since" else before)[room.partition]
+            left = again
+        return found
+
+    return engine.query(ask(engine.registry))
+
+
+def read(
+    engine: RedisEngine,
+    partition: str,
+    after: int,
+    upto: int,
+    tenant: str | None,
+    queues: Sequence[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    owner, _, queue = partition.partition("/")
+    if (tenant is not None and owner != tenant) or (queues is not None and queue not in queues):
+        return iter(())
+    names: Names = {0: (owner, queue)}
+
+    def ask(registry: QueueRegistry, after: int) -> Asking[tuple[list[Record], int]]:
+        room = yield from registry.present(owner, queue)
+        if room is None:
+            raise NotFound(f"no queue {queue} of tenant {owner}", field="partition")
+        entries = registry.write.plain("XRANGE", room.tag, "j", f"{after + 1}-0", "+", "COUNT", ENTRIES)
+        (reply,) = yield [entries]
+        before, latest = yield from _bounds(registry, [room])  # afterwards: what was trimmed by now may be missing
+        packed_journal.check_reach(before[partition], latest[partition], after, upto)
+        return packed_journal.bounded([_record(id, fields) for id, fields in ok(reply)])
+
+    def fetch(after: int) -> tuple[list[Record], int, Names]:
+        records, end = engine.query(ask(engine.registry, after))
+        return records, end, names
+
+    tail: list[int] = []
+
+    def unpack(records: Sequence[Record]) -> Unpacked:
+        if not tail:
+            room = engine.query(engine.registry.present(owner, queue))
+            assert room is not None
+            tail.append(room.ids.tail)
+        return _unpacked(records, tail[0])
+
+    return packed_journal.read(fetch, unpack, partition, after, upto, None, None)
+
+
+def _record(id: bytes, fields: Sequence[bytes]) -> Record:
+    last, _, count = id.partition(b"-")
+    return int(last) - int(count) + 1, int(count), int(fields[1]), 0, fields[3]
+
+
+def _unpacked(records: Sequence[Record], tail: int) -> Unpacked:
+    verbs, states, workers, packed, attempts, types, details, own = packed_journal.decode(records)
+
+    def id_column(spread: Spread) -> pa.Array:
+        made = ids(tail, np.concatenate([_seqs(one) for one in packed]))
+        if not any(own):
+            return made
+        given = [_own(one, record[1]) for one, record in zip(own, records, strict=True)]
+        return pc.coalesce(spread.unfolded(given, pa.string()), made)
+
+    return Unpacked(
+        verbs,
+        [None if state is False else state for state in states],
+        [worker or None for worker in workers],
+        attempts,
+        [_texts(one) for one in types],
+        [_texts(one) for one in details],
+        id_column,
+    )
+
+
+def _texts(given: Any) -> Any:
+    """Lua has no null in lists: an empty text stands for it."""
+    return [value or None for value in given] if isinstance(given, list) else given or None
+
+
+def _seqs(packed: Any) -> Numbers:
+    if isinstance(packed, list):
+        first = int(packed[0], 16)
+        return np.arange(first, first + 2 * packed[1], 2, dtype=np.int64)
+    return np.array([int(packed[i : i + 16], 16) for i in range(0, len(packed), 16)], np.int64)
+
+
+def _own(given: Any, count: int) -> list[str | None]:
+    if isinstance(given, str):
+        return [given[:26] + given[i : i + 10] for i in range(26, len(given), 10)]
+    return [id or None for id in given] if given else [None] * count
+
+
+def ids(tail: int, seqs: Numbers) -> pa.StringArray:
+    """By number and queue; see `tampu.engines.redis.ids`."""
+    numbers = seqs.astype(np.uint64)
+    high = numbers >> np.uint64(20) << np.uint64(16) | np.uint64(0x7000) | numbers >> np.uint64(8) & np.uint64(0xFFF)
+    low = np.uint64(1 << 63 | tail) | (numbers & np.uint64(0xFF)) << np.uint64(54)
+    return uuid_texts.of_halves(high, low)

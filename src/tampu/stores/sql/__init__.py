@@ -1,0 +1,1 @@
+"""PostgreSQL and MariaDB as stores for Spark."""

@@ -1,0 +1,132 @@
+"""MariaDB as a store for Spark. Driver and executors connect to it by themselves; rows come column by column, many in
+one answer, for its driver takes long for each row."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.engines.mariadb import MariaEngine
+from tampu.engines.sql import journal
+from tampu.engines.sql.db import Db, Ints
+from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.snapshot_rows import NONE
+from tampu.stores.sql.rows import Walk
+from tampu.stores.sql.store import SqlStore
+
+R = TypeVar("R")
+ROWS = 1 << 13
+"""Messages that are read in one statement, at most."""
+BYTES = 4 << 20
+"""About so large is a batch; a row may be larger."""
+
+
+class MariaStore(SqlStore[MariaEngine]):
+    def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
+        readers = self.engine.readers
+        while not readers.ask(journal.catch_up):  # most of it before, so that others wait for as little as can be
+            pass
+
+        def asked(db: Db) -> tuple[int, R]:
+            with readers.another() as other:
+                latest = _numbered(db, other)
+                with other.together():
+                    found = work(other)
+                    other.say(b"COMMIT")
+            return latest, found
+
+        return readers.ask(asked)
+
+    @contextlib.contextmanager
+    def walking(self) -> Iterator[Walk]:
+        yield self._messages
+
+    def _messages(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - always there
+        """Each batch in a transaction of its own; as many messages as the one before had room for."""
+        first, last, most = int(wanted[0]), int(wanted[-1]), ROWS
+        while first <= last:
+            asked = functools.partial(_batch, first=first, last=last, limit=most)
+            batch, whole = self.engine.readers.ask_once(asked)
+            if batch is None:
+                return
+            yield batch
+            first = batch.column("seq")[-1].as_py() + 1
+            most = ROWS if whole else max(1, 2 * len(batch))
+
+
+def _numbered(db: Db, other: Db) -> int:
+    """Number the journal, and leave ``other`` in a transaction that sees just what was numbered; the last offset.
+
+    Nobody else gives offsets meanwhile. So what ``other`` finds without an offset, in the moment that it goes on to
+    see, is exactly what is missing; and that is numbered, whatever was committed since.
+    """
+    with db.together():
+        db.say(b"START TRANSACTION")
+        (latest,) = db.row("lock_journal")
+        with other.together():
+            other.begin_reading()
+            new = other.rows("snapshot_unnumbered")
+        ends = list(itertools.accumulate((n for _, _, n in new), initial=latest))
+        db.send(
+            "snapshot_number_records",
+            Ints(end + 1 for end in ends[:-1]),
+            *(Ints(row[i] for row in new) for i in (0, 1)),
+        )
+        db.send("end_numbering", latest)
+        db.send("seal_journal")  # what was seen is on disk when this has been committed, also if nothing was new
+        db.say(b"COMMIT")
+    return int(ends[-1])
+
+
+def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | None, bool]:
+    """The first messages of a range, as many as are wanted or have room; and whether it was all that were wanted."""
+    (heads,) = db.rows("snapshot_columns", first, last, limit, NONE)
+    if heads[0] is None:
+        return None, True
+    seqs, created, most, expires, ahead, sizes = (_numbers(text) for text in heads[:6])
+    own = np.frombuffer(heads[6].encode(), np.uint8) == ord("1")
+    room = min(BYTES, getattr(db, "most_bytes", BYTES))
+    count = max(1, int(np.searchsorted(np.cumsum(sizes), room, "right")))
+    ((same, bodies),) = db.rows("snapshot_bodies", int(seqs[0]), int(seqs[count - 1]))
+    assert np.array_equal(_numbers(same), seqs[:count]), "the rows of one moment, in the order of their key"
+    columns = {
+        "seq": pa.array(seqs[:count]),
+        "created": pa.array(created[:count]),
+        "max_attempts": pa.array(most[:count]),
+        "expires": _nullable(expires[:count]),
+        "ahead": _nullable(ahead[:count]),
+        "id": _ids(own, heads[7])[:count],
+        "body": _packed(bodies, sizes[:count]),
+    }
+    return pa.record_batch(columns), count == len(seqs)
+
+
+def _numbers(text: str) -> Numbers:
+    return np.fromstring(text, np.int64, sep=",")
+
+
+def _nullable(values: Numbers) -> pa.Array:
+    return pa.array(values, mask=values == NONE)
+
+
+def _ids(own: Any, packed: bytes | None) -> pa.Array:
+    """Of 16 bytes each, where there are any."""
+    wide = np.zeros((len(own), 16), np.uint8)
+    if packed is not None:
+        wide[own] = np.frombuffer(packed, np.uint8).reshape(-1, 16)
+    made = pa.Array.from_buffers(pa.binary(16), len(own), [None, pa.py_buffer(wide)])
+    return made if own.all() else pc.if_else(pa.array(own), made, None)
+
+
+def _packed(bodies: bytes, sizes: Numbers) -> pa.Array:
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    assert len(bodies) == offsets[-1], "bodies of the sizes that were told"
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(bodies)])

@@ -1,0 +1,134 @@
+"""A snapshot of messages of a SQL server that several processes read while the queues go on.
+
+The plan is made in one snapshot of the server, whose journal has just been numbered: what the plan sees is what the
+position says, no commit more or less. Messages that have ended stay as they are; where the others were is carried in
+the pieces. Bodies are read later; they do not change, except that a key may give a waiting message a new payload.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from tampu.engines.encoding import CODE, DEAD, READY
+from tampu.engines.journal_pages import PARTITION
+from tampu.engines.sql.db import Db, Ints, Uuids, text
+from tampu.engines.sql.engine import SqlEngine
+from tampu.model.states import FINAL
+from tampu.stores import columns
+from tampu.stores.arrow import bulk_seqs, message_rows, snapshot_rows
+from tampu.stores.arrow.snapshot_rows import SnapshotRows
+from tampu.stores.port import MessageQuery, SnapshotPlan
+from tampu.stores.sql import rows as sql_rows
+from tampu.stores.sql.rows import Walk
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_ENDED = frozenset(CODE[state] for state in FINAL)
+_LAST = (1 << 63) - 1
+
+Snapshot = Callable[[Callable[[Db], list[SnapshotRows]]], tuple[int, list[SnapshotRows]]]
+"""Asks something of one moment; (the offset that the journal had then, the answer)."""
+Row = tuple[int, int, int, int, int | None, int | None, bytes | None]
+"""(seq, q, state number, attempts, run_at, ended at, reason)"""
+
+
+def plan(snapshot: Snapshot, engine: SqlEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
+    now = engine.now()
+    latest, found = snapshot(lambda db: _places(db, engine, query))
+    return SnapshotPlan({PARTITION: latest}, snapshot_rows.pieces(found, pieces, engine.registry.tail, now, query))
+
+
+def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[SnapshotRows]:
+    queues = [
+        q
+        for q, tenant, name in db.rows("snapshot_queues")
+        if (query.tenant is None or tenant == query.tenant) and (not query.queues or name in query.queues)
+    ]
+    codes = {CODE[state] for state in query.states}
+    if query.ids is not None:
+        known = [seq for seq, q in _by_id(db, engine, query.ids) if q in queues]
+        rows = [_place(row) for row in db.rows("select_messages", Ints(known))] if known else []
+        return [_live(db, [row for row in rows if row[2] in codes and snapshot_rows.within(row[5], query)])]
+    found = _ended(db, queues, codes & _ENDED, query)
+    if READY in codes and query.ended_from is None and query.ended_to is None:
+        for q, raw in db.rows("snapshot_unmoved", Ints(queues)):
+            seqs = np.frombuffer(raw, ">i8").astype(np.int64)
+            found.append(snapshot_rows.same(seqs, q, READY, 0, failures=np.zeros(len(seqs), np.int64)))
+    rows = db.rows("snapshot_live", Ints(queues), Ints(codes - _ENDED))
+    return [*(one.sorted() for one in found), _live(db, [row for row in rows if snapshot_rows.within(row[5], query)])]
+
+
+def _place(row: Any) -> Row:
+    """Out of what `select_messages` says of a message."""
+    return row[0], row[1], row[8], row[9], row[10], row[11], row[12]
+
+
+def _by_id(db: Db, engine: SqlEngine, wanted: Sequence[str]) -> list[tuple[int, int]]:
+    """(seq, q) of messages, of whichever tenant; an id of a user's own may be used by several."""
+    known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
+    made = [engine.registry.id.seq_of(id) for id in known]
+    return db.rows(
+        "snapshot_find",
+        Ints(None if place is None else place[1] for place in made),
+        Ints(None if place is None else place[0] for place in made),
+        Uuids(UUID(id).bytes for id in known),
+    )
+
+
+def _ended(db: Db, queues: Sequence[int], codes: set[int], query: MessageQuery) -> list[SnapshotRows]:
+    """By queue and state."""
+    if not codes:
+        return []
+    last = _LAST if query.ended_to is None else query.ended_to
+    groups: dict[tuple[int, int], tuple[list[int], list[bytes]]] = {}
+    for q, state, at, packed in db.rows("snapshot_endings", Ints(queues), Ints(codes), query.ended_from or 0, last):
+        times, seqs = groups.setdefault((q, state), ([], []))
+        times.append(at)
+        seqs.append(packed)
+    return [
+        snapshot_rows.same(found, q, state, ended_at=np.repeat(np.array(times, np.int64), counts))
+        for (q, state), (times, packed) in sorted(groups.items())
+        for found, counts in [bulk_seqs.unpack(packed)]
+    ]
+
+
+def _live(db: Db, rows: Sequence[Row]) -> SnapshotRows:
+    """Index rows as columns, with what else may change: the failures so far, and the expiry of dead messages."""
+    rows = sorted(rows, key=lambda row: row[0])
+    seqs = [row[0] for row in rows]
+    failures = dict(db.rows("snapshot_failures", Ints(seqs))) if seqs else {}
+    dead = [row[0] for row in rows if row[2] == DEAD]
+    expires = dict(db.rows("snapshot_expiries", Ints(dead))) if dead else {}
+    return SnapshotRows(
+        snapshot_rows.numbers(seqs),
+        snapshot_rows.numbers(row[1] for row in rows),
+        snapshot_rows.numbers(row[2] for row in rows),
+        snapshot_rows.numbers(row[3] for row in rows),
+        snapshot_rows.numbers(row[4] for row in rows),
+        snapshot_rows.numbers(row[5] for row in rows),
+        [text(row[6]) for row in rows],
+        snapshot_rows.numbers(failures.get(seq, 0) for seq in seqs),
+        snapshot_rows.numbers(expires.get(seq) for seq in seqs) if expires else None,
+    )
+
+
+def read(walk: Walk, engine: SqlEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
+    piece = snapshot_rows.opened(raw, engine.registry.tail)
+    reader = sql_rows.Reader(engine, walk, piece.now, piece.query)
+    for part in snapshot_rows.parts(piece):
+        yield from reader.batches(part)
+
+
+def by_ids(engine: SqlEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
+    def work(db: Db) -> pa.Table:
+        now = engine.fake_now() or int(db.row("select_server_time")[0])
+        found = [seq for seq, q in _by_id(db, engine, wanted) if engine.registry.name(db, q)[0] == tenant]
+        made = sql_rows.by_number(db, engine, sorted(found), now) if found else None
+        return columns.MESSAGES.empty_table() if made is None else pa.Table.from_batches([made])
+
+    return message_rows.in_order(engine.readers.ask_once(work), wanted)

@@ -1,0 +1,278 @@
+"""Rows of messages out of a SQL server: what a place says, joined with what never changes.
+
+Where the wanted messages lie close together the table is walked over, and its rows come in batches. Where they are few
+among others, each is looked up. Either way the server is asked first how large they are, so that no answer is much
+larger than `BYTES`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tampu.engines.encoding import DONE
+from tampu.engines.sql.db import Db, Ints, text
+from tampu.engines.sql.engine import SqlEngine
+from tampu.stores.arrow import byte_ranges, message_rows, snapshot_rows, uuid_texts
+from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.message_rows import Found
+from tampu.stores.arrow.snapshot_rows import NONE, SnapshotRows
+from tampu.stores.port import MessageQuery
+from tampu.stores.sql.journal import ids
+
+ROWS = 1 << 14
+"""Messages that are read together."""
+_SPARSE = 2
+"""The table is walked over where it holds at most so many times the messages that are wanted."""
+BYTES = 4 << 20
+"""About so many bytes of bodies and results are fetched at once; a message may be larger."""
+_LOOKED_UP = 1 << 11
+"""Messages that are looked up together, at most."""
+
+
+class Walk(Protocol):
+    def __call__(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
+        """These messages and perhaps others that lie between them, in the order of their numbers: seq, created,
+        max_attempts, expires, ahead, id, body. In batches that are no larger than need be. Without ``bodies`` they may
+        be left out."""
+        ...
+
+
+class Reader:
+    """Reads the places of one piece, a few thousand at a time, each in a transaction of its own."""
+
+    def __init__(self, engine: SqlEngine, walk: Walk, now: int, query: MessageQuery) -> None:
+        self._engine = engine
+        self._messages = walk
+        self._now = now
+        self._query = query
+
+    def batches(self, wanted: SnapshotRows) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(wanted), ROWS):
+            part = wanted.part(start, start + ROWS)
+            for found in self._walk(part) if self._close_together(part.seq) else self._look_up(part):
+                made = message_rows.batch(found, self._query.columns)
+                made = message_rows.created_within(made, found.created, self._query)
+                if made.num_rows:
+                    yield made
+
+    def _close_together(self, seqs: Numbers) -> bool:
+        first, last, most = int(seqs[0]), int(seqs[-1]), _SPARSE * len(seqs)
+        if last - first < most:
+            return True
+        return bool(self._engine.readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
+
+    # -- walking
+
+    def _walk(self, wanted: SnapshotRows) -> Iterator[Found]:
+        for start, stop in byte_ranges.cuts(self._result_sizes(wanted), BYTES):
+            yield from self._walk_part(wanted.part(start, stop))
+
+    def _result_sizes(self, wanted: SnapshotRows) -> Numbers:
+        """The bytes of the results up to each message, from the one before it; also of others that lie between them."""
+        sizes = np.zeros(len(wanted), np.int64)
+        if (wanted.state == DONE).any():
+            first, last = int(wanted.seq[0]), int(wanted.seq[-1])
+            found = self._engine.readers.ask(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
+            seqs, known = (np.array([row[i] for row in found], np.int64) for i in (0, 1))
+            np.add.at(sizes, np.searchsorted(wanted.seq, seqs), known)
+        return sizes
+
+    def _walk_part(self, wanted: SnapshotRows) -> Iterator[Found]:
+        # What goes away with a message is asked for first: a message that is there afterwards was there all the time.
+        beside = self._engine.readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
+        done = 0
+        for rows in self._messages(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
+            seqs = _numbers(rows, "seq")
+            part = wanted.part(done, done + len(seqs))
+            if not np.array_equal(part.seq, seqs):
+                kept = np.isin(seqs, part.seq, assume_unique=True)
+                rows = rows.filter(pa.array(kept))  # noqa: PLW2901 - what is left of it
+                part = wanted.part(done, done + len(rows))
+                if not np.array_equal(part.seq, seqs[kept]):
+                    raise snapshot_rows.gone(1)
+            if len(rows):
+                done += len(rows)
+                yield beside.found(rows, part)
+        if done < len(wanted):
+            raise snapshot_rows.gone(len(wanted) - done)
+
+    # -- looking up
+
+    def _look_up(self, wanted: SnapshotRows) -> Iterator[Found]:
+        """As many at a time as there is room for."""
+        for start in range(0, len(wanted), _LOOKED_UP):
+            some = wanted.part(start, start + _LOOKED_UP)
+            seqs = some.seq.tolist()
+            asked = functools.partial(_sizes, seqs=seqs)
+            for low, high in byte_ranges.cuts(self._engine.readers.ask(asked), BYTES):
+                work = functools.partial(
+                    looked_up, engine=self._engine, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
+                )
+                yield self._engine.readers.ask_once(work)
+
+
+def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:
+    """The bytes of messages and their results; 0 of one that is gone."""
+    known = dict(db.rows("snapshot_sizes", Ints(seqs)))
+    return np.array([known.get(seq, 0) for seq in seqs], np.int64)
+
+
+def by_number(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int) -> pa.RecordBatch | None:
+    """Messages as they are now; what is gone is left out."""
+    found = looked_up(db, engine, seqs, now, None)
+    return message_rows.batch(found, MessageQuery().columns) if len(found) else None
+
+
+def looked_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: SnapshotRows | None) -> Found:
+    """Messages by their numbers, as they were at these places, or (None) as they are now."""
+    rows = db.rows("select_messages", Ints(seqs))
+    if wanted is not None and len(rows) < len(wanted):
+        raise snapshot_rows.gone(len(wanted) - len(rows))
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 15
+    (seq, q, created, stamp, max_attempts, expires, own, bodies, state, attempts, run_at, at, reason, _, error) = (
+        columns
+    )
+    numbers = np.array(seq, np.int64)
+    here = SnapshotRows(
+        numbers,
+        np.array(q, np.int64),
+        np.array(state, np.int64),
+        np.array(attempts, np.int64),
+        snapshot_rows.numbers(run_at),
+        snapshot_rows.numbers(at),
+        [text(one) for one in reason],
+    )
+    errors: list[str | None] = [text(one) for one in error]
+    if wanted is not None:
+        errors = _errors_then(db, wanted, errors)
+        tried = here.attempts if wanted.attempts is None else wanted.attempts
+        here = SnapshotRows(wanted.seq, wanted.q, wanted.state, tried, wanted.run_at, wanted.ended_at, wanted.reason)
+    results: dict[int, bytes] = {}
+    done = here.state == DONE
+    if done.any():
+        results = dict(db.rows("snapshot_results_of", Ints(numbers[done].tolist()), now))
+    expiry = snapshot_rows.numbers(expires)
+    if wanted is not None and wanted.expires is not None:
+        expiry = np.where(wanted.expires == NONE, expiry, wanted.expires)
+    assert here.attempts is not None
+    return Found(
+        ids=lambda: _id_column(engine.registry.tail, np.array(stamp, np.int64), numbers, own),
+        q=here.q,
+        names={one: engine.registry.name(db, one) for one in np.unique(here.q).tolist()},
+        state=here.state,
+        attempts=here.attempts,
+        max_attempts=np.array(max_attempts, np.int64),
+        created=np.array(created, np.int64),
+        bodies=pa.array(bodies, pa.binary()),
+        run_at=here.run_at,
+        ended_at=here.ended_at,
+        expires=expiry,
+        reasons=here.reason,
+        errors=errors,
+        results=[results.get(one) for one in numbers.tolist()] if results else None,
+    )
+
+
+def _errors_then(db: Db, wanted: SnapshotRows, now: list[str | None]) -> list[str | None]:
+    """The errors as of the plan; those of ended messages are the latest."""
+    if wanted.failures is None:
+        return now
+    known = _failed(db, wanted)
+    return [known.get(seq) for seq in wanted.seq.tolist()]
+
+
+def _failed(db: Db, wanted: SnapshotRows) -> dict[int, str | None]:
+    assert wanted.failures is not None
+    failed = np.flatnonzero(wanted.failures)
+    if not len(failed):
+        return {}
+    pairs = (Ints(wanted.seq[failed].tolist()), Ints(wanted.failures[failed].tolist()))
+    return {seq: text(error) for seq, error in db.rows("snapshot_errors", *pairs)}
+
+
+def _id_column(tail: int, stamps: Numbers, seqs: Numbers, own: Sequence[Any]) -> pa.Array:
+    made = ids(tail, stamps, seqs)
+    if not any(own):
+        return made
+    return pc.coalesce(pa.array([None if id is None else str(id) for id in own], pa.string()), made)
+
+
+class _Beside:
+    """What other tables say of the messages of a walk."""
+
+    def __init__(self, db: Db, engine: SqlEngine, wanted: SnapshotRows, now: int) -> None:
+        first, last = int(wanted.seq[0]), int(wanted.seq[-1])
+        self._registry = engine.registry
+        self._names = {q: engine.registry.name(db, q) for q in np.unique(wanted.q).tolist()}
+        self._attempts: dict[int, int] = {}
+        self._errors: Mapping[int, str | None]
+        if wanted.attempts is None:
+            self._attempts = dict(db.rows("snapshot_attempts", first, last))
+        if wanted.failures is None:
+            self._errors = {seq: text(error) for seq, error in db.rows("snapshot_last_errors", first, last)}
+        else:
+            self._errors = _failed(db, wanted)
+        self._results: dict[int, bytes] = {}
+        if (wanted.state == DONE).any():
+            self._results = dict(db.rows("snapshot_results", first, last, now))
+
+    def found(self, rows: pa.RecordBatch, wanted: SnapshotRows) -> Found:
+        """A batch of messages that were at these places."""
+        seqs = wanted.seq.tolist() if self._attempts or self._errors or self._results else []
+        attempts = wanted.attempts
+        if attempts is None:
+            attempts = np.ones(len(wanted), np.int64)
+            if self._attempts:
+                attempts = np.array([self._attempts.get(seq, 1) for seq in seqs], np.int64)
+        expires = _times(rows, "expires")
+        if wanted.expires is not None:
+            expires = np.where(wanted.expires == NONE, NONE if expires is None else expires, wanted.expires)
+        created = _numbers(rows, "created")
+        return Found(
+            ids=lambda: self._id_column(rows, created, wanted.seq),
+            q=wanted.q,
+            names=self._names,
+            state=wanted.state,
+            attempts=attempts,
+            max_attempts=_numbers(rows, "max_attempts"),
+            created=created,
+            bodies=rows.column("body"),
+            run_at=wanted.run_at,
+            ended_at=wanted.ended_at,
+            expires=expires,
+            reasons=wanted.reason,
+            errors=[self._errors.get(seq) for seq in seqs] if self._errors else None,
+            results=[self._results.get(seq) for seq in seqs] if self._results else None,
+        )
+
+    def _id_column(self, rows: pa.RecordBatch, created: Numbers, seqs: Numbers) -> pa.Array:
+        stamps = created // 1000
+        ahead = rows.column("ahead")
+        if ahead.null_count < len(ahead):
+            stamps = stamps + pc.fill_null(ahead, 0).to_numpy(zero_copy_only=False)
+        own = rows.column("id")
+        own = own.storage if isinstance(own, pa.ExtensionArray) else own
+        if own.null_count == len(own):
+            return ids(self._registry.tail, stamps, seqs)
+        there = np.asarray(own.is_valid())
+        given = uuid_texts.of_bytes(np.frombuffer(pc.fill_null(own, bytes(16)).buffers()[1], np.uint8).reshape(-1, 16))
+        return given if there.all() else pc.if_else(pa.array(there), given, ids(self._registry.tail, stamps, seqs))
+
+
+def _numbers(rows: pa.RecordBatch, name: str) -> Numbers:
+    found: Numbers = rows.column(name).to_numpy().astype(np.int64, copy=False)
+    return found
+
+
+def _times(rows: pa.RecordBatch, name: str) -> Numbers | None:
+    column = rows.column(name)
+    if column.null_count == len(column):
+        return None
+    filled: Numbers = pc.fill_null(column, NONE).to_numpy()
+    return filled

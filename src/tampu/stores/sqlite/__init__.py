@@ -1,0 +1,1 @@
+"""The embedded file as a store for Spark."""

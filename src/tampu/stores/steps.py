@@ -1,0 +1,19 @@
+"""How the steps of a job are carried out where a store has no faster way: one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from tampu.engines.port import Call
+from tampu.stores.port import Step
+
+Together = Callable[[Sequence[Call]], list[Any]]
+"""See `Store.together`."""
+
+
+def one_by_one(together: Together, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
+    for step in steps:
+        replies = together([*step.calls, step.note(version)])
+        version = replies[-1]
+        yield replies

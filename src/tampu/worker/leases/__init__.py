@@ -1,0 +1,1 @@
+"""Keeping the leases of running messages alive."""

@@ -1,0 +1,1 @@
+"""Where tasks run: on the event loop, in threads, in child processes."""

@@ -1,0 +1,137 @@
+"""What runs in a child process: one message after the other, until the worker is gone or says so."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from tampu.broker import validate
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease
+from tampu.model.outcome import Ack
+from tampu.model.times import Duration
+from tampu.worker.current import Current
+from tampu.worker.pools import call_task
+from tampu.worker.process import logs
+from tampu.worker.tasks import Task
+
+READY, ENDED, MISSING = "ready", "ended", "missing"
+READ, WRITE, EXTEND, PROGRESS = "read_note", "write_note", "extend", "progress"
+_MEGABYTE = 1 << 20
+
+
+class PipeTaskStore:
+    """The desk of tasks in a child: the worker does what they wish."""
+
+    def __init__(self, worker: Connection) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+
+    def _ask(self, *wish: Any) -> Any:
+        with self._lock:
+            self._worker.send(wish)
+            answer = self._worker.recv()
+        if isinstance(answer, TampuError):
+            raise answer
+        return answer
+
+    def read_note(self, _lease: Lease) -> Any:
+        return self._ask(READ)
+
+    def write_note(self, _lease: Lease, note: Any) -> None:
+        self._ask(WRITE, note)
+
+    def extend(self, _lease: Lease, by: Duration | None) -> None:
+        self._ask(EXTEND, by)
+
+    def progressed(self, work: Current) -> None:
+        work._noted = True
+        self._ask(PROGRESS, work._note)
+
+
+def find(module: str, name: str) -> Task[Any, Any]:
+    """The task as this process has it."""
+    if "<locals>" in name:
+        raise TypeError(f"a task of a child process must be a name of its module, which {name} is not")
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, Task):
+        raise TypeError(f"{module}.{name} is not a task")
+    return found
+
+
+def _ready(asked: Any, task_store: PipeTaskStore) -> Current:
+    """What was asked for, as this process has it; raises whatever its module raises."""
+    module, name, lease, url, tenant = asked
+    task = find(module, name)
+    task.app.live_at(url, tenant)
+    return Current(lease, task, task_store)
+
+
+def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Lines | None) -> None:
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the worker decides when it ends
+        signal.signal(ignored, signal.SIG_IGN)
+    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+    if lines is not None:
+        logs.set_up(json=lines.json, quiet=lines.quiet)
+    if memory is not None:
+        _limit(memory * _MEGABYTE)
+    task_store = PipeTaskStore(worker)
+    while True:
+        try:
+            asked = worker.recv()
+        except EOFError:
+            return
+        if asked is None:
+            return
+        try:
+            work = _ready(asked, task_store)
+        except (Exception, SystemExit) as error:  # the message fails, and the next one may be of another module
+            worker.send((MISSING, *validate.error_text(error)))
+            continue
+        worker.send((READY,))
+        if not worker.recv():
+            continue  # the worker has been stopped meanwhile
+        if work.task.settings.timeout is not None:
+            work._until = time.monotonic() + work.task.settings.timeout
+        settlement = call_task.run(work)
+        if isinstance(settlement, Ack) and isinstance(settlement.result, msgspec.Raw):
+            settlement = Ack(settlement.lease, bytes(settlement.result))
+        worker.send((ENDED, settlement, work._noted, memory is not None and resident() > memory * _MEGABYTE))
+
+
+def _die_with(lifeline: Connection) -> None:
+    """A worker that was killed must not leave children that work on."""
+    try:
+        lifeline.recv()
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _limit(most: int) -> None:
+    """Above this, allocations fail: a `MemoryError` in the task, instead of a machine that swaps."""
+    try:
+        import resource
+    except ImportError:  # not on this system; what is resident is still looked at after each task
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def resident() -> int:
+    """Bytes in memory now; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - nothing else is read so often
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""A worker as a process: start, signals, supervision, logs, the live view."""

@@ -1,0 +1,168 @@
+"""The out-tray: what has ended is settled in batches; what ends while a commit is under way goes with the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tampu.broker import access
+from tampu.broker.store import Store
+from tampu.model.errors import InvalidMessage, LeaseLost, RateLimited, TampuError
+from tampu.model.outcome import Outcome, Settlement
+from tampu.model.states import TERMINAL
+from tampu.worker import endings
+from tampu.worker.current import Current
+from tampu.worker.outages import AWAY, Outages
+
+log = logging.getLogger("tampu.worker")
+Ended = tuple[Current, Settlement | None]
+_MOST = 2_000
+_LAST_SECONDS = 2.0
+
+
+class SettleQueue:
+    def __init__(self, store: Store, outages: Outages, on_settled: Callable[[Sequence[Ended]], None]) -> None:
+        self._q = store
+        self._outages = outages
+        self._on_settled = on_settled
+        self._ended: deque[Ended] = deque()
+        self._work = threading.Event()
+        self._closing = False
+        self._give_up = threading.Event()
+        self.taken = 0
+        """How many have ended; read by who claims."""
+        self.refused = False
+        """The server takes no more settlements for the moment."""
+        self._most = _MOST
+        """How many are settled at once."""
+        self._given_up = 0
+        self._under_way = 0
+        self._thread = threading.Thread(target=self._run, name="tampu-settle", daemon=True)
+        self._thread.start()
+
+    def put(self, work: Current, settlement: Settlement | None) -> None:
+        """From any thread; does not wait."""
+        self._ended.append((work, settlement))
+        if not self._work.is_set():
+            self._work.set()
+
+    def put_later(self, work: Current, settlement: Settlement | None) -> None:
+        """As `put`; `nudge` must follow."""
+        self._ended.append((work, settlement))
+
+    def nudge(self) -> None:
+        if not self._work.is_set():
+            self._work.set()
+
+    def close(self, patience: float) -> None:
+        """Wait until all is settled, or for so long."""
+        self._closing = True
+        self._work.set()
+        self._thread.join(patience)
+        self._give_up.set()
+        self._thread.join(_LAST_SECONDS)
+
+    @property
+    def left(self) -> int:
+        """Settlements that could not be made before the worker had to end."""
+        return self._given_up + self._under_way + len(self._ended)
+
+    def _run(self) -> None:
+        ended = self._ended
+        while True:
+            self._work.wait()
+            self._work.clear()
+            while ended:
+                batch = [ended.popleft() for _ in range(min(len(ended), self._most))]
+                self.taken += len(batch)
+                self._under_way = len(batch)
+                self._settle(batch)
+                self._under_way = 0
+                self._on_settled(batch)
+            if self._closing and not ended:
+                return
+
+    def _settle(self, batch: list[Ended]) -> None:
+        given = []
+        for work, settlement in batch:
+            if settlement is not None and not work._settled:
+                work._settled = True
+                given.append((work, settlement))
+        if not given:
+            return
+        over: list[str] = []
+        for (work, settlement), outcome in zip(given, self._asked([one for _, one in given]), strict=True):
+            if outcome is None:
+                self._given_up += 1
+            elif outcome.error is not None:
+                self._refused(work, settlement, outcome.error)
+            elif work._noted and outcome.state in TERMINAL:
+                over.append(work.id)
+        if over:
+            with contextlib.suppress(TampuError):  # the next worker that starts removes them
+                self._outages.through(lambda: self._drop(over), self._give_up)
+
+    def _drop(self, ids: list[str]) -> None:
+        access.run(self._q, access.verbs(self._q).drop_notes(ids))
+
+    def _asked(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
+        """What became of each; None: the store did not come back in time."""
+        found: dict[int, Outcome] = {}
+
+        def ask() -> None:
+            missing = [place for place in range(len(settlements)) if place not in found]
+            away: TampuError | None = None
+            while missing and away is None:
+                part, missing = missing[: self._most], missing[self._most :]
+                for place, outcome in zip(part, self._bounded([settlements[n] for n in part]), strict=True):
+                    if isinstance(outcome.error, AWAY):  # a store of many parts may answer for some of them
+                        away = outcome.error
+                    else:
+                        found[place] = outcome
+            if away is not None:
+                raise away
+
+        try:
+            self._outages.through(ask, self._give_up)
+        except TampuError as error:  # one that does not go by itself, such as a key that was revoked
+            log.error("%d messages can not be settled: %s", len(settlements) - len(found), error)
+        self._most = min(_MOST, 2 * self._most)
+        return [found.get(place) for place in range(len(settlements))]
+
+    def _bounded(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        """What became of each. A server that takes only so many at once is given fewer, now or the next time."""
+        try:
+            outcomes = self._together(settlements)
+            self.refused = False
+            return outcomes
+        except RateLimited as error:
+            self.refused = True
+            self._most = max(1, len(settlements) // 2)
+            if error.retry_after is not None or len(settlements) == 1:
+                raise
+            half = self._most
+            return [*self._bounded(settlements[:half]), *self._bounded(settlements[half:])]
+
+    def _together(self, settlements: Sequence[Settlement]) -> list[Outcome]:
+        try:
+            return self._q.settle(settlements)
+        except InvalidMessage:
+            return [self._alone(one) for one in settlements]  # one of them is at fault; the others must not suffer
+
+    def _alone(self, settlement: Any) -> Outcome:
+        try:
+            return self._q.settle([settlement])[0]
+        except InvalidMessage as error:
+            return self._q.settle([endings.bad_result(settlement.lease, error)])[0]
+
+    @staticmethod
+    def _refused(work: Current, settlement: Settlement, error: TampuError) -> None:
+        how = type(settlement).__name__.lower()
+        if isinstance(error, LeaseLost):
+            log.warning("%s %s: the %s came too late, somebody else has it now", work.task.name, work.id, how)
+        else:
+            log.error("%s %s: the %s was refused: %s", work.task.name, work.id, how, error)

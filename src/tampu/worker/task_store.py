@@ -1,0 +1,59 @@
+"""The desk of tasks that run in this process: their notes, progress and extensions go straight to the store."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from tampu.broker import access
+from tampu.broker.store import Store
+from tampu.model.errors import LeaseLost, TampuError
+from tampu.model.message import Lease
+from tampu.model.times import Duration
+from tampu.worker.current import Current
+from tampu.worker.outages import AWAY
+
+log = logging.getLogger("tampu.worker")
+
+
+class LocalTaskStore:
+    def __init__(self, store: Store, lease: float) -> None:
+        self._q = store
+        self._lease = lease
+        self._lock = threading.Lock()
+        self._moved: dict[str, Current] = {}
+
+    def read_note(self, lease: Lease) -> Any:
+        return access.run(self._q, access.verbs(self._q).read_note(lease.message.id))
+
+    def write_note(self, lease: Lease, note: Any) -> None:
+        access.run(self._q, access.verbs(self._q).write_note(lease.id, lease.receipt, note, self._lease))
+
+    def extend(self, lease: Lease, by: Duration | None) -> None:
+        self._q.extend(lease, self._lease if by is None else by)
+
+    def progressed(self, work: Current) -> None:
+        work._noted = True
+        with self._lock:
+            self._moved[work.lease.receipt] = work
+
+    def flush(self) -> None:
+        """Store what has moved since the last time; what the store does not take now, the next time."""
+        with self._lock:
+            moved, self._moved = self._moved, {}
+        waiting = dict(moved)
+        for receipt, work in moved.items():
+            try:
+                if work._place is not None:  # it still runs
+                    work._known_note()
+                    work._save_note()
+            except AWAY:
+                break  # the others would wait for it too
+            except LeaseLost:
+                pass  # the warden tells
+            except TampuError as error:  # it would be refused again
+                log.warning("%s %s: its progress can not be stored: %s", work.task.name, work.id, error)
+            del waiting[receipt]
+        with self._lock:
+            self._moved = {**waiting, **self._moved}

@@ -1,0 +1,84 @@
+"""What the tests of runs share: a queue at work, a pipeline that stops where it is told to, and what must be there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tampu
+from tampu.lake.hands import FEW
+from tampu.lake.lineage import RunReport
+from tampu.lake.run import Pipeline
+from tampu.lake.storage import Lake
+from tampu.stores.open_store import open_store
+from tampu.stores.port import ArrowStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEPS = (
+    "written", "bronze.events", "bronze.messages", "walked", "silver.attempts", "silver.messages", "_state.waiting",
+    "_state.carried", "computed", "gold.failures", "gold.slo", "position",
+)  # fmt: skip
+"""Where runs are made to die: after files were written, and between any two kinds of commits."""
+
+
+class Died(BaseException):
+    """The run ends here, as if the process had been killed: nothing after this step has happened."""
+
+
+def work(q: tampu.Store, first: int = 0) -> None:
+    """Some of everything: done, failed, dead, replayed, still ready."""
+    q.publish_many("jobs", [tampu.NewMessage({"n": first + n}, type="job.do") for n in range(6)])
+    done, failed, dead = q.claim("jobs", limit=3, worker="w1")
+    q.ack(done, result=first)
+    q.nack(failed, f"SMTP {first}", delay=0)
+    q.reject(dead, error="bad")
+    if first:
+        q.replay("jobs", where={})
+        for lease in q.claim("jobs", limit=2, worker="w2"):
+            q.ack(lease)
+
+
+class Rig:
+    """A store and its lake; runs use Spark for everything if they are given one."""
+
+    def __init__(
+        self, url: str, lake: str, spark: SparkSession | None = None, *, options: dict[str, str] | None = None
+    ) -> None:
+        self.spark, self.url = spark, url
+        self.lake = Lake(lake, options)
+
+    def pipeline(self, **options: Any) -> Pipeline:
+        return Pipeline(self.url, self.lake, few=FEW if self.spark is None else 0, **options)
+
+    def session(self) -> SparkSession:
+        assert self.spark is not None, "Spark is not needed here"
+        return self.spark
+
+    def run(self, *, die: str | None = None, name: str = "main", **options: Any) -> list[RunReport]:
+        def step(reached: str) -> None:
+            if reached == die:
+                raise Died(reached)
+
+        return self.pipeline(name=name, on_step=step, **options).run(self.session)
+
+    def store(self) -> type[ArrowStore]:
+        """What the pipeline opens."""
+        with open_store(self.url) as found:
+            return type(found)
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """The rows of a table, sorted; without the columns that say which run wrote them."""
+        found = self.lake.table(table).open().arrow().to_table()
+        names = list(columns) or [n for n in found.schema.names if n != "run" or table.startswith("silver")]
+        rows = [tuple(map(_plain, row.values())) for row in found.select(names).to_pylist()]
+        return sorted(rows, key=lambda row: row if columns else tuple(map(str, row)))
+
+
+def _plain(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def journal(q: tampu.Store) -> list[tuple[int, str, str]]:
+    """The engine's own: (offset, id, verb) of every transition."""
+    return [(t.offset, t.id, t.verb) for t in q.journal(limit=100_000).transitions]

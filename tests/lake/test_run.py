@@ -1,0 +1,196 @@
+"""Runs: everything once, nothing lost, whoever died where; and nothing at all when there is no news."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu import InvalidConfig, NotFound, VersionConflict
+from tampu.broker import access, journal_readers
+from tampu.lake import files, lineage, maintenance
+from tampu.lake.run import Pipeline
+from tampu.lake.status import status
+from tampu.lake.storage import Lake
+from tampu.lake.tables import BY_NAME
+from tampu.model.errors import StorageError
+from tests.lake.pipeline_harness import STEPS, Died, Rig, journal, work
+
+FINAL = tuple(name for name in BY_NAME if name != "bronze.events")
+
+
+@pytest.fixture
+def rig(url: str, tmp_path: Path) -> Rig:
+    return Rig(url, str(tmp_path / "jobs.lake"))
+
+
+def no_spark() -> Any:
+    raise AssertionError("Spark is not needed here")
+
+
+def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Store) -> None:
+    for turn, step in enumerate(STEPS):
+        work(q, turn)
+        with pytest.raises(Died):
+            rig.run(die=step)
+        done = rig.lake.table("bronze.events")
+        if done.exists():
+            offsets = [row[0] for row in rig.rows("bronze.events", "offset")]
+            assert len(offsets) == len(set(offsets)), step
+    (report,) = rig.run()
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    whole = Rig(rig.url, f"{rig.lake.uri}-whole")
+    whole.run(name="whole")
+    for table in FINAL:
+        assert rig.rows(table) == whole.rows(table), table
+    assert report.to_position == q.journal().latest
+    assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
+
+
+def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Store, other_url: str) -> None:
+    work(q)
+    work(q, 1)
+    reports = rig.run(most=15)
+    assert len(reports) == -(-sum(q.journal().latest.values()) // 15)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    assert [run["run"] for run in lineage.latest(rig.lake)] == [report.run for report in reversed(reports)]
+    assert sum(run["rows"]["bronze.events"] for run in lineage.latest(rig.lake)) == len(journal(q))
+
+    # No news: no Spark, no commit.
+    before = [rig.lake.table(name).open().version for name in rig.lake.present()]
+    (nothing,) = Pipeline(rig.url, rig.lake).run(no_spark)
+    assert not nothing.news
+    assert [rig.lake.table(name).open().version for name in rig.lake.present()] == before
+
+    # The other way round: the lake of another reader, or of another store, is refused.
+    with pytest.raises(InvalidConfig, match="kept by the reader lake:main"):
+        Pipeline(rig.url, rig.lake, name="other").run(no_spark)
+    with tampu.open(other_url, maintenance=False) as other:
+        other.publish("jobs", 1)
+        with pytest.raises(InvalidConfig, match="another store"):
+            Pipeline(other_url, rig.lake).run(no_spark)
+
+
+def test_a_reader_keeps_one_lake_wherever_that_is_moved_to(rig: Rig, q: tampu.Store, tmp_path: Path) -> None:
+    work(q)
+    rig.run()
+    work(q, 1)
+    other = Rig(rig.url, str(tmp_path / "other.lake"))
+    with pytest.raises(InvalidConfig, match="reader main keeps the lake") as refused:
+        other.run()
+    assert "--name" in str(refused.value.hint)
+    assert not Path(other.lake.uri).exists()
+    other.run(name="other")
+    assert other.rows("bronze.events", "offset", "id", "verb") == journal(q)
+
+    moved = Rig(rig.url, str(tmp_path / "moved.lake"))
+    shutil.copytree(rig.lake.uri, moved.lake.uri)
+    moved.run()
+    assert moved.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    with pytest.raises(InvalidConfig, match="which has more"):
+        rig.run()
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_nothing_is_doubled(rig: Rig, q: tampu.Store) -> None:
+    work(q)
+
+    def meanwhile(step: str) -> None:
+        if step == "written":
+            rig.run()
+
+    with pytest.raises(VersionConflict, match="another run"):
+        rig.pipeline(on_step=meanwhile).run(rig.session)
+    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
+    assert len(rig.rows("silver.attempts")) == 3
+
+
+def test_a_compaction_while_messages_are_replayed_does_not_stop_a_run(rig: Rig, q: tampu.Store) -> None:
+    for n in range(2):
+        q.publish("jobs", n)
+        q.reject(q.claim("jobs")[0], "bad")
+        rig.run()
+    ids = [row[0] for row in rig.rows("silver.messages", "id")]
+    q.replay("jobs", ids=ids[:1])
+    joined: list[str] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "walked":
+            joined.extend(care.table for care in maintenance.compact(rig.lake))
+
+    rig.pipeline(on_step=meanwhile).run(rig.session)
+    assert "silver.messages" in joined
+    assert [row[0] for row in rig.rows("silver.messages", "id")] == ids[1:]
+
+
+def test_the_store_is_told_only_of_what_is_on_the_disk(
+    rig: Rig, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(q)
+    told: list[str] = []
+    real, save = files.fsync_path, journal_readers.saving
+
+    def sync(path: Path) -> None:
+        told.append(str(path))
+        real(path)
+
+    def saving(reader: journal_readers.Reader, version: int | None) -> object:
+        told.append("position")
+        return save(reader, version)
+
+    monkeypatch.setattr(files, "fsync_path", sync)
+    monkeypatch.setattr(journal_readers, "saving", saving)
+    rig.run()
+    assert told.count("position") == 2, "registered at the start, moved at the end"
+    after = told[told.index("position") + 1 :]
+    assert after[-1] == "position"
+    for name in rig.lake.present():
+        table = rig.lake.table(name)
+        version = table.open().version
+        assert version == 0 or f"{table.uri}/_delta_log/{version:020}.json" in after[:-1], name
+
+
+def test_the_reader_is_registered_before_anything_is_read(rig: Rig, q: tampu.Store) -> None:
+    work(q)
+    with pytest.raises(Died):
+        rig.run(die="reading")
+    (reader,) = journal_readers.registered(access.engine(q))
+    assert (reader.name, reader.position) == ("lake:main", dict.fromkeys(q.journal().latest, 0))
+
+
+def test_a_store_that_was_set_back_is_noticed(rig: Rig, q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    work(q)
+    with pytest.raises(Died):
+        rig.run(die="bronze.events")
+    end = q.journal().latest
+    monkeypatch.setattr(rig.store(), "bounds", lambda _: (dict.fromkeys(end, 0), dict.fromkeys(end, 2)))
+    with pytest.raises(StorageError, match="set back"):
+        Pipeline(rig.url, rig.lake).run(no_spark)
+
+
+def test_transitions_that_were_trimmed_are_not_skipped_in_silence(
+    rig: Rig, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(q)
+    with pytest.raises(Died):
+        rig.run(die="bronze.events")
+    work(q, 1)
+    end = q.journal().latest
+    ((part, last),) = end.items()
+    monkeypatch.setattr(rig.store(), "bounds", lambda _: ({part: last - 3}, end))
+    with pytest.raises(NotFound, match="trimmed before the lake had them"):
+        Pipeline(rig.url, rig.lake).run(no_spark)
+    with pytest.raises(Died):
+        rig.run(die="bronze.events", skip_lost=True)
+    assert [row[0] for row in rig.rows("bronze.events", "offset")][-3:] == [last - n for n in (2, 1, 0)]
+
+
+def test_status_tells_before_and_after(rig: Rig, q: tampu.Store) -> None:
+    before = status(rig.url, Lake(rig.lake.uri), "main")
+    assert (before["registered"], before["tables"], before["lag_messages"]) == (False, [], 0)
+    q.publish("jobs", 1)
+    behind = status(rig.url, Lake(rig.lake.uri), "main")
+    assert behind["lag_messages"] == 1
+    assert 0 <= behind["lag_seconds"] < 600

@@ -1,0 +1,76 @@
+"""What an open store asks of its server when nothing happens: less than two round trips a second.
+
+MariaDB has nothing that rings, so there a thread looks besides, ten times a second; that is not counted here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tampu
+from tampu.broker import access
+from tampu.broker.commit_queue.waiters import Waiter
+from tampu.engines.mariadb import wakeup, wire
+from tampu.engines.redis import peers
+from tampu.engines.sql import engine
+from tampu.maintenance import supervisor, trimmer
+from tests.servers import mariadb, postgres, redis
+from tests.servers.counting import Counted
+
+STORES: dict[str, Callable[[], str]] = {
+    "postgres": postgres.databases.url, "mariadb": mariadb.databases.url, "redis": redis.redis.url,
+}  # fmt: skip
+MODULES: tuple[ModuleType, ...] = (supervisor, trimmer, engine, peers, wire)
+SECONDS = 120
+
+
+class Passing:
+    """The module `time`, with a clock that is told how much time passes."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.passed
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[Counted]:
+    with Counted(STORES[request.param]()) as counted:
+        yield counted
+
+
+def _turns(q: tampu.Store, passing: Passing) -> None:
+    """The keepers' looks of so many seconds, as if they had been slept through."""
+    maintenance: Any = access.core(q).maintenance
+    slept = 0.0  # without the time that the turns take, which is up to the machine
+    while slept < SECONDS:
+        pause = maintenance._turn()
+        passing.passed += pause
+        slept += pause
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_idle_store_is_asked_less_than_twice_a_second(
+    store: Counted, leads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing = Passing()
+    for module in MODULES:
+        monkeypatch.setattr(module, "time", passing)
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)  # its turns are taken here
+    monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
+    with tampu.open(store.url, maintenance=False) as other, tampu.open(store.url) as q:
+        assert leads or access.engine(other).lead()
+        q.publish("jobs", 1, delay=3600)
+        access.core(q).waiting.join(Waiter([("default", "emails")], None))
+        before = store.trips
+        _turns(q, passing)
+        maintenance = access.core(q).maintenance
+        assert maintenance is not None
+        assert maintenance.leads is leads
+        assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS
