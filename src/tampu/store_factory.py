@@ -44,9 +44,9 @@ def open(
     ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
 
     Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
-    ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
-    SQLite file that has tables of your own. ``keepers=False`` leaves delays, leases and retention to other processes
-    (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
+    ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queues in a
+    SQLite file that has tables of your own. ``maintenance=False`` leaves delays, leases and retention to other
+    processes (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
     ``TAMPU_TOKEN``); the tenant ``default`` is there the one of the key, and all else is the server's business.
     """
     if _text(url).startswith(("http://", "https://")):

@@ -107,7 +107,7 @@ def test_a_process_with_a_thousand_open_files_is_woken(harness: Harness, many_op
 
 FORK = """
 import os, sys, tampu
-q = tampu.open(sys.argv[1], keepers=True)
+q = tampu.open(sys.argv[1], maintenance=True)
 q.publish("emails", 1)
 child = os.fork()
 if not child:

@@ -46,7 +46,7 @@ def _cost(q: tampu.Store, count: Callable[[], int]) -> int:
     return count() - before
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("group_rate", PACES)
 def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
     tmp_path: Path, group_rate: dict[str, Any]
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
     assert costs[1] <= 1.3 * costs[0], costs
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("group_rate", PACES)
 def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(group_rate: dict[str, Any]) -> None:
     server = redis.redis.server.client()
 

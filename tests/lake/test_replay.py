@@ -222,8 +222,8 @@ def test_two_at_once_share_the_work(lake: Lake, tmp_path: Path, monkeypatch: pyt
 
 _KILLED = """
 import sys, os, signal, types, tampu
-from tampu.lake import replaying
-from tampu.lake.replaying import Replay
+from tampu.lake import replay as replaying
+from tampu.lake.replay import Replay
 replaying.time = types.SimpleNamespace(monotonic=lambda: 0.0)  # a slow machine needs as many pauses
 left = int(sys.argv[1])
 def pause(seconds):
@@ -231,7 +231,7 @@ def pause(seconds):
     left -= 1
     if not left:
         os.kill(os.getpid(), signal.SIGKILL)
-with tampu.open("jobs.db", keepers=False) as q:
+with tampu.open("jobs.db", maintenance=False) as q:
     Replay(q, "lake", where="true", replay_id="r1").run(rate=20, pause=pause)
 """
 

@@ -92,7 +92,7 @@ def test_every_query_asks_for_metrics_and_labels_that_a_server_has(told: dict[st
 def test_what_is_told_of_the_whole_store_is_not_summed_over_nodes() -> None:
     for panel in PANELS:
         for target in panel["targets"]:
-            for name in ("tampu_messages", "tampu_oldest_ready_seconds", "tampu_keeper_lag_seconds"):
+            for name in ("tampu_messages", "tampu_oldest_ready_seconds", "tampu_maintenance_lag_seconds"):
                 if name in target["expr"]:
                     assert re.search(rf"max(?: by \([^)]*\))? ?\({name}", target["expr"]), target["expr"]
 

@@ -53,7 +53,7 @@ def test_everything_that_is_promised_is_measured(web: Web) -> None:
         "tampu_retries",
         "tampu_dead_letters",
         "tampu_commit_calls", "tampu_commit_seconds",  # the coalescer
-        "tampu_keeper_lag_seconds", "tampu_keepers_lead", "tampu_keepers_idle_seconds",
+        "tampu_maintenance_lag_seconds", "tampu_maintenance_leader", "tampu_maintenance_idle_seconds",
         "tampu_durability",
         "tampu_http_requests", "tampu_http_seconds", "tampu_refused",
         "tampu_long_polls", "tampu_event_streams", "tampu_worker_streams",
@@ -167,10 +167,10 @@ def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall
 def test_a_lag_of_the_keepers_shows(start: Start) -> None:
     node = start(maintenance=False)
     web = Web(node.url, node.token)
-    assert Scrape(web).of("tampu_keeper_lag_seconds") == 0
+    assert Scrape(web).of("tampu_maintenance_lag_seconds") == 0
     web.post("/v1/queues/jobs/messages?delay=0.01", {"n": 1})
-    until(lambda: Scrape(web).of("tampu_keeper_lag_seconds") > 0)
-    assert "tampu_keepers_lead" not in Scrape(web).names, "this node has none"
+    until(lambda: Scrape(web).of("tampu_maintenance_lag_seconds") > 0)
+    assert "tampu_maintenance_leader" not in Scrape(web).names, "this node has none"
 
 
 def test_metrics_need_a_key_away_from_loopback(start: Start) -> None:

@@ -186,9 +186,9 @@ def test_the_heartbeat_goes_on_after_an_error_and_ends_when_fenced():
 STOPPED = """
 import sys
 from tampu.model.times import SECOND
-from tampu.spark.deliveries import Deliveries
-from tampu.spark.delivery_log import Fenced
-from tampu.spark.stores.opening import open_store
+from tampu.spark.queue.deliveries import Deliveries
+from tampu.spark.queue.delivery_log import Fenced
+from tampu.stores.open_store import open_store
 log = Deliveries(open_store(sys.argv[1]), "default", "emails", "billing", lease_us=2 * SECOND)
 print(log.latest(0, 10), flush=True)
 for line in sys.stdin:

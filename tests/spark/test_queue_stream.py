@@ -163,7 +163,7 @@ def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worke
 def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(spark, q, url, tmp_path):
     script = (
         "import sys, tampu\n"
-        "q = tampu.open(sys.argv[1], keepers=False)\n"
+        "q = tampu.open(sys.argv[1], maintenance=False)\n"
         "for n, _ in enumerate(sys.stdin):\n"
         "    q.publish_many('emails', range(20))\n"
         "    print(20 * n + 20, flush=True)\n"

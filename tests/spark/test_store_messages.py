@@ -313,7 +313,7 @@ def test_a_snapshot_is_what_its_position_says_while_others_work(q, url):
 RESTLESS = """
 import random, sys, tampu
 chance = random.Random(1)
-with tampu.open(sys.argv[1], keepers=False) as q:
+with tampu.open(sys.argv[1], maintenance=False) as q:
     while True:
         print(flush=True)
         queue = chance.choice("ab")

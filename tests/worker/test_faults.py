@@ -136,7 +136,7 @@ def test_five_workers_fire_and_carry_out_each_tick_of_a_schedule_once(scene: Sce
 
 
 @pytest.mark.parametrize(
-    "shared_house", [kit for kit in SHARED if kit.name != "file"], ids=lambda kit: kit.name, indirect=True
+    "shared_harness", [kit for kit in SHARED if kit.name != "file"], ids=lambda kit: kit.name, indirect=True
 )
 def test_worker_whose_clock_jumps_an_hour_keeps_its_lease_and_its_timeout(scene: Scene) -> None:
     """Where the store's clock is its own; of a file, see below."""

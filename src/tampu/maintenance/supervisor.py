@@ -39,7 +39,7 @@ class Supervisor:
         core.maintenance = self
         self.leads = False
         self.last_run_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="tampu-keepers", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tampu-maintenance", daemon=True)
         self._thread.start()
 
     @property
@@ -59,15 +59,15 @@ class Supervisor:
             try:
                 seconds = self._turn()
                 if said is not None:
-                    log.warning("keepers are at work again")
+                    log.warning("maintenance works again")
                 said = None
             except TampuError as error:
                 if not self._stopped and error.code != said:
-                    log.warning("keepers wait: %s", error)
+                    log.warning("maintenance failed, retrying: %s", error)
                     said = error.code
                 seconds = _RETRY_SECONDS
             except Exception:  # a store whose keepers are gone for good would only look alive
-                log.exception("keepers wait a moment")
+                log.exception("maintenance failed, retrying")
                 seconds = _RETRY_SECONDS
             self._wake.wait(seconds)
             self._wake.clear()

@@ -52,7 +52,7 @@ def end_all(engine: SqliteEngine) -> None:
     assert engine.get("default", leases[0].id) is None
 
 
-@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("simple", [True, False])
 def test_messages_that_are_gone_are_still_the_answer(engine: SqliteEngine, simple: bool) -> None:
     first = run(engine, batch(100, simple=simple))
     end_all(engine)

@@ -171,7 +171,7 @@ if os.geteuid() == 0:  # root may read and write everything
     os.setuid(65534)
 for path in sys.argv[1:]:
     try:
-        tampu.open(path, keepers=False)
+        tampu.open(path, maintenance=False)
     except tampu.Unavailable as error:
         assert "permission" in str(error) or "can not be read" in str(error), error
     else:

@@ -134,7 +134,7 @@ def test_a_parent_goes_on_after_its_forks(tmp_path: Path) -> None:
 
 _OTHER_THREAD = """
 forks.PATIENCE_SECONDS = 0.1
-q = tampu.open(path, keepers=False)
+q = tampu.open(path, maintenance=False)
 begun, over = threading.Event(), threading.Event()
 
 def work():
@@ -165,7 +165,7 @@ def test_a_child_refuses_a_file_that_was_in_the_middle_of_a_transaction(tmp_path
 
 
 _INSIDE = """
-q = tampu.open(path, keepers=False)
+q = tampu.open(path, maintenance=False)
 q.publish("jobs", 0)
 own = sqlite3.connect(path, isolation_level=None)
 for connection in (None, own):
@@ -195,7 +195,7 @@ def test_only_the_parent_commits_a_transaction_that_was_open_at_a_fork(tmp_path:
 
 
 _OWN_CONNECTION = """
-q = tampu.open(path, keepers=False)
+q = tampu.open(path, maintenance=False)
 publish(q, 1)
 own = sqlite3.connect(path)
 own.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -101,7 +101,7 @@ LIMITED = """
 import resource, signal, sys, tampu
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = sys.argv[1]
-q = tampu.open(path, keepers=False)
+q = tampu.open(path, maintenance=False)
 kept = [q.publish("jobs", n).id for n in range(20)]
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
@@ -117,7 +117,7 @@ assert q.stats("jobs").ready == len(kept), (q.stats("jobs").ready, len(kept))
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 kept.append(q.publish("jobs", "after").id)
 q.close()
-with tampu.open(path, keepers=False) as q:
+with tampu.open(path, maintenance=False) as q:
     assert [lease.id for lease in q.claim("jobs", limit=1000)] == kept
     assert all(level != "bad" for _, level, _ in q.check())
 """

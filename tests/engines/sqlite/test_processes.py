@@ -23,7 +23,7 @@ from tests.conformance.harness import payloads, until
 WORK = """
 import sys, tampu
 path, me = sys.argv[1], int(sys.argv[2])
-with tampu.open(path, keepers=False) as q:
+with tampu.open(path, maintenance=False) as q:
     for n in range(0, 60, 3):
         q.publish("jobs", [me, n])
         q.publish_many("jobs", [[me, n + 1], [me, n + 2]])
@@ -113,7 +113,7 @@ def test_two_openings_in_one_process_have_one_leader(tmp_path: Path) -> None:
 
 HOLD = """
 import sys, tampu
-q = tampu.open(sys.argv[1], keepers=False)
+q = tampu.open(sys.argv[1], maintenance=False)
 lease = q.claim("jobs", lease=float(sys.argv[2]), worker="doomed")[0]
 print(lease.receipt, flush=True)
 sys.stdin.read()

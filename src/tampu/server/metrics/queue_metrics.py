@@ -69,9 +69,9 @@ class MaintenanceMetrics(Collector):
     @staticmethod
     def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
         return (
-            GaugeMetricFamily("tampu_keeper_lag_seconds", "How long the first thing that is due has been due"),
-            GaugeMetricFamily("tampu_keepers_lead", "1 on the node whose keepers do the work"),
-            GaugeMetricFamily("tampu_keepers_idle_seconds", "Since this node's keepers last looked for work"),
+            GaugeMetricFamily("tampu_maintenance_lag_seconds", "How long the first thing that is due has been due"),
+            GaugeMetricFamily("tampu_maintenance_leader", "1 on the node that does the maintenance"),
+            GaugeMetricFamily("tampu_maintenance_idle_seconds", "Seconds since this node last looked for work"),
         )
 
     def collect(self) -> Iterator[Metric]:
