@@ -46,8 +46,8 @@ def open(
     Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
     ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queues in a
     SQLite file that has tables of your own. ``maintenance=False`` leaves delays, leases and retention to other
-    processes (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
-    ``TAMPU_TOKEN``); the tenant ``default`` is there the one of the key, and all else is the server's business.
+    processes (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server
+    (without, ``TAMPU_TOKEN``); the tenant ``default`` is the key's, and all other options belong to the server.
     """
     if _text(url).startswith(("http://", "https://")):
         if durability is not None or adopt or clock is not None or journal_retention != _WEEK:

@@ -131,6 +131,16 @@ def test_the_next_of_a_group_goes_when_a_unit_acks_the_one_before(store: Store) 
     assert claim(store).payload == 3
 
 
+def test_a_message_takes_the_place_in_its_group_that_the_same_unit_leaves(store: Store) -> None:
+    store.queues.put("jobs", group_order=True)
+    store.publish("jobs", 1, group="g")
+    with store.atomic() as unit:
+        unit.ack(claim(store))
+        following = unit.publish("jobs", 2, group="g")
+    assert following.value.state == "ready"
+    assert claim(store).payload == 2
+
+
 def test_documents_have_versions(store: Store) -> None:
     assert store.get_document("cursor", "jobs") is None
     with store.atomic() as unit:

@@ -147,7 +147,10 @@ def test_waiting_works_without_keepers_of_our_own(harness: Harness) -> None:
     assert payloads(store.claim("emails", wait=LONG)) == ["later"]
 
 
-PUBLISH = "import sys, tampu\nwith tampu.open(sys.argv[1], maintenance=False) as q: q.publish('emails', 'from afar', delay={})"
+PUBLISH = (
+    "import sys, tampu\n"
+    "with tampu.open(sys.argv[1], maintenance=False) as store: store.publish('emails', 'from afar', delay={})"
+)
 
 
 @pytest.mark.parametrize("delay", [None, 0.3])

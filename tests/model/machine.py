@@ -212,6 +212,25 @@ class SideBySide(RuleBasedStateMachine):
         assert [said(outcome) for outcome in outcomes] == self.model.settle(tenant, items)
 
     @precondition(lambda self: self.receipts)
+    @rule(pick=some, stale=now_and_then, to=some, news=st.lists(plain_messages, min_size=1, max_size=3))
+    def hand_on(self, pick: int, stale: bool, to: int, news: list[New]) -> None:
+        """A unit: the ack of a message, and what follows from it in some queue."""
+        tenant, id, receipt = self._receipt(pick, stale)
+        queues = sorted(name for owner, name in HERE if owner == tenant)
+        queue = queues[to % len(queues)]
+        try:
+            with self.q[tenant].atomic() as unit:
+                acked = unit.ack(receipt)
+                made = unit.publish_many(queue, [written(new) for new in news])
+        except tampu.TampuError as error:
+            with pytest.raises(Refused, match=rf"\b{error.code}\b"):
+                self.model.hand_on(tenant, id, receipt, queue, news, None)
+            return
+        expected = self.model.hand_on(tenant, id, receipt, queue, news, [m.id for m in made.value])
+        assert acked.value.state == "done"
+        assert [m.id for m in made.value] == [e.id if isinstance(e, Entry) else e for e in expected]
+
+    @precondition(lambda self: self.receipts)
     @rule(verb=st.sampled_from(VERBS), pick=some, stale=st.booleans(), twice=st.booleans())
     def settle_one(self, verb: str, pick: int, stale: bool, twice: bool) -> None:
         tenant, id, receipt = self._receipt(pick, stale)

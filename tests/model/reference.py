@@ -180,15 +180,37 @@ class Model:
         """All or none. ``ids`` are what the engine answered; None when it refused. Known ids answer as text."""
         if self.status.get((tenant, queue)) in ("draining", "closed"):
             raise Refused("queue_closed")
-        before = (dict(self.entries), {e: dict(vars(e)) for e in self.entries.values()}, dict(self.remembered))
-        try:
+        with self._all_or_none():
             answered = ids if ids is not None else [new.id or f"refused-{i}" for i, new in enumerate(news)]
             return [self._publish(tenant, queue, new, id) for new, id in zip(news, answered, strict=True)]
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        before = (dict(self.entries), {e: dict(vars(e)) for e in self.entries.values()}, dict(self.remembered))
+        try:
+            yield
         except Refused:
             self.entries, saved, self.remembered = before
             for entry, values in saved.items():
                 vars(entry).update(values)
             raise
+
+    def hand_on(
+        self, tenant: str, id: str, receipt: str, queue: str, news: Sequence[New], ids: Sequence[str] | None
+    ) -> list[Entry | str]:
+        """An ack and a publish as one unit. Refused with all codes that may be the reason."""
+        entry = self.find(tenant, id)
+        lost = entry is None or entry.state != "leased" or entry.receipt != receipt
+        with self._all_or_none():
+            if not lost:
+                self.settle(tenant, [("ack", id, receipt, None)])
+            try:
+                made = self.publish(tenant, queue, news, ids)
+            except Refused as refused:
+                raise Refused(f"{refused.code} lease_lost" if lost else refused.code) from None
+            if lost:
+                raise Refused("lease_lost")
+            return made
 
     def _publish(self, tenant: str, queue: str, new: New, id: str) -> Entry | str:
         rules = self.rules[tenant, queue]

@@ -171,6 +171,10 @@ class _Script:
             if part.refusable:
                 items = settled[1] if settled else rows.encode([])
                 yield "unit_check", part, (items, names["cancel"], names["release_held"], looked)
+            if calls:
+                doing.append(("change_documents", part, _arguments(documents.ask(self._context, calls))))
+            if settled:
+                doing.append(("settle", part, settled))
             call = part.publish
             if call is not None:
                 assert part.room is not None
@@ -185,10 +189,6 @@ class _Script:
                 )
                 doing.append(("publish", part, _arguments(asked)))
             doing.extend((verb, part, (names[verb],)) for verb, found in part.named.items() if found)
-            if settled:
-                doing.append(("settle", part, settled))
-            if calls:
-                doing.append(("change_documents", part, _arguments(documents.ask(self._context, calls))))
         yield from doing
 
     def refused(self, script: str, part: Part, answer: list[Any]) -> None:
