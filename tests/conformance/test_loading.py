@@ -31,7 +31,7 @@ def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs"
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))
-    given = {"stem": STEM, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
+    given = {"id_prefix": STEM, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
     return port.Load(tenant, queue, numbers=numbers, bodies=b"".join(bodies), starts=starts, **given)
 
 
@@ -121,8 +121,8 @@ def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> Non
 @pytest.mark.parametrize(
     "more",
     [
-        {"stem": bytes(11)},
-        {"stem": STEM[:10]},
+        {"id_prefix": bytes(11)},
+        {"id_prefix": STEM[:10]},
         {"numbers": []},
         {"numbers": [1, 1]},
         {"numbers": [2, 1]},

@@ -34,7 +34,7 @@ def check(call: Load) -> None:
     """Refuse a call that breaks its contract."""
     numbers, starts, size = call.numbers, call.starts, len(call.bodies)
     if len(call.id_prefix) != 11 or call.id_prefix[6] >> 4 != 8 or call.id_prefix[8] >> 6 != 2:
-        raise InvalidMessage("the stem must be the first 11 bytes of a UUIDv8", field="stem")
+        raise InvalidMessage("the id prefix must be the first 11 bytes of a UUIDv8", field="id_prefix")
     if not numbers or numbers[0] < 0 or numbers[-1] >= 1 << 8 * NUMBER_BYTES or not _grow(numbers, strictly=True):
         raise InvalidMessage("numbers must grow and be below 2^40", field="numbers")
     if len(starts) != len(numbers) + 1 or len(call.types) != len(numbers):

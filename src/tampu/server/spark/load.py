@@ -33,7 +33,7 @@ def load(tenant: str, given: SparkLoad, settings_of: SettingsOf, remember_us: in
     settings = settings_of(given.queue)
     id_prefix, numbers, starts = given.id_prefix, given.numbers, given.starts
     if len(id_prefix) != _STEM or id_prefix[6] >> 4 != 8 or id_prefix[8] >> 6 != 2:
-        raise InvalidMessage("the stem is not the beginning of a UUIDv8", field="stem")
+        raise InvalidMessage("the id prefix is not the beginning of a UUIDv8", field="id_prefix")
     if any(after <= before for before, after in itertools.pairwise(numbers)):
         raise InvalidMessage("numbers must grow", field="numbers")
     if len(starts) != len(numbers) + 1 or starts[0] != 0 or starts[-1] != len(given.bodies) or starts != sorted(starts):
