@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["register", "session", "settle"]
 
 # A module must not have the name of what it gives: once imported, it would stand in its place.
-_HOMES = {"register": "sessions", "session": "sessions", "settle": "settling"}
+_HOMES = {"register": "runtime.sessions", "session": "runtime.sessions", "settle": "queue.settle"}
 
 
 def __getattr__(name: str) -> Any:
