@@ -28,8 +28,8 @@ from tampu.model.times import SECOND, Duration, moment_or_none
 
 _NO_PRIORITY = 0
 _NO_OPTIONS = (None,) * 18
-_ONCE_US = 600 * SECOND
-"""How long the name of a batch is kept: longer than any client asks again."""
+_BATCH_ID_US = 600 * SECOND
+"""How long a batch id is remembered: longer than any client retries."""
 _MOST_WARNED = 10_000
 log = logging.getLogger("tampu")
 
@@ -122,18 +122,18 @@ class PublishVerbs:
         self,
         queue: str,
         news: Sequence[NewMessage | Any],
-        once: str | None = None,
+        batch_id: str | None = None,
         *,
         one_request: bool = False,
         remember_us: int = 0,
     ) -> Any:
-        """The step that stores these; under a name, if they have one, only once. Its reply is list[Message]."""
-        keeps_names = once is None or "once" in self.core.engine.capabilities
+        """The step that stores these messages; with a ``batch_id`` at most once. Its reply is list[Message]."""
+        keeps_batch_ids = batch_id is None or "batch_id" in self.core.engine.capabilities
         settings = self._settings(queue)
         if settings.ordering != "priority" and any(type(new) is NewMessage and new.priority for new in news):
             self._warn_of_priority(queue, settings.ordering)
         return prepare(
-            self.tenant, queue, news, self._settings, once=once, keeps_names=keeps_names, one_request=one_request,
+            self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids, one_request=one_request,
             remember_us=remember_us,
         )  # fmt: skip
 
@@ -165,7 +165,7 @@ def publish_call(
     items: Sequence[Item],
     simple: bool = False,
     remember_us: int = 0,
-    once: str | None = None,
+    batch_id: str | None = None,
 ) -> Publish:
     """The call that stores these items, under the settings of their queue."""
     return Publish(
@@ -177,8 +177,8 @@ def publish_call(
         remember_us,
         settings.slots,
         settings.group_rate,
-        once,
-        _ONCE_US,
+        batch_id,
+        _BATCH_ID_US,
     )
 
 
@@ -193,12 +193,12 @@ def load_call(
     types: Sequence[str],
     *,
     remember_us: int = 0,
-    once: bool = False,
+    position_in_same_commit: bool = False,
 ) -> Load:
     """The call that stores simple messages under a stem and numbers, under the settings of their queue."""
     return Load(
         tenant, queue, id_prefix, numbers, bodies, starts, types, settings.max_attempts, settings.max_depth,
-        remember_us, once,
+        remember_us, position_in_same_commit,
     )  # fmt: skip
 
 
@@ -208,15 +208,15 @@ def prepare(
     news: Sequence[NewMessage | Any],
     settings_of: SettingsOf,
     *,
-    once: str | None = None,
-    keeps_names: bool = True,
+    batch_id: str | None = None,
+    keeps_batch_ids: bool = True,
     one_request: bool = False,
     remember_us: int = 0,
 ) -> Publish | PublishSet:
     """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
 
-    ``once`` names the batch, so that it is stored once; ``keeps_names`` is true if the engine remembers such names.
-    ``one_request``: the idempotency keys of the messages are of the whole batch, and none fits another batch.
+    A batch with the same ``batch_id`` is stored once; ``keeps_batch_ids`` is true if the engine remembers these ids.
+    ``one_request``: the idempotency keys of the messages stand for the whole batch and match no other batch.
     ``remember_us`` is as in `port.Load`.
     """
     settings = settings_of(queue)
@@ -226,12 +226,12 @@ def prepare(
     if one_request and len(items) > 1:
         items = [msgspec.structs.replace(item, digest=_of_batch(item.digest or b"", len(items))) for item in items]
     steps = publish_steps.STEPS and publish_steps.wanted(queue, settings)
-    if once is not None and (steps or not keeps_names):
-        items, simple, once = load.named(items, f"{tenant}/{queue}/{once}"), False, None
+    if batch_id is not None and (steps or not keeps_batch_ids):
+        items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
         messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
         return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
-    return publish_call(tenant, queue, settings, items, simple, remember_us, once)
+    return publish_call(tenant, queue, settings, items, simple, remember_us, batch_id)
 
 
 def prepare_items(

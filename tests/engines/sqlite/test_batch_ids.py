@@ -33,7 +33,7 @@ def engine(clock: FakeClock) -> Iterator[SqliteEngine]:
 def batch(count: int, *, payload: bytes = b"x", simple: bool = True, id: str | None = None) -> Publish:
     one = Item(Body("message", payload, BYTES), pack_plain("message", payload, BYTES), 3, id=id)
     items = [one] * count
-    return Publish("default", "jobs", items, simple=simple, once=NAME, once_us=60 * SECOND)
+    return Publish("default", "jobs", items, simple=simple, batch_id=NAME, batch_id_us=60 * SECOND)
 
 
 def run(engine: SqliteEngine, call: port.Call) -> Any:
@@ -52,7 +52,7 @@ def end_all(engine: SqliteEngine) -> None:
     assert engine.get("default", leases[0].id) is None
 
 
-@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("simple", [True, False])
 def test_messages_that_are_gone_are_still_the_answer(engine: SqliteEngine, simple: bool) -> None:
     first = run(engine, batch(100, simple=simple))
     end_all(engine)

@@ -40,7 +40,7 @@ class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
     capabilities = frozenset(
-        {"transaction", "group_order", "load", "hand_over", "once", "one_writer", "atomic:isolated"}
+        {"transaction", "group_order", "load", "batch_id", "hand_over", "one_writer", "atomic:isolated"}
     )
 
     def __init__(
