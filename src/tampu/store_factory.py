@@ -90,7 +90,7 @@ def _closing(core: Core, supervisor: Supervisor | None) -> Any:
         core.ends.close()
         if supervisor is not None:
             supervisor.stop()
-        core.lanes.close()
+        core.commit_queues.close()
         core.engine.close()
 
     return close

@@ -26,10 +26,10 @@ assert random.getstate() == before, "the user's program now draws other numbers"
 JITTER = """
 import random
 import tampu
-from tests.conformance.house import FakeClock
+from tests.conformance.harness import FakeClock
 
 random.seed(7)
-with tampu.open("memory://", clock=FakeClock(), keepers=False) as q:
+with tampu.open("memory://", clock=FakeClock(), maintenance=False) as q:
     id = q.publish("q", 1).id
     q.nack(q.claim("q")[0])
     print(q.get(id).run_at)

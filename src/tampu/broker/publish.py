@@ -133,8 +133,8 @@ class PublishVerbs:
         if settings.ordering != "priority" and any(type(new) is NewMessage and new.priority for new in news):
             self._warn_of_priority(queue, settings.ordering)
         return prepare(
-            self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids, one_request=one_request,
-            remember_us=remember_us,
+            self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids,
+            one_request=one_request, remember_us=remember_us,
         )  # fmt: skip
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:

@@ -234,7 +234,7 @@ class Transaction:
 
     def _do(self, step: Step) -> Any:
         if isinstance(step, Read):
-            return step.ask(self._core.engine)
+            return step.query(self._core.engine)
         if isinstance(step, WaitForMessages):
             raise InvalidState("a transaction can not wait")
         if isinstance(step, PublishSet):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tampu import tracing
 from tampu.broker import validate
-from tampu.broker.commit_queue.waiting_claims import MakeClaim
+from tampu.broker.commit_queue.waiters import MakeClaim
 from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
 from tampu.broker.publish import PublishVerbs
 from tampu.broker.stream_requests import extended

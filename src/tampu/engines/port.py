@@ -413,8 +413,8 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim in the same run as a publish gets
-    its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
+    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim in the same run as a publish
+    gets its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
     transaction open keeps all others from writing, and itself outside of it; ``atomic:isolated`` or
     ``atomic:eventual``: how a `Together` becomes visible."""
     durability: str
