@@ -85,23 +85,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """If it still waits at its deadline it is dead, not expired."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_DEFAULTS = (None, None, *Body.__struct_defaults__)
 unpack_body = from_msgpack(Body).decode
-
-
-def pack_body(body: Body) -> bytes:
-    """The fields in their order; defaults at the end are left out, which most messages are full of."""
-    values = msgspec.structs.astuple(body)
-    used = len(values)
-    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
-        used -= 1
-    return _encode(values[:used])
-
-
-def pack_plain(type: str, payload: bytes, content_type: str) -> bytes:
-    """`pack_body` of a body that has only these."""
-    return _encode((type, payload) if content_type == JSON else (type, payload, content_type))
 
 
 def decode(raw: bytes, content_type: str) -> Any:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from tampu.model.message import JSON, MSGPACK
+from tampu.model.message import JSON, MSGPACK, Body
 
 _JSON_KINDS = frozenset({str, int, float, bool, type(None), dict, list})
 _CHANGED = (bytes, bytearray, memoryview, Decimal, UUID, date, time, timedelta, set, frozenset)
@@ -26,6 +26,7 @@ _to_json = msgspec.json.Encoder().encode
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 _from_msgpack = msgspec.msgpack.Decoder().decode
+_DEFAULTS = (None, None, *Body.__struct_defaults__)
 
 NOT_ENCODED = (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError)
 """What encoding raises for a value that it refuses."""
@@ -70,6 +71,20 @@ def encode_simple(values: Sequence[Any]) -> list[bytes] | None:
         return raws if [_from_json(raw) for raw in raws] == values else None
     except NOT_ENCODED:
         return None
+
+
+def pack_body(body: Body) -> bytes:
+    """The fields in their order, without the defaults at the end: most messages have many. See `unpack_body`."""
+    values = msgspec.structs.astuple(body)
+    used = len(values)
+    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
+        used -= 1
+    return _to_msgpack(values[:used])
+
+
+def pack_payload(type: str, payload: bytes, content_type: str) -> bytes:
+    """`pack_body` of a body that has only these fields."""
+    return _to_msgpack((type, payload) if content_type == JSON else (type, payload, content_type))
 
 
 def encode_result(value: Any) -> bytes:
