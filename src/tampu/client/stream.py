@@ -226,7 +226,9 @@ class WireStream(Stream):
             leases = [to_lease(one) for one in told.leases]
             self._granted -= len(leases)
             if tracing.on():
-                tracing.claimed(self._verbs.tenant, self._request.queues, leases, tracing.now_ns(), self._request.worker)
+                tracing.claimed(
+                    self._verbs.tenant, self._request.queues, leases, tracing.now_ns(), self._request.worker
+                )
             if not self._received(leases):
                 self._return(leases)
             elif self._runs_low:
