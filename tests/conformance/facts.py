@@ -40,7 +40,7 @@ CAPABILITIES = {
     "transaction": "publish and settle inside your own transaction: `q.transaction(connection)`",
     "group_order": "groups deliver one message at a time, in order",
     "load": "many plain messages at once, without an object for each; else they are published, slower and as well",
-    "once": "a batch that is published again under its name is one row to look up; else its ids follow from the name",
+    "batch_id": "a batch published again under its id is one row to look up; else its message ids follow from it",
     "atomic:isolated": "a unit of several calls becomes visible at once: `q.atomic()`",
     "atomic:eventual": "a unit over several queues becomes visible queue by queue, all within seconds whatever dies",
 }

@@ -11,7 +11,8 @@ import pytest
 import tampu
 from tampu.broker.store import Store
 from tampu.engines import port
-from tampu.model.message import State, pack_plain
+from tampu.model.message import State
+from tampu.model.values import pack_payload
 from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
 STEM = bytes.fromhex("0123456789ab8cde8f0123")
@@ -27,7 +28,7 @@ def ids(numbers: Sequence[int], id_prefix: bytes = STEM) -> list[str]:
 
 
 def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs", **more: Any) -> port.Load:
-    bodies = [pack_plain(f"type.{n % 2}", b"%d" % n, "application/json") for n in numbers]
+    bodies = [pack_payload(f"type.{n % 2}", b"%d" % n, "application/json") for n in numbers]
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))

@@ -1,4 +1,9 @@
-"""What everything on one open store shares: the engine, its coalescer, the settings, and who waits."""
+"""The core of an open store: `Core` has its engine, coalescer, settings and waiters, and carries out steps.
+
+A verb, such as `claim`, is written once, as a generator of steps (`Steps`). It yields a step, and is sent the answer.
+`StepRunner.drive` carries out the steps for a thread, `drive_async` for a task; a remote store has its own runner. The
+steps are the calls of `tampu.engines.port`, and four more: `Read`, `WaitForMessages`, `WaitForEnd` and `PublishSet`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,9 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tampu.broker.commit_queue.coalescers import Coalescers
 from tampu.broker.commit_queue.completion import Completion
-from tampu.broker.commit_queue.waiters import Waiter, Waiters
-from tampu.broker.commit_queue.waiting_claims import MakeClaim, WaitingClaim, WaitingClaims
+from tampu.broker.commit_queue.parallel_settle import CommitQueues
+from tampu.broker.commit_queue.waiters import MakeClaim, Waiter, Waiters, WaitingClaim, WaitingClaims
 from tampu.broker.settings import SettingsCache
 from tampu.engines.port import Call, Engine, PollStatus, Publish, Settle, Together
 from tampu.model.errors import TampuError, Unavailable
@@ -24,28 +28,32 @@ log = logging.getLogger("tampu")
 
 
 class Maintenance(Protocol):
-    """The loops that keep promises over time, as those see them who watch over them."""
+    """The maintenance tasks, as health checks see them."""
 
     leads: bool
-    """Is it this process whose keepers do the work?"""
+    """True if this process is the leader, whose tasks do the work."""
     last_run_at: float
-    """When they last looked for work, by the monotonic clock."""
+    """When the tasks last looked for work, by the monotonic clock."""
 
     @property
     def alive(self) -> bool: ...
 
 
 class Read:
-    """A step that reads: what to ask of the engine."""
+    """Step: call a function with the engine; its result is the answer. It must not write: only calls share commits."""
 
-    __slots__ = ("ask",)
+    __slots__ = ("query",)
 
-    def __init__(self, ask: Callable[[Engine], Any]) -> None:
-        self.ask = ask
+    def __init__(self, query: Callable[[Engine], Any]) -> None:
+        self.query = query
 
 
 class WaitForMessages:
-    """A step that waits for messages in queues, at most so long."""
+    """Step: after a claim found nothing, wait until messages may be ready, for at most ``seconds``.
+
+    The answer is None: claim again. Or it is the reply to ``claim``, if the commit that stored a message also carried
+    out that claim (see `WaitingClaims`).
+    """
 
     __slots__ = ("claim", "empty", "full", "mark", "queues", "seconds")
 
@@ -61,17 +69,17 @@ class WaitForMessages:
         self.queues = queues
         self.seconds = seconds
         self.empty = empty
-        """Those that the last claim found empty. In the others (paused, at their limit) messages may well be ready."""
+        """The queues that the last claim found empty. In others, paused or at a limit, messages may be ready."""
         self.full = full
-        """Those that were empty or had so many leased as they may."""
+        """Queues that were empty, or had reached this number of leased messages."""
         self.claim = claim
-        """What is waited for. When a commit took it along its reply answers the step, else None does."""
+        """Builds the claim that a commit may carry out for the waiting task."""
         self.mark = mark
-        """What `Waiters.mark` was before the last claim; None: not known."""
+        """The value of `Waiters.mark` before the last claim; None if not known."""
 
 
 class WaitForEnd:
-    """A step that waits for the end of a message, at most so long; it may be over before the message has ended."""
+    """Step: wait until a message has ended, for at most ``seconds``. The answer is None; read the message after it."""
 
     __slots__ = ("id", "seconds", "tenant")
 
@@ -82,20 +90,20 @@ class WaitForEnd:
 
 
 class PublishSet:
-    """A step that stores publishes to several queues: all of them, or none.
+    """Step: publish to several queues, all or nothing. Publish steps that route or copy messages make it.
 
-    Answered with list[Message]: one for each message that was handed in, in their order.
+    The answer is list[Message]: one for each message that was passed to `publish`, in that order, without copies.
     """
 
     __slots__ = ("_order", "copies", "rows")
 
     def __init__(self, rows: list[Publish], copies: list[Publish], order: list[tuple[int, int]]) -> None:
         self.rows = rows
-        """They store what was handed in."""
+        """Calls that store the messages passed to `publish`, one for each queue."""
         self.copies = copies
-        """They store copies that publish steps have added."""
+        """Calls that store copies which publish steps have added."""
         self._order = order
-        """For each message that was handed in: its call, and its place there."""
+        """For each message passed to `publish`: (index in ``rows``, index in that call)."""
 
     @property
     def calls(self) -> list[Publish]:
@@ -103,26 +111,26 @@ class PublishSet:
 
     @property
     def call(self) -> Publish | Together:
-        """One call that stores them all, or none."""
+        """All calls as one."""
         calls = self.calls
         return calls[0] if len(calls) == 1 else Together(calls[0].tenant, calls)
 
     def replies(self, reply: Any) -> list[Any]:
-        """The replies of the calls, from the reply to `call`."""
+        """The replies to `calls`, from the reply to `call`."""
         return [reply] if len(self.calls) == 1 else reply
 
     def messages(self, replies: Sequence[Sequence[Message]]) -> list[Message]:
-        """The answer, from the replies of the calls."""
+        """The answer of the step, from the replies to `calls`."""
         return [replies[call][at] for call, at in self._order]
 
 
 Step = Call | Read | WaitForMessages | WaitForEnd | PublishSet
 Steps = Generator[Step, Any, R]
-"""A verb: yields what is to be done and is sent the answer, so that threads and tasks share one definition."""
+"""A verb: yields steps, is sent their answers (or has their errors raised in it), and returns an R."""
 
 
 def without_errors(replies: list[Any]) -> list[Any]:
-    """The replies of an engine; the first error among them is raised."""
+    """The replies of an engine. Raises the first error among them."""
     for reply in replies:
         if isinstance(reply, TampuError):
             raise reply
@@ -130,31 +138,31 @@ def without_errors(replies: list[Any]) -> list[Any]:
 
 
 class StepRunner:
-    """Carries out the steps of verbs; here or, for a remote store, over the network."""
+    """Carries out verbs step by step. `Core` does so with an engine, `client.remote.RemoteCore` over HTTP."""
 
     closed = False
 
     def __init__(self) -> None:
         self.in_transaction: set[int] = set()
-        """Threads inside a transaction of the engine's own connection."""
+        """Idents of threads that are inside ``store.transaction()``."""
 
     def do(self, step: Any) -> Any:
-        """Carry out one step from a thread."""
+        """Carry out one step from a thread; returns its answer."""
         raise NotImplementedError
 
     async def do_async(self, step: Any) -> Any:
-        """Carry out one step from a task."""
+        """Carry out one step from a task; returns its answer."""
         raise NotImplementedError
 
     async def leave_loop(self) -> None:
-        """Let go of what belongs to the running loop."""
+        """Close what belongs to the running event loop, such as connections."""
 
-    def stream(self, _queue: Any, _asked: Any) -> Any:
-        """A stream of leases that the store pushes; None where claims have to ask for them."""
+    def stream(self, _store: Any, _request: Any) -> Any:
+        """A stream on which the store pushes leases; None if the store cannot push and the caller must claim."""
         return None
 
     def drive(self, steps: Generator[Any, Any, R], do: Callable[[Any], Any] | None = None) -> R:
-        """Carry out a verb from a thread."""
+        """Carry out a verb from a thread; returns its result. ``do`` replaces `self.do`."""
         do = do or self.do
         try:
             step = next(steps)
@@ -169,41 +177,43 @@ class StepRunner:
             return end.value  # type: ignore[no-any-return]  # the generator's own return type
 
     async def drive_async(self, steps: Generator[Any, Any, R], do: Callable[[Any], Awaitable[Any]] | None = None) -> R:
-        """Carry out a verb from a task."""
+        """Carry out a verb from a task; returns its result. ``do`` replaces `self.do_async`."""
         do = do or self.do_async
-        act: Callable[[Any], Any] = steps.send
+        resume: Callable[[Any], Any] = steps.send
         value: Any = None
         while True:
             try:
-                step = act(value)
+                step = resume(value)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]  # the generator's own return type
             try:
-                act, value = steps.send, await do(step)
+                resume, value = steps.send, await do(step)
             except TampuError as error:
-                act, value = steps.throw, error
+                resume, value = steps.throw, error
 
 
 class Core(StepRunner):
+    """An open store in this process. It is also the engine's `Listener`: it wakes waiters after each commit."""
+
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.engine = engine
         self.settings = SettingsCache(engine)
         self.waiting = Waiters()
         self._waiting_claims = WaitingClaims(self.waiting)
-        self._near = "hand_over" in engine.capabilities
-        """Every change is told here as it is made; none is on its way over a network."""
-        self.lanes = Coalescers(engine, self._waiting_claims if self._near else None)
-        self.coalescer = self.lanes.main
+        self._hears_all = "hand_over" in engine.capabilities
+        """The engine reports every change at once, also those of other processes."""
+        self.commit_queues = CommitQueues(engine, self._waiting_claims if self._hears_all else None)
+        self.coalescer = self.commit_queues.main
         self.ends = Completion(engine)
         self.on_due: Callable[[int], None] = lambda _at: None
         self.on_change: Callable[[], None] = lambda: None
         self.on_leases_expired: Callable[[Mapping[tuple[str, str], tuple[int, int]]], None] = lambda _queues: None
         self.maintenance: Maintenance | None = None
         self.watched = False
-        """Somebody looks after waiters now and then, so they need not look themselves."""
+        """Maintenance polls for all waiters, so they need not poll themselves."""
         self.warned_of_priority: set[tuple[str, str]] = set()
-        """Queues, as (tenant, name), that got a priority which has no effect there."""
+        """Queues, as (tenant, name), for which it was logged that a priority has no effect."""
         engine.listen(self)
 
     # -- Listener
@@ -222,29 +232,29 @@ class Core(StepRunner):
         self.waiting.note_all()
         try:
             self.look()
-        except TampuError as error:  # the bell must go on ringing
-            log.warning("could not look for messages: %s", error)
+        except TampuError as error:  # the wake-up thread must go on
+            log.warning("could not check for new messages, will try again: %s", error)
         self.on_change()
         return self.waiting.anybody
 
     def look(self) -> None:
-        """Wake those whose queues have messages, whoever published them."""
+        """Wake waiters whose queues have messages, also messages that other processes published."""
         if self.waiting.anybody:
             self._while_open(self.poll_status)
 
     def poll_status(self) -> PollStatus:
-        """As `look`, and with the same round trip all that keepers want to know."""
-        told = self.engine.poll_status(self.waiting.queues)
-        self.waiting.wake(told.ready)
-        return told
+        """Do what `look` does, and return what maintenance tasks need to know, in the same round trip."""
+        status = self.engine.poll_status(self.waiting.queues)
+        self.waiting.wake(status.ready)
+        return status
 
     def arrived_since_claim(self, pause: WaitForMessages) -> bool:
-        """What came between the last claim and joining those who wait must not be slept through."""
+        """Check again after registering the waiter: a message may have arrived since the last claim."""
         return not self._unchanged(pause) and bool(self._while_open(lambda: self._ready(pause)))
 
     def _unchanged(self, pause: WaitForMessages) -> bool:
-        """Has nobody told of anything since the claim? Then there is nothing to look for."""
-        return self._near and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
+        """True if the engine has surely reported nothing since the claim: then there is nothing to look for."""
+        return self._hears_all and pause.mark is not None and pause.mark == self.waiting.mark(pause.queues)
 
     def _ready(self, pause: WaitForMessages) -> bool:
         if pause.empty and any(self.engine.poll_status(pause.empty).ready.values()):
@@ -255,12 +265,12 @@ class Core(StepRunner):
             for stats in self.engine.stats(*queue)
         )
 
-    def _while_open(self, ask: Callable[[], R]) -> R | None:
-        """What the engine answers; nothing when it is closed, before or meanwhile."""
+    def _while_open(self, query: Callable[[], R]) -> R | None:
+        """The result of a query; None if the store is closed before or during it."""
         if self.closed:
             return None
         try:
-            return ask()
+            return query()
         except Unavailable:
             if self.closed:
                 return None
@@ -269,10 +279,10 @@ class Core(StepRunner):
     # -- carrying out steps
 
     def do(self, step: Step) -> Any:
-        if type(step) is Publish:  # first: it is asked most often
+        if type(step) is Publish:  # first: the most frequent step
             return self.coalescer.submit(step)
         if isinstance(step, Read):
-            return step.ask(self.engine)
+            return step.query(self.engine)
         if isinstance(step, PublishSet):
             return step.messages(step.replies(self.coalescer.submit(step.call)))
         if isinstance(step, WaitForMessages | WaitForEnd):
@@ -280,7 +290,7 @@ class Core(StepRunner):
             return None
         if not isinstance(step, Settle | Together):
             return self.coalescer.submit(step)
-        reply = self.lanes.of(step).submit(step)
+        reply = self.commit_queues.for_call(step).submit(step)
         if self.ends.anybody:
             self.ends.stir()
         return reply
@@ -304,7 +314,7 @@ class Core(StepRunner):
             self.ends.forget(step.tenant, step.id, ended.set)
 
     def _has_ended(self, step: WaitForEnd) -> bool:
-        """What ended between the last look and the expectation must not be waited for."""
+        """Check again after registering: the message may have ended since the verb read it."""
         found = self.engine.get(step.tenant, step.id)
         return found is None or has_ended(found.state)
 
@@ -312,11 +322,11 @@ class Core(StepRunner):
         if type(step) is Publish:
             return await self.coalescer.submit_async(step)
         if isinstance(step, Read):
-            return await asyncio.to_thread(step.ask, self.engine)
+            return await asyncio.to_thread(step.query, self.engine)
         if isinstance(step, WaitForMessages):
             return await self.pause_async(step, WaitingClaim(step.queues, asyncio.get_running_loop(), step.claim))
         if isinstance(step, WaitForEnd):
-            await self._expect_async(step)
+            await self._wait_for_end_async(step)
             return None
         if isinstance(step, PublishSet):
             return step.messages(step.replies(await self.coalescer.submit_async(step.call)))
@@ -325,14 +335,14 @@ class Core(StepRunner):
             self.ends.stir()
         return reply
 
-    async def _expect_async(self, step: WaitForEnd) -> None:
+    async def _wait_for_end_async(self, step: WaitForEnd) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
+        def notify() -> None:
             with contextlib.suppress(RuntimeError):  # its loop was closed
                 loop.call_soon_threadsafe(ended.set)
 
-        await asyncio.to_thread(self.ends.expect, step.tenant, step.id, tell)
+        await asyncio.to_thread(self.ends.expect, step.tenant, step.id, notify)
         try:
             if not await asyncio.to_thread(self._has_ended, step):
                 async with asyncio.timeout(step.seconds):
@@ -340,10 +350,10 @@ class Core(StepRunner):
         except TimeoutError:
             return
         finally:
-            self.ends.forget(step.tenant, step.id, tell)
+            self.ends.forget(step.tenant, step.id, notify)
 
     async def pause_async(self, step: WaitForMessages, waiter: WaitingClaim) -> Any:
-        """Wait for messages; whoever holds the waiter can end it sooner. The step's answer."""
+        """Carry out the step with a waiter of the caller's, which the caller can wake to end it sooner."""
         self.waiting.join(waiter)
         try:
             if self._unchanged(step) or not await asyncio.to_thread(self.arrived_since_claim, step):

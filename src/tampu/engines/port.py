@@ -73,11 +73,11 @@ class Publish(msgspec.Struct, frozen=True):
     """How many messages of a group may go at once (`tampu.engines.groups`); None: as many as the queue has it."""
     group_rate: GroupRate | None = None
     """How often one of a group may go, where ``places`` are given."""
-    once: str | None = None
-    """A name of the batch within its queue, drawn by who publishes it. Under one name it is stored once within
-    ``once_us``: again, the reply is its messages as duplicates, or `IdempotencyConflict` when it is another one. Only
-    for engines with the capability ``once``; for others `tampu.engines.load.named` says the same."""
-    once_us: int = 0
+    batch_id: str | None = None
+    """Chosen by the publisher, unique in the queue. The same batch again within ``batch_id_us`` is not stored: the
+    reply is its messages as duplicates. Another batch under this id is refused with `IdempotencyConflict`. Only for
+    engines with the capability ``batch_id``; for others `tampu.engines.load.named` derives message ids from it."""
+    batch_id_us: int = 0
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -105,9 +105,9 @@ class Load(msgspec.Struct, frozen=True):
     """For so long all numbers up to the last of these count as stored in this queue, also when their messages are gone;
     who asks for it stores the numbers of a stem in their order. Only engines without the capability ``transaction``
     look at it: with the others a caller notes in the same commit how far it has come."""
-    once: bool = False
-    """The note in the same commit is all that keeps it from being stored again: ids may be made as those of any other
-    message, which need no index."""
+    position_in_same_commit: bool = False
+    """The caller writes its own position in the same commit, and only that keeps these messages from being stored
+    again. The engine may then give them ids that need no index, as those of other messages."""
 
 
 class QueueClaim(msgspec.Struct, frozen=True):
@@ -413,8 +413,8 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``, ``once``; ``hand_over``: a claim in the same run as a publish gets
-    its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
+    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim in the same run as a publish
+    gets its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
     transaction open keeps all others from writing, and itself outside of it; ``atomic:isolated`` or
     ``atomic:eventual``: how a `Together` becomes visible."""
     durability: str

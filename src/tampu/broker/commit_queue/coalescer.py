@@ -1,8 +1,8 @@
-"""The one place where concurrency lives.
+"""Group commit: calls that arrive during a commit share the next one. All concurrency of a store is handled here.
 
-Whoever calls while a commit is under way joins the next one: no timers, no queue thread. The first caller leads and
-runs the batch itself; when it is done, it hands the lead to one of those who waited meanwhile. Tasks of an event loop
-are gathered until the loop's turn is over, and one helper thread leads for them, so the loop never blocks on a disk.
+There are no timers and no queue thread. The first caller leads: it runs the batch itself, then passes the lead to a
+caller that has waited meanwhile. Calls of tasks are collected until the turn of their event loop ends, and a helper
+thread leads for them, so that a loop never blocks on a disk.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from tampu.engines.port import Call, Claim, Settle, SettleItem
 from tampu.model.errors import TampuError, Unavailable
 
 
-class Runs(Protocol):
+class RunsCalls(Protocol):
+    """The part of an engine that the coalescer needs."""
+
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
 
-class Answered(Protocol):
-    """As much of a future as is needed: told in its own loop, once."""
+class Future(Protocol):
+    """The part of `asyncio.Future` that the coalescer needs. The result is set once, in the future's own loop."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop: ...
 
@@ -34,11 +36,11 @@ class Answered(Protocol):
 
 
 class Ticket:
-    """One call on its way, and whom to tell."""
+    """One call, and where its reply goes: to a thread that waits at ``gate``, or to a future."""
 
     __slots__ = ("abandoned", "call", "future", "gate", "lead", "reply")
 
-    def __init__(self, call: Call, gate: Any = None, future: Answered | None = None) -> None:
+    def __init__(self, call: Call, gate: Any = None, future: Future | None = None) -> None:
         self.call = call
         self.gate = gate
         self.future = future
@@ -47,54 +49,55 @@ class Ticket:
         self.reply: Any = None
 
 
-class Takes(Protocol):
-    """Who may add calls to a commit that is about to begin."""
+class AttachesClaims(Protocol):
+    """Adds calls to a commit that is about to begin."""
 
     def attach_waiting_claims(self, batch: list[Ticket]) -> None: ...
 
     def done(self) -> None:
-        """It is over."""
+        """The commit has ended."""
         ...
 
 
 in_commit: dict[int, Ticket] = {}
-"""The tickets of threads that are in a commit now, or wait for one, by their idents."""
+"""Thread ident → ticket, for threads that run a commit or wait for one."""
 
 
 def inside_store(thread: int) -> bool:
-    """Is this thread (by its ident) in a commit now? It may be leading one of others: who has a choice does not
-    interrupt it then."""
+    """True if the thread with this ident is in a commit. It may be running calls of others: better not interrupt it."""
     ticket = in_commit.get(thread)
     return ticket is not None and (ticket.lead or (ticket.reply is None and not ticket.abandoned))
 
 
 MOST = 10_000
-"""Calls in one commit, so that a flood does not make one commit endless."""
+"""Most calls in one commit, so that a flood of calls does not make it endless."""
 
 
 class Coalescer:
-    def __init__(self, engine: Runs, takes: Takes | None = None) -> None:
+    """Collects calls of threads and tasks into batches; `engine.run` gets one batch at a time."""
+
+    def __init__(self, engine: RunsCalls, waiting_claims: AttachesClaims | None = None) -> None:
         self._engine = engine
-        self._takes = takes
+        self._waiting_claims = waiting_claims
         self._mutex = threading.Lock()
         self._pending: list[Ticket] = []
         self._busy = False
         self._kicked = False
         self._helper: ThreadPoolExecutor | None = None
         self.on_commit: Callable[[int, float], None] = lambda _calls, _seconds: None
-        """Told after each commit how many calls shared it and how long it took, by the thread that led it."""
+        """Called after each commit, by the thread that led it, with the number of its calls and how long it took."""
 
     @property
     def busy(self) -> bool:
-        """Is a commit under way?"""
+        """True if a commit is under way."""
         return self._busy
 
     def submit(self, call: Call) -> Any:
-        """Carry out a call from a thread; its reply, or its error raised."""
+        """Carry out a call from a thread. Returns its reply or raises its error."""
         ticket, thread = Ticket(call), threading.get_ident()
         try:  # an interrupt may come at any line
             in_commit[thread] = ticket
-            self._go_through(ticket)
+            self._wait_or_lead(ticket)
             reply = ticket.reply
         except BaseException:
             self.abandon(ticket)
@@ -105,8 +108,8 @@ class Coalescer:
             raise reply
         return reply
 
-    def _go_through(self, ticket: Ticket) -> None:
-        """Wait for the reply, or lead the commit that brings it."""
+    def _wait_or_lead(self, ticket: Ticket) -> None:
+        """Wait for the reply, or lead the commit that includes the call."""
         with self._mutex:
             if self._busy:
                 ticket.gate = threading.Lock()
@@ -114,7 +117,7 @@ class Coalescer:
                 self._pending.append(ticket)
             else:
                 ticket.lead = True
-                # In front, so that a leader always runs its own call, however many tasks wait.
+                # In front: a leader always runs its own call, however many tasks wait.
                 self._pending.insert(0, ticket)
                 self._busy = True
         if ticket.gate is not None:
@@ -123,7 +126,7 @@ class Coalescer:
             self._lead(ticket)
 
     async def submit_async(self, call: Call) -> Any:
-        """Carry out a call from a task."""
+        """Carry out a call from a task. Returns its reply or raises its error."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         ticket = self.submit_for(call, future)
         try:
@@ -135,8 +138,8 @@ class Coalescer:
             raise reply
         return reply
 
-    def submit_for(self, call: Call, future: Answered) -> Ticket:
-        """Carry out a call for somebody in a loop, who is told there; its error too is told, not raised."""
+    def submit_for(self, call: Call, future: Future) -> Ticket:
+        """Carry out a call and set its reply, or its error, as the result of the future."""
         ticket = Ticket(call, future=future)
         with self._mutex:
             self._pending.append(ticket)
@@ -147,33 +150,33 @@ class Coalescer:
         return ticket
 
     def abandon(self, ticket: Ticket) -> None:
-        """The caller was interrupted: its call is dropped if nobody took it up; a lead that it has is carried on."""
+        """The caller was interrupted: drop its call if no commit has begun it; if it leads, lead on for the others."""
         with self._mutex:
             ticket.abandoned = True
-            given = ticket.lead
-            late = self._give_back(ticket)
-        if given:
+            leads = ticket.lead
+            released = self._release_claimed(ticket)
+        if leads:
             self._lead(ticket)
-        elif late:
+        elif released:
             self._kick()
 
-    def _give_back(self, ticket: Ticket) -> bool:
-        """Release what was claimed for a caller that is gone: it would wait for the lease's end, one attempt used.
+    def _release_claimed(self, ticket: Ticket) -> bool:
+        """Release what was claimed for a caller that is gone. Else it would stay leased, and use up an attempt.
 
         Called with the mutex held.
         """
         call, reply = ticket.call, ticket.reply
         if not isinstance(call, Claim) or not isinstance(reply, list) or not reply:
             return False
-        ticket.reply = None  # once is enough
+        ticket.reply = None  # release only once
         releases = [SettleItem("release", lease.queue, lease.receipt) for lease in reply]
         self._pending.append(Ticket(Settle(call.tenant, releases)))
         return True
 
-    def _give_all_back(self, batch: list[Ticket]) -> None:
+    def _release_abandoned(self, batch: list[Ticket]) -> None:
         for ticket in batch:
             if ticket.abandoned:
-                self._give_back(ticket)
+                self._release_claimed(ticket)
 
     def _kick(self) -> None:
         with self._mutex:
@@ -185,21 +188,21 @@ class Coalescer:
             self._lead()
 
     def _start_helper(self) -> bool:
-        """Let the helper lead; false when no thread can be had for it: then who has the lead keeps it."""
+        """Let the helper thread lead. False if no thread can be started: then the caller keeps the lead."""
         with self._mutex:
             if self._helper is None:
                 self._helper = ThreadPoolExecutor(1, thread_name_prefix="tampu-commits")
             try:
                 self._helper.submit(self._lead)
             except RuntimeError:
-                self._helper = None  # it would lead as soon as it has a thread, beside us
+                self._helper = None  # else it would lead, besides us, as soon as it gets a thread
                 return False
             return True
 
     def _lead(self, leader: Ticket | None = None) -> None:
-        """Run what is pending, then pass the lead on; the helper keeps it while only tasks wait.
+        """Run what is pending, then pass the lead on; the helper thread keeps it while only tasks wait.
 
-        ``leader`` is the ticket of who leads: it has the lead until somebody else has it, or nobody.
+        ``leader`` is the ticket of the leading thread. It has the lead until another ticket, or nobody, has it.
         """
         batch: list[Ticket] = []
         next_leader: Ticket | None = None
@@ -211,7 +214,7 @@ class Coalescer:
                     del self._pending[:MOST]
                 self._run(batch)
                 with self._mutex:
-                    self._give_all_back(batch)
+                    self._release_abandoned(batch)
                     next_leader = self._next_leader()
                     passed = next_leader is None or next_leader.gate is not None
                     if passed and leader is not None:
@@ -227,10 +230,10 @@ class Coalescer:
                         leader.lead = False
                     return
         except BaseException as error:
-            self._stopped(batch, next_leader, error, leader, passed=passed)
+            self._interrupted(batch, next_leader, error, leader, passed=passed)
             raise
 
-    def _stopped(
+    def _interrupted(
         self,
         batch: list[Ticket],
         next_leader: Ticket | None,
@@ -239,18 +242,18 @@ class Coalescer:
         *,
         passed: bool,
     ) -> None:
-        """Somebody stopped the leading thread: the others must not wait for ever, and the next one leads."""
+        """The leading thread was interrupted: answer the others, which would wait for ever, and pass the lead on."""
         stopped = Unavailable(
-            f"the commit was interrupted, it may or may not have happened: {error!r}",
-            hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
+            f"the commit was interrupted, and may or may not have happened: {error!r}",
+            hint="check before you call again; settling again, or publishing with an idempotency_key, is safe",
         )
         with self._mutex:
-            self._give_all_back(batch)
+            self._release_abandoned(batch)
             for ticket in batch:
                 if ticket.reply is None:
                     ticket.reply = stopped
             if leader is not None:
-                leader.abandoned = True  # nobody carries it out behind its back
+                leader.abandoned = True  # its call must not run after it was interrupted
             if not passed:
                 next_leader = self._next_leader()
             if leader is not None:
@@ -262,7 +265,7 @@ class Coalescer:
             self._lead()
 
     def _next_leader(self) -> Ticket | None:
-        """Who leads next; those who walked away are left out. Called with the mutex held."""
+        """The ticket that leads next; abandoned ones are dropped. Called with the mutex held."""
         while self._pending and self._pending[0].abandoned:
             del self._pending[0]
         if not self._pending:
@@ -273,27 +276,27 @@ class Coalescer:
         return next_leader
 
     def _run(self, batch: list[Ticket]) -> None:
-        """Carry out the calls; each ticket has its reply, or the error of all, as soon as there is one."""
+        """Run the calls of a batch; each ticket gets its reply, or the error of the whole batch."""
         if not batch:
             return
         began = time.perf_counter()
         try:
-            if self._takes is not None:
-                self._takes.attach_waiting_claims(batch)
+            if self._waiting_claims is not None:
+                self._waiting_claims.attach_waiting_claims(batch)
             for ticket, reply in zip(batch, self._engine.run([ticket.call for ticket in batch]), strict=True):
                 ticket.reply = reply
         except Exception as error:
             for ticket in batch:
                 ticket.reply = error
         finally:
-            if self._takes is not None:
-                self._takes.done()
+            if self._waiting_claims is not None:
+                self._waiting_claims.done()
             self.on_commit(len(batch), time.perf_counter() - began)
 
     @staticmethod
     def _deliver(batch: list[Ticket]) -> None:
-        """Let those of the batch go on; doing it again, after an interrupt, does no harm."""
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[Answered, Any]]] = {}
+        """Let the callers of the batch go on. Doing it twice, after an interrupt, does no harm."""
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[Future, Any]]] = {}
         for ticket in batch:
             if ticket.future is not None:
                 loops.setdefault(ticket.future.get_loop(), []).append((ticket.future, ticket.reply))
@@ -305,18 +308,18 @@ class Coalescer:
 
     def close(self) -> None:
         with self._mutex:
-            # A task that calls after this gets a new helper, and through it the engine's answer that it is closed.
+            # A call of a task after this starts a new helper, and gets the engine's error that it is closed.
             helper, self._helper = self._helper, None
         if helper is not None:
             helper.shutdown(wait=True)
 
 
 def _release(gate: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # it was released before
+    with contextlib.suppress(RuntimeError):  # released before
         gate.release()
 
 
-def _answer(answers: list[tuple[Answered, Any]]) -> None:
+def _answer(answers: list[tuple[Future, Any]]) -> None:
     for future, reply in answers:
         if not future.done():
             future.set_result(reply)

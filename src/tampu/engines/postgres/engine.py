@@ -67,8 +67,8 @@ class PostgresEngine(SqlEngine):
         if lost and not told and isinstance(calls[0], port.Publish):
             raise Uncertain from error
 
-    def beside(self) -> PostgresEngine:
-        """Another connection, for settlements while this one is busy: as another process would, it knows of claims."""
+    def open_second(self) -> PostgresEngine:
+        """A second connection, for settles while this one is busy. It shares the known claims."""
         url, durability = self._asked
         second = PostgresEngine(url, clock=self._clock, durability=durability, migrate=False)
         second.registry = QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.watched)

@@ -25,7 +25,7 @@ from tampu.model.message import Message
 
 def _place(call: Publish) -> tuple[str, str | None]:
     """Under which (tenant, key) the name is kept. No tenant has a slash in its name."""
-    return f"{call.tenant}/{call.queue}", call.once
+    return f"{call.tenant}/{call.queue}", call.batch_id
 
 
 def found(commit: Commit, call: Publish) -> list[Message] | None:
@@ -54,7 +54,7 @@ def found(commit: Commit, call: Publish) -> list[Message] | None:
 def remember(commit: Commit, call: Publish, messages: Sequence[Message]) -> None:
     """These were stored for this call; their rows are written."""
     seqs = pack_seqs(_seqs(commit, call, messages))
-    row = (*_place(call), 0, _content(call), seqs, commit.now + call.once_us)
+    row = (*_place(call), 0, _content(call), seqs, commit.now + call.batch_id_us)
     commit.db.execute("INSERT OR REPLACE INTO tampu_idempotency VALUES (?, ?, ?, ?, ?, ?)", row)
 
 

@@ -40,7 +40,7 @@ class SqliteEngine:
     """See `tampu.engines.port.Engine` for the contract."""
 
     capabilities = frozenset(
-        {"transaction", "group_order", "load", "hand_over", "once", "one_writer", "atomic:isolated"}
+        {"transaction", "group_order", "load", "batch_id", "hand_over", "one_writer", "atomic:isolated"}
     )
 
     def __init__(
@@ -310,7 +310,7 @@ class SqliteEngine:
 
     def check_process(self) -> None:
         if not self._ours:
-            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+            raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     # -- reading
 

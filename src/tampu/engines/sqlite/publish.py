@@ -35,13 +35,13 @@ _THERE = f"SELECT 1 FROM tampu_message WHERE id IN ({', '.join('?' * _LOOKED_UP)
 
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     """Those that have a name and are there already are answered; the others are stored, and their names with them."""
-    if not any(call.once for call in calls):
+    if not any(call.batch_id for call in calls):
         return _store(commit, calls)
     replies: dict[int, list[Message] | TampuError] = {}
     first: dict[tuple[str, str, str], int] = {}
     for at, call in enumerate(calls):
-        name = (call.tenant, call.queue, call.once or f"/{at}")
-        if first.setdefault(name, at) == at and call.once:
+        name = (call.tenant, call.queue, call.batch_id or f"/{at}")
+        if first.setdefault(name, at) == at and call.batch_id:
             try:
                 there = batch_ids.found(commit, call)
             except TampuError as error:
@@ -52,7 +52,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     fresh = [at for at in first.values() if at not in replies]
     for at, reply in zip(fresh, _store(commit, [calls[at] for at in fresh]), strict=True):
         replies[at] = reply
-        if calls[at].once and not isinstance(reply, TampuError):
+        if calls[at].batch_id and not isinstance(reply, TampuError):
             batch_ids.remember(commit, calls[at], reply)
     # A batch that came twice in one commit was stored for the first of them.
     return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]

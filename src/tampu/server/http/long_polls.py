@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tampu.broker.commit_queue.waiting_claims import WaitingClaim
+from tampu.broker.commit_queue.waiters import WaitingClaim
 from tampu.broker.core import Core, WaitForMessages
 from tampu.server.auth.grants import Who
 

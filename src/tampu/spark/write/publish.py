@@ -305,7 +305,7 @@ class Publisher:
                 *_buffer(bodies),
                 types,
                 remember_us=self._remember_us,
-                once=once,
+                position_in_same_commit=once,
             )
             return Calls([load])
         items = [

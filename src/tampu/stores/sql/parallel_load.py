@@ -115,7 +115,10 @@ class ParallelLoad:
             known = [q for q in queues if q is not None]
             if len(known) == len(queues):
                 # Here and not later: a step that came second could have the lock, and the first wait for it in vain.
-                db.send("acquire_shared_locks", Blobs(sql_load.id_prefix_lock(call) for call in loads if not call.once))
+                db.send(
+                    "acquire_shared_locks",
+                    Blobs(sql_load.id_prefix_lock(call) for call in loads if not call.position_in_same_commit),
+                )
                 numbers = [commit.numbers(len(call.numbers)) for call in loads]
                 return _Begun(step, db, commit, list(zip(loads, known, numbers, strict=True)))
             db.say(b"ROLLBACK")
@@ -144,7 +147,10 @@ class ParallelLoad:
         db, commit = begun.db, begun.commit
         with self._closing(db):
             with db.together():
-                known = [set() if call.once else sql_load.known_numbers(db, call) for call, _, _ in begun.loads]
+                known = [
+                    set() if call.position_in_same_commit else sql_load.known_numbers(db, call)
+                    for call, _, _ in begun.loads
+                ]
             replies: list[Any] = [
                 self._load(commit, *load, known=there) for load, there in zip(begun.loads, known, strict=True)
             ]
@@ -169,7 +175,10 @@ class ParallelLoad:
             chosen = np.flatnonzero(~np.isin(numbers, np.fromiter(known, np.int64)))
             numbers, seqs, types = numbers[chosen], seqs[: len(chosen)], [types[i] for i in chosen.tolist()]
         if seqs:
-            own, places = None if call.once else copy_format.ids(call.id_prefix, numbers), np.asarray(seqs, np.int64)
+            own, places = (
+                None if call.position_in_same_commit else copy_format.ids(call.id_prefix, numbers),
+                np.asarray(seqs, np.int64),
+            )
             rows = copy_format.messages(call, chosen, q, commit.now, commit.ahead, places, own)
             self._copy(commit.db, "copy_messages", rows)
             self._copy(commit.db, "copy_ready", copy_format.ready(q, places))
