@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tampu.engines import port
-from tampu.engines.dispatch import carry_out
+from tampu.engines.commit import carry_out
 from tampu.engines.sqlite import checks, documents, files, forks, journal, read, sweep, transfer, unit_names
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.peers import Peers

@@ -217,7 +217,7 @@ class _Plain:
         db.executemany(_INSERT_OWN, self._own)
         if self._delayed:
             enter_delayed(commit, self._delayed)
-        ready.enter(db, self._runs)
+        db.executemany(ready.INSERT, self._runs)
         for (q, code), (seqs, types) in self._noted.items():
             if seqs:
                 record = commit.record("publish", q, code)

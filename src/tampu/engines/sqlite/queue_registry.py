@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from tampu.engines.queue_numbers import QueueNumbers
+from tampu.engines.commit import QueueNumbers
 from tampu.engines.sqlite import ids
 
 

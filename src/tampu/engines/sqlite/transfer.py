@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.encoding import CODE, DEAD, HELD, pack_seqs
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CODE, DEAD, HELD, PARTITION, pack_seqs
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.groups import admit, set_limits

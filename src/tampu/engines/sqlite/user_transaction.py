@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines import port
-from tampu.engines.dispatch import carry_out
+from tampu.engines.commit import carry_out
 from tampu.engines.sqlite import files, unit_names
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.queue_registry import QueueRegistry
