@@ -40,7 +40,7 @@ def test_a_missing_file_is_reported_and_not_made(command: Command) -> None:
 def test_a_missing_folder_is_reported(command: Command) -> None:
     answer = command("doctor", "--url", "nowhere/jobs.db")
     assert answer.code == 1
-    assert "make it first" in answer.out
+    assert "create it first" in answer.out
 
 
 @pytest.mark.parametrize("content", [b"hello, I am a text\n" * 100, b"x"])

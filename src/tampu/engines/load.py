@@ -1,4 +1,4 @@
-"""What engines and their callers share about ids that are a stem and a number."""
+"""Ids that are a prefix and a number, for engines and their callers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBER_BYTES = 5
 
 
 def named(items: Sequence[Item], name: str) -> list[Item]:
-    """The items under ids that follow from the name of their batch, so that storing them again finds them."""
+    """Give items ids derived from the name of their batch, so that storing them again finds them."""
     raw = bytearray(hashlib.blake2b(name.encode(), digest_size=11).digest())
     raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80  # UUIDv8
     return [
@@ -34,13 +34,13 @@ def check(call: Load) -> None:
     """Refuse a call that breaks its contract."""
     numbers, starts, size = call.numbers, call.starts, len(call.bodies)
     if len(call.id_prefix) != 11 or call.id_prefix[6] >> 4 != 8 or call.id_prefix[8] >> 6 != 2:
-        raise InvalidMessage("the id prefix must be the first 11 bytes of a UUIDv8", field="id_prefix")
+        raise InvalidMessage("id_prefix must be the first 11 bytes of a UUIDv8", field="id_prefix")
     if not numbers or numbers[0] < 0 or numbers[-1] >= 1 << 8 * NUMBER_BYTES or not _grow(numbers, strictly=True):
-        raise InvalidMessage("numbers must grow and be below 2^40", field="numbers")
+        raise InvalidMessage("numbers must increase and be below 2^40", field="numbers")
     if len(starts) != len(numbers) + 1 or len(call.types) != len(numbers):
         raise InvalidMessage("there must be a body and a type for each number", field="bodies")
     if starts[0] < 0 or starts[-1] > size or size >> 31 or not _grow(starts, strictly=False):
-        raise InvalidMessage("bodies must follow each other, in less than 2 GB", field="starts")
+        raise InvalidMessage("bodies must be consecutive and smaller than 2 GB in total", field="starts")
 
 
 def _grow(values: Sequence[int], *, strictly: bool) -> bool:

@@ -1,6 +1,6 @@
-"""Claims that arrive together and want the same are carried out as one, for engines where each costs a round trip.
+"""Merge equal claims that arrive together, for engines where each claim costs a round trip.
 
-A worker with many tasks is many callers that take one message each. The first callers get the first messages.
+A worker with many tasks makes many claims of one message each. The first callers get the first messages.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 from tampu.engines.port import Call, Claim
 
 MOST = 1000
-"""Messages of one claim, so that a statement or script stays short."""
+"""Messages of a merged claim, so that a statement or script runs only briefly."""
 Run = Callable[[Sequence[Call]], list[Any]]
 
 
 def run_joined(run: Run, calls: Sequence[Call]) -> list[Any]:
-    """Carry out fewer calls than were given; the replies are those of the calls given."""
+    """Run the calls with equal claims merged. Returns one reply for each given call."""
     if len(calls) == 1:
         return run(calls)
     groups = _groups(calls)
     if len(groups) == len(calls):
         return run(calls)
     replies: list[Any] = [None] * len(calls)
-    for places, reply in zip(groups, run([_one(calls, places) for places in groups]), strict=True):
+    for places, reply in zip(groups, run([_merge(calls, places) for places in groups]), strict=True):
         given = 0
         for place in places:
             call = calls[place]
@@ -36,11 +36,11 @@ def run_joined(run: Run, calls: Sequence[Call]) -> list[Any]:
 
 
 def _groups(calls: Sequence[Call]) -> list[list[int]]:
-    """Places of the calls that go together."""
+    """Indexes of the calls that are merged."""
     groups: list[list[int]] = []
     claims: dict[Any, tuple[list[int], int]] = {}
     for place, call in enumerate(calls):
-        # Of a limited queue, each claim has its own share; those of several queues go from one to the next.
+        # Not for queues with limits, which hold for each claim, and not for claims of several queues.
         if isinstance(call, Claim) and len(call.wants) == 1 and not (call.wants[0].max_in_flight or call.wants[0].rate):
             alike = (call.tenant, call.wants[0], call.worker)
             group, sum_ = claims.get(alike, ([], 0))
@@ -56,7 +56,7 @@ def _groups(calls: Sequence[Call]) -> list[list[int]]:
     return groups
 
 
-def _one(calls: Sequence[Call], places: list[int]) -> Call:
+def _merge(calls: Sequence[Call], places: list[int]) -> Call:
     first = calls[places[0]]
     if len(places) == 1 or not isinstance(first, Claim):
         return first

@@ -1,12 +1,12 @@
-"""The engine port: what a store must be able to do to carry tampu.
+"""The engine port: the interface that every engine implements.
 
-Writing is one method, `Engine.run`: it takes the calls that came together and carries them out in one commit where
-the store can do that (a cluster may need several). Only a call is a unit: it is all or nothing by itself, or answers
-per item where its reply says so, and never spoils its neighbours: its slot in the answer holds the reply, or the
-`TampuError` that refused it. Calls of one `run` come from different callers and may be carried out in any order.
+All writes go through one method, `Engine.run`. It takes the calls that arrived together and runs them in one commit
+where the store can (a cluster may need several). Each call is all or nothing by itself, or has a result per item where
+its reply says so. A call never affects the others: its reply, or the `TampuError` that refused it, is at its index in
+the list of replies. Calls of one `run` come from different callers and may run in any order.
 
-Times are microseconds since 1970 by the engine's own clock, durations are microseconds; limits and delays come
-resolved in the call, so an engine knows no policy. How each verb looks on SQLite, PostgreSQL and Redis:
+Times are microseconds since 1970 by the engine's own clock; durations are microseconds. Limits and delays are values in
+the call, so an engine knows no policy. How each verb works on SQLite, PostgreSQL and Redis:
 docs/decisions/0001-engine-port.md.
 """
 
@@ -28,7 +28,7 @@ Buffer = bytes | memoryview
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One message to publish, checked and packed."""
+    """One message to publish, validated and packed."""
 
     body: Body
     packed: bytes
@@ -39,16 +39,16 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     delay_us: int | None = None
     ttl_us: int | None = None
     group: str | None = None
-    """The group, when the queue limits how many messages of one go at a time."""
+    """The group, if the queue limits how many messages of a group are delivered at once."""
     digest: bytes | None = None
-    """Of everything that makes the body, for the idempotency key."""
+    """Digest of the whole body, to compare messages with the same idempotency key."""
     window_us: int = 0
     id: str | None = None
     expire_us: int | None = None
-    """It expires at this time at the latest."""
+    """The latest time at which it expires."""
 
     def expires(self, now: int) -> int | None:
-        """When it expires, published now."""
+        """When it expires if published now."""
         if not self.ttl_us:
             return self.expire_us
         return now + self.ttl_us if self.expire_us is None else min(now + self.ttl_us, self.expire_us)
@@ -64,15 +64,15 @@ class Publish(msgspec.Struct, frozen=True):
     queue: str
     items: Sequence[Item]
     max_depth: int = 0
-    """Most messages of the queue that have not ended; 0 is no limit."""
+    """Maximum number of live messages in the queue; 0: no limit."""
     simple: bool = False
-    """Every item is ready at once at rank 0, with nothing to look up or to expire: the common batch."""
+    """Every item is ready now, at rank 0, with no look-up and no expiry: the common batch."""
     remember_us: int = 0
-    """As in `Load`, for items whose ids are a stem and a number."""
+    """As in `Load`, for items whose ids are a prefix and a number."""
     slots: int | None = None
-    """How many messages of a group may go at once (`tampu.engines.groups`); None: as many as the queue has it."""
+    """How many messages of a group may be delivered at once (`tampu.engines.groups`); None: as the queue has it now."""
     group_rate: GroupRate | None = None
-    """How often one of a group may go, where ``places`` are given."""
+    """Deliveries per second of a group. Used only with ``slots``."""
     batch_id: str | None = None
     """Chosen by the publisher, unique in the queue. The same batch again within ``batch_id_us`` is not stored: the
     reply is its messages as duplicates. Another batch under this id is refused with `IdempotencyConflict`. Only for
@@ -81,17 +81,17 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Store many plain messages under ids of their own, in their order and ready at once; all or none.
+    """Store many plain messages under given ids, ready now and in their order; all or none.
 
-    Plain is: rank 0, no key, no idempotency key, no expiry, no group's turn to wait for; others go by `Publish`. The id
-    of a message is ``stem`` and its number, 5 bytes, so loading again stores only what is not there yet. Refuses with
+    Plain means: rank 0, no key, no idempotency key, no expiry, no group to wait for. Use `Publish` for others. The id
+    of a message is ``id_prefix`` and its number in 5 bytes, so loading again stores only what is missing. Refuses with
     `QueueFull`. Reply: int, how many were stored.
     """
 
     tenant: str
     queue: str
     id_prefix: bytes
-    """11 bytes: the beginning of a UUIDv8."""
+    """11 bytes: the start of a UUIDv8."""
     numbers: Sequence[int]
     """Growing, below 2^40; at least one."""
     bodies: Buffer
@@ -102,9 +102,9 @@ class Load(msgspec.Struct, frozen=True):
     max_attempts: int
     max_depth: int = 0
     remember_us: int = 0
-    """For so long all numbers up to the last of these count as stored in this queue, also when their messages are gone;
-    who asks for it stores the numbers of a stem in their order. Only engines without the capability ``transaction``
-    look at it: with the others a caller notes in the same commit how far it has come."""
+    """For this long, all numbers up to the last of these count as stored in this queue, even if their messages are
+    gone. The caller must then store the numbers of a prefix in order. Only for engines without the capability
+    ``transaction``: with it, the caller writes its progress in the same commit."""
     position_in_same_commit: bool = False
     """The caller writes its own position in the same commit, and only that keeps these messages from being stored
     again. The engine may then give them ids that need no index, as those of other messages."""
@@ -119,15 +119,15 @@ class QueueClaim(msgspec.Struct, frozen=True):
     rate: float = 0.0
     burst: int = 0
     has_group_rate: bool = False
-    """Groups have a pace: a message that is claimed costs a token of its group."""
+    """Groups have a rate: each claimed message spends a token of its group."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Lease up to ``limit`` messages from the queues, in the order wanted, never one that is due to expire.
+    """Lease up to ``limit`` messages from the queues, in the order of ``wants``, never one past its expiry.
 
-    What is due by now (delays, expired leases) is ready for this claim too. Reply: list[Lease]; or `RetryLater` if
-    there is nothing and the rate of a queue is used up; or `AGAIN` if many messages had to expire first, which is
-    better done in several commits.
+    Messages that are due now (delays, expired leases) count as ready. Reply: list[Lease]; or `RetryLater` if there is
+    nothing and the rate of a queue is used up; or `AGAIN` if many messages had to be moved first, which is better done
+    in several commits.
     """
 
     tenant: str
@@ -137,16 +137,17 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Not done yet, by no fault of the caller: the same call again goes on."""
+    """Not done yet. The caller repeats the same call to continue."""
 
 
 AGAIN = Again()
 
 
 class RetryLater(msgspec.Struct, frozen=True):
-    """Nothing now: the rate of a queue allows its next claim in so many microseconds."""
+    """Nothing now: the rate of a queue is used up."""
 
     us: int
+    """When the next claim is allowed, in microseconds from now."""
 
 
 class SettleItem(msgspec.Struct, frozen=True, gc=False):
@@ -163,27 +164,26 @@ class SettleItem(msgspec.Struct, frozen=True, gc=False):
     traceback: str | None = None
     delay_us: int | None = None
     delays: tuple[int, ...] = ()
-    """Wait after attempt 1, 2, …, times ``spread``; used when ``delay_us`` is None."""
+    """Delay after attempt 1, 2, …, multiplied by ``spread``; used when ``delay_us`` is None."""
     spread: float = 1.0
     id: str | None = None
-    """The message's id, where the caller knows it: saves the engine looking it up for the outcome."""
+    """The id of the message, if the caller knows it: saves the engine a look-up for the outcome."""
     max_attempts: int | None = None
-    """Of a nack: the message's max_attempts from now on, this nack included. None: as it is."""
+    """For a nack: the new max_attempts of the message, this nack included. None: no change."""
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """End leases; one outcome per item, `LeaseLost` for a receipt that is not current. Reply: list[Outcome]."""
+    """End leases. One outcome per item, `LeaseLost` for a receipt that is not current. Reply: list[Outcome]."""
 
     tenant: str
     items: Sequence[SettleItem]
     notify_queues: frozenset[str] = frozenset()
-    """Queues that limit how much is leased: whoever waits there is told when leases have ended, as if so many messages
-    had become ready."""
+    """Queues with a max_in_flight. Ended leases wake waiters there, as if as many messages had become ready."""
     strict: bool = False
-    """Only a current receipt counts. One that was settled before, in the same way, is `LeaseLost` too."""
+    """Only a current receipt counts. A repeated settlement is `LeaseLost` too."""
 
     def freed(self, outcomes: Sequence[Outcome]) -> dict[str, int]:
-        """How many leases of these queues have ended."""
+        """How many leases ended, by queue, for the queues in ``notify_queues``."""
         freed: dict[str, int] = {}
         if self.notify_queues:
             for item, outcome in zip(self.items, outcomes, strict=True):
@@ -193,7 +193,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Let leases run for ``lease_us`` from now. Reply: list[Extended | TampuError]."""
+    """Set leases to end ``lease_us`` from now. Reply: list[Extended | TampuError]."""
 
     tenant: str
     items: Sequence[tuple[str, str, int]]
@@ -206,30 +206,30 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancel what waits, ask the worker of what is leased. Reply: list[Outcome]."""
+    """Cancel waiting messages, and request cancellation of leased ones. Reply: list[Outcome]."""
 
     tenant: str
     ids: Sequence[str]
 
 
 class Free(msgspec.Struct, frozen=True):
-    """Let held messages go on. Reply: list[Outcome]."""
+    """Release messages that were published with ``hold``. Reply: list[Outcome]."""
 
     tenant: str
     ids: Sequence[str]
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """Dead messages become ready again, attempts 0, same id. Reply: list[Outcome]."""
+    """Make dead messages ready again, with the same id and attempts 0. Reply: list[Outcome]."""
 
     tenant: str
     ids: Sequence[str]
     max_attempts: Sequence[int]
-    """What each has from now on."""
+    """The new max_attempts of each."""
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """Remove up to ``limit`` messages of one state (not leased ones). Reply: int, how many."""
+    """Remove up to ``limit`` messages of one state, except leased. Reply: int, how many."""
 
     tenant: str
     queue: str
@@ -238,7 +238,10 @@ class Purge(msgspec.Struct, frozen=True):
 
 
 class Rerank(msgspec.Struct, frozen=True):
-    """Give up to ``limit`` messages after ``after`` the rank of another ordering. Reply: int | None, where to go on."""
+    """Give up to ``limit`` messages after ``after`` the rank of another ordering.
+
+    Reply: int | None, the ``after`` of the next call.
+    """
 
     tenant: str
     queue: str
@@ -249,10 +252,10 @@ class Rerank(msgspec.Struct, frozen=True):
 
 
 class Regroup(msgspec.Struct, frozen=True):
-    """Let ``places`` messages of each group go at once from now on, at that pace; let go who may, group after group.
+    """Change the slots and the rate of groups, and admit the messages that may go now, group by group.
 
-    Who waits for a token waits for it at the new pace, except where groups keep order: there it has its time.
-    Up to ``limit`` groups after ``after``. Reply: str | None, where to go on.
+    Messages that wait for a token get a new time by the new rate, except in groups that keep order. Up to ``limit``
+    groups after ``after``. Reply: str | None, the ``after`` of the next call.
     """
 
     tenant: str
@@ -264,7 +267,7 @@ class Regroup(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Promote what is due, reap leases that ran out, expire; up to ``limit`` of each. Reply: `Swept`."""
+    """Promote delayed messages, reap expired leases, expire messages; up to ``limit`` of each. Reply: `Swept`."""
 
     limit: int
 
@@ -272,24 +275,27 @@ class Sweep(msgspec.Struct, frozen=True):
 class Swept(msgspec.Struct, frozen=True):
     moved: int
     next_us: int | None
-    """When the next thing is due; None when nothing is pending."""
+    """When the next message is due; None if none is pending."""
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """Remove up to ``limit`` ended messages, results, spent keys and journal records past their time. Reply: int."""
+    """Remove up to ``limit`` ended messages, results, idempotency keys and journal records past their retention.
+
+    Reply: int, how many.
+    """
 
     retention_us: Mapping[tuple[str, str], int]
-    """By (tenant, queue); queues not named use ``default_us``."""
+    """By (tenant, queue). Other queues use ``default_us``."""
     default_us: int
     journal_us: int
     limit: int
     read: Position | None = None
-    """What every registered reader of the journal has. Records past it, and messages that ended past it, stay,
-    however old they are; a partition not named has been read up to nowhere. None: nobody reads for good."""
+    """The position that all registered journal readers have passed. Later records, and messages that ended later, stay,
+    however old they are. A partition that is missing has not been read at all. None: there is no registered reader."""
 
 
 class PutDocument(msgspec.Struct, frozen=True):
-    """Write a document; with ``version`` only if that is still its version (0: it must be new).
+    """Write a document. With ``version``, only if that is still its version (0: it must be new).
 
     Reply: int, the new version.
     """
@@ -302,7 +308,7 @@ class PutDocument(msgspec.Struct, frozen=True):
 
 
 class DeleteDocument(msgspec.Struct, frozen=True):
-    """Reply: bool, whether it was there."""
+    """Reply: bool, whether it existed."""
 
     kind: str
     tenant: str
@@ -310,21 +316,21 @@ class DeleteDocument(msgspec.Struct, frozen=True):
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Carry out several calls of one tenant as a unit: all of them, or none.
+    """Run several calls of one tenant as a unit: all of them, or none.
 
-    A call that would be refused alone refuses the unit, with its error; so does an outcome with an error. Documents are
-    written first, then leases settled, messages published, cancelled and freed, whatever the order of ``calls``.
-    Settlements are ``strict``, and publishes are not ``bare``. Reply: list, the replies of the calls.
+    If one call is refused, or has an outcome with an error, the unit is refused with that error. Documents are written
+    first, then leases are settled, and messages published, cancelled and freed, whatever the order of ``calls``.
+    Settlements are ``strict``, and publishes are not ``simple``. Reply: list, the replies of the calls.
 
-    Engines with the capability ``atomic:isolated`` do all of it in one commit: nobody sees a part. With
-    ``atomic:eventual`` the parts may become visible one after the other; all are there within seconds, whatever dies.
+    Engines with the capability ``atomic:isolated`` use one commit: nobody sees a part. With ``atomic:eventual`` the
+    parts may become visible one after the other. All are visible within seconds, whatever process dies.
     """
 
     tenant: str
     calls: Sequence[Publish | Settle | Cancel | Free | PutDocument | DeleteDocument]
     name: str | None = None
-    """Drawn by the caller. Under one name a unit takes effect once within ``name_us``: the same again gets the same
-    reply, another one `IdempotencyConflict`."""
+    """Chosen by the caller. A unit takes effect once under its name within ``name_us``: the same unit again gets the
+    same reply, another one gets `IdempotencyConflict`."""
     name_us: int = 0
 
 
@@ -359,7 +365,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """Counts by state, kept with each commit, and the age of what has waited longest."""
+    """Counts by state, and the age of the oldest ready message."""
 
     tenant: str
     queue: str
@@ -370,16 +376,16 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class PollStatus(msgspec.Struct, frozen=True):
-    """All that keepers look at when nothing happens, so that one round trip tells it."""
+    """What maintenance reads while idle, in one round trip."""
 
     now_us: int
     due_us: int | None
     """As `Engine.next_due`."""
     revision: int
     free: bool
-    """Nobody else has the keepers' seat: `Engine.lead` is worth asking."""
+    """No other process is the leader: `Engine.lead` is worth a call."""
     ready: dict[tuple[str, str], int]
-    """How many messages are ready in the queues asked about."""
+    """How many messages are ready, for the queues in the request."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -389,10 +395,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Listener(Protocol):
-    """Who wants to hear what commits brought about. Called after the commit, from the thread that ran it."""
+    """Notified after a commit, in the thread that ran it."""
 
     def ready(self, queues: Mapping[tuple[str, str], int]) -> None:
-        """So many messages became ready in these queues."""
+        """How many messages became ready, by (tenant, queue)."""
         ...
 
     def due(self, at_us: int) -> None:
@@ -400,35 +406,35 @@ class Listener(Protocol):
         ...
 
     def leases_expired(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
-        """Leases ran out in these queues: so many messages are ready again, so many are dead."""
+        """Leases expired: how many messages are ready again and how many are dead, by (tenant, queue)."""
         ...
 
     def on_remote_change(self) -> bool:
-        """Something changed, perhaps in another process. Answers whether somebody here waits for messages: then the
-        next change is told at once, else within 25 ms."""
+        """Something changed, perhaps in another process. Returns True if somebody here waits for messages: then the
+        next change is reported immediately, else within 25 ms."""
         ...
 
 
 class Engine(Protocol):
-    """A store for messages. `run` is called by one thread at a time; reads may come from any."""
+    """A store for messages. `run` is called by one thread at a time; reads may come from any thread."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim in the same run as a publish
-    gets its messages, for less than in a run of its own, and every change is told at once; ``one_writer``: who has a
-    transaction open keeps all others from writing, and itself outside of it; ``atomic:isolated`` or
+    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim gets the messages of a publish in
+    the same run, cheaper than in a run of its own, and every change is reported immediately; ``one_writer``: an open
+    transaction blocks all other writes, also those of its own process outside of it; ``atomic:isolated`` or
     ``atomic:eventual``: how a `Together` becomes visible."""
     durability: str
     schema: int
-    """The version of its tables, or of how its keys are laid out; a store of another one is never opened."""
+    """The version of the tables or the key layout. A store with another version is never opened."""
 
     def run(self, calls: Sequence[Call]) -> list[Any | TampuError]: ...
 
     def get(self, tenant: str, id: str) -> Message | None:
-        """One message whole, with failures and result."""
+        """One message with its failures and result."""
         ...
 
     def page(self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Page | None:
-        """A page of one state in the order of its index; None for a queue that does not exist."""
+        """A page of messages of one state, in the order of its index; None if the queue does not exist."""
         ...
 
     def stats(self, tenant: str, queue: str | None) -> list[QueueStats]: ...
@@ -450,37 +456,37 @@ class Engine(Protocol):
     def kept(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
     ) -> SnapshotPage | None:
-        """As `page`, of whole messages: all that another store needs to go on with them."""
+        """As `page`, with everything another store needs to import the messages."""
         ...
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        """The idempotency keys of a tenant whose window is open; a page may hold one again."""
+        """The idempotency keys of a tenant within their window. A key may appear on two pages."""
         ...
 
     def revision(self) -> int:
-        """A number that changes with every change of a document; cheap to ask."""
+        """A number that changes with every change of a document. Cheap."""
         ...
 
     def next_due(self) -> int | None:
-        """When the next delay, lease or expiry falls due; cheap to ask."""
+        """When the next delay, lease or expiry is due. Cheap."""
         ...
 
     def now(self) -> int: ...
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> PollStatus:
-        """The time, `next_due`, `revision`, the keepers' seat, and what is ready in these queues (tenant, name)."""
+        """The time, `next_due`, `revision`, whether there is a leader, and ready counts of these (tenant, name)."""
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` from now on; a wake-up from another process may be lost, so it also looks by itself."""
+        """Notify ``listener`` from now on. A wake-up from another process may be lost, so callers also poll."""
         ...
 
     def lead(self) -> bool:
-        """Try to be the one process whose keepers work; true while it is. Ends with the process."""
+        """Try to become the leader, the process whose maintenance works. True while it is. Ends with the process."""
         ...
 
     def check(self) -> list[tuple[str, str, str]]:
-        """What `tampu doctor` shows: (what, ``ok`` | ``warn`` | ``bad``, what to know or do)."""
+        """The findings of `tampu doctor`: (subject, ``ok`` | ``warn`` | ``bad``, explanation or advice)."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What engines decide and answer alike, however they store it."""
+"""Rules and errors that are the same in all engines, however they store messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tampu.model.errors import IdempotencyConflict, LeaseLost, QueueFull
 from tampu.model.message import Body, Lease
 
 SWEEP_FIRST = 1000
-"""How much claim promotes, reaps and expires before it takes; more is for the keepers, or for the next call."""
+"""How much a claim promotes, reaps and expires first. The rest is left to maintenance or the next call."""
 
 
 # -- publish
 
 KEPT_BY_KEY = ("priority", "deadline", "group", "hold", "own_max_attempts", "dead_at_deadline")
-"""What stays of a body when a key replaces its payload."""
+"""Fields of the old body that stay when a key replaces the payload."""
 
 
 def full(call: Publish | Load) -> QueueFull:
     return QueueFull(
-        f"queue {call.queue} is full: it may hold {call.max_depth} messages that have not ended",
+        f"queue {call.queue} is full: its max_depth is {call.max_depth} live messages",
         field="queue",
         hint="publish again when workers have caught up, or raise max_depth",
     )
@@ -32,12 +32,12 @@ def conflict() -> IdempotencyConflict:
     return IdempotencyConflict(
         "this idempotency key was used for a message with another body",
         field="idempotency_key",
-        hint="use a new key for new work",
+        hint="use a new key for a new message",
     )
 
 
 def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
-    """Calls that can be stored as one, as they come from many callers of one queue; the others by themselves."""
+    """Group successive simple calls for the same queue, which can be stored as one. Each other call is alone."""
     for key, group in itertools.groupby(
         calls, lambda call: (call.tenant, call.queue) if call.simple and not call.max_depth else None
     ):
@@ -50,11 +50,11 @@ def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
 # -- expiry
 
 LONG_BODY = b"\xdc"
-"""How bodies of more than 15 fields begin: only these can say `dead_at_deadline`, so only these need be looked at."""
+"""First byte of bodies with more than 15 fields. Only these can have `dead_at_deadline`; others need not be read."""
 
 
 def dies(body: Body, expires: int) -> bool:
-    """Is a message that waited until its expiry dead, not expired? Yes, if that was its deadline and not its ttl."""
+    """True if a message past its expiry is dead, not expired: if the expiry was its deadline and not its ttl."""
     return body.dead_at_deadline and body.deadline is not None and body.deadline <= expires
 
 
@@ -62,12 +62,12 @@ def dies(body: Body, expires: int) -> bool:
 
 
 def nothing(waits: Sequence[int]) -> list[Lease] | RetryLater:
-    """The answer of a claim that got nothing, from queues whose rates allow more so much later."""
+    """The reply to a claim that got nothing. ``waits`` is when the rates of its queues allow more."""
     return RetryLater(min(waits)) if waits else []
 
 
 def next_token(want: QueueClaim, tokens: float) -> int:
-    """In how many microseconds the rate of a queue allows one more claim."""
+    """Microseconds until the rate of a queue allows one more claim."""
     return max(1, math.ceil((1 - tokens) / want.rate * 1_000_000))
 
 
@@ -78,16 +78,18 @@ def lost() -> LeaseLost:
     return LeaseLost(
         "this receipt is not the current lease of its message",
         field="receipt",
-        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
+        hint="the lease expired or was settled; stop working on the message, another worker may have it",
     )
 
 
 def trace(verb: str, lease: int) -> int:
-    """What stays of a lease in the index it led to. Two verbs that lead to the same one leave different traces."""
+    """Settle marker: stored with the new state, so that a repeated settle gets the same outcome. Verbs that lead to the
+    same state have different markers."""
     return ~lease if verb in ("release", "reject") else lease
 
 
 def delay(item: SettleItem, attempts: int) -> int:
+    """Microseconds until the next try."""
     if item.delay_us is not None:
         return item.delay_us
     if not item.delays:

@@ -1,7 +1,7 @@
-"""What one store gives of itself to another: messages as they are, and the calls that take them in.
+"""Moving messages between stores: whole messages as values, and the calls that import them.
 
-`Engine.kept` and `Engine.requests` read, `Import` stores; both use `MessageSnapshot`. Which messages are moved, and
-when a store may be, is policy: see `tampu.broker.transfer`.
+`Engine.kept` and `Engine.requests` export, `Import` imports. Which messages are moved, and when, is policy: see
+`tampu.broker.transfer`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tampu.model.states import TERMINAL
 
 
 class MessageSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """A message with all that a store keeps of it, except its lease: that is nobody else's."""
+    """A message with everything a store knows of it, except its lease, which cannot be moved."""
 
     id: str
     state: State
@@ -33,11 +33,11 @@ class MessageSnapshot(msgspec.Struct, frozen=True, gc=False):
     ended_us: int | None = None
     reason: str | None = None
     group: str | None = None
-    """The group, if the message was published to be delivered in the group's order."""
+    """The group, if the queue limits groups."""
     waits_turn: bool = False
-    """Held until it is the turn of its group."""
+    """Held until a slot of its group is free."""
     has_key: bool = False
-    """Its key stands for it: publishing with the key replaces its payload."""
+    """Publishing with its key replaces its payload."""
     cancel_requested: bool = False
     failures: tuple[Failure, ...] = ()
     result: bytes | None = None
@@ -51,14 +51,14 @@ class SnapshotPage(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """An idempotency key in its window, and the message it stands for."""
+    """An idempotency key within its window, and its message."""
 
     key: str
     digest: bytes
     until_us: int
     id: str
     queue: str | None
-    """None: the message is gone, and the store does not know any more where it was."""
+    """None: the message is gone, and the store no longer knows its queue."""
 
 
 class RequestPage(msgspec.Struct, frozen=True):
@@ -67,11 +67,11 @@ class RequestPage(msgspec.Struct, frozen=True):
 
 
 class Import(msgspec.Struct, frozen=True):
-    """Store messages as they are, in their order, all or none; one whose id the tenant has already is left out.
+    """Store messages as they are, in their order, all or none. Those whose ids the tenant has already are left out.
 
-    Each enters its index at the back of its rank. One that has a group to wait for, waits. Idempotency keys that are in
-    use here stay as they are. Journaled as ``adopt``, with ``origin`` as its detail. Leased messages are refused.
-    Reply: int, how many were stored.
+    Each goes to the end of its rank, or is held if its group has no free slot. Idempotency keys that are in use here
+    stay as they are. Journaled as ``adopt``, with ``origin`` as detail. Leased messages are refused. Reply: int, how
+    many were stored.
     """
 
     tenant: str
@@ -80,22 +80,22 @@ class Import(msgspec.Struct, frozen=True):
     origin: str
     requests: Sequence[Request] = ()
     slots: int | None = ORDERED
-    """How many messages of a group may go at once; see `tampu.engines.groups`."""
+    """How many messages of a group may be delivered at once; see `tampu.engines.groups`."""
     group_rate: GroupRate | None = None
-    """How often one of a group may go."""
+    """Deliveries per second of a group."""
 
 
 class StartJournal(msgspec.Struct, frozen=True):
-    """Let the journal go on after these offsets, where it is empty and has such a partition: readers need not notice
-    that the house has moved. Reply: Position, of the partitions that were set."""
+    """Let the journal continue after these offsets, in partitions that exist and are empty. So readers need not notice
+    that the store was migrated. Reply: Position, of the partitions that were set."""
 
     after: Position
 
 
 def check(call: Import) -> None:
-    """Refuse what can not be stored as it is."""
+    """Refuse messages that cannot be stored as they are."""
     for item in call.items:
         if item.state is State.LEASED:
-            raise InvalidMessage("a leased message can not be adopted", field="items", hint="its lease is not ours")
+            raise InvalidMessage("a leased message cannot be imported", field="items", hint="settle it first")
         if (item.ended_us is None) == (item.state in TERMINAL):
-            raise InvalidMessage(f"a message that is {item.state} and its end do not agree", field="items")
+            raise InvalidMessage(f"ended_us does not fit the state {item.state}", field="items")

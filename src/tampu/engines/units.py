@@ -1,8 +1,8 @@
-"""Units of several calls (`port.Together`): what refuses one, and what is kept of one that has a name.
+"""Units of several calls (`port.Together`): when a unit is refused, and what is stored of a unit with a name.
 
-Engines that run the calls of a commit kind by kind carry out the members of a unit among all the others. When one of
-them is refused the whole commit is undone, and its units are carried out again, each in a commit of its own. So a unit
-needs no savepoint, and a commit without a refusal costs what it costs without units.
+Engines on tables run the calls of a unit together with all other calls of the commit. If one of them is refused, the
+whole commit is rolled back, and each unit runs again in a commit of its own. So a unit needs no savepoint, and costs
+nothing extra unless it is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tampu.model.outcome import Outcome
 
 
 class Refused(Exception):
-    """A unit was refused: the commit it is in must not happen."""
+    """A unit was refused: its commit must be rolled back."""
 
     def __init__(self, error: TampuError) -> None:
         super().__init__(str(error))
@@ -29,27 +29,27 @@ class Refused(Exception):
 
 
 class Names(Protocol):
-    """Where an engine keeps the names of units."""
+    """How an engine stores the names of units."""
 
     def find(self, commit: Any, unit: Together) -> tuple[bytes, bytes] | None:
-        """(digest, packed replies) of the unit of this name. Nobody else may use the name until the commit ends."""
+        """(digest, packed replies) of the stored unit with this name. No other commit may use the name meanwhile."""
         ...
 
     def keep(self, commit: Any, unit: Together, digest: bytes, packed: bytes) -> None:
-        """Keep them for ``unit.name_us``."""
+        """Store them for ``unit.name_us``."""
         ...
 
 
 def carry_out_units(
     carry_out: Callable[[Sequence[Call]], list[Any]], names: Names, commit: Any, calls: Sequence[Call]
 ) -> list[Any]:
-    """Carry out calls of which some are units, as one list. Raises `Refused`."""
+    """Run calls of which some are units, as one flat list. Raises `Refused`."""
     known: dict[int, list[Any]] = {}
     seen: set[tuple[str, str]] = set()
     for i, call in enumerate(calls):
         if isinstance(call, Together) and call.name is not None:
-            if (call.tenant, call.name) in seen:  # the same unit twice: one after the other
-                raise Refused(IdempotencyConflict("this unit is being carried out", field="name", hint="try again"))
+            if (call.tenant, call.name) in seen:  # the same unit twice: run one after the other
+                raise Refused(IdempotencyConflict("a unit with this name is running", field="name", hint="try again"))
             seen.add((call.tenant, call.name))
             found = names.find(commit, call)
             if found is not None:
@@ -84,11 +84,11 @@ def _check(replies: Sequence[Any]) -> None:
 
 
 def refusal(reply: Any) -> TampuError | None:
-    """The error for which the reply of a member refuses its unit."""
+    """The error in the reply of a call, if it refuses the unit."""
     if isinstance(reply, TampuError):
         return reply
     if isinstance(reply, list):
-        return next((one.error for one in reply if isinstance(one, Outcome) and one.error is not None), None)
+        return next((item.error for item in reply if isinstance(item, Outcome) and item.error is not None), None)
     return None
 
 
@@ -98,7 +98,7 @@ def run_apart(
     calls: Sequence[Call],
     refused: Refused,
 ) -> list[Any]:
-    """After `Refused`: each unit by itself, all else as before."""
+    """After `Refused`: run each unit alone, and all other calls together."""
     if len(calls) == 1:
         return [refused.error]
     others = [i for i, call in enumerate(calls) if not isinstance(call, Together)]
@@ -116,7 +116,7 @@ def run_apart(
 
 
 def digest(unit: Together) -> bytes:
-    """Tells units apart. What may differ from one try to the next, such as a trace, is left out."""
+    """Identifies the content of a unit. Leaves out what may differ between two tries, such as the trace."""
     hashed = hashlib.blake2b(digest_size=16)
     for call in unit.calls:
         hashed.update(msgspec.msgpack.encode(_content(call)))
@@ -135,7 +135,7 @@ def _content(call: Call) -> Any:
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """What a publish answered of a message, without the body, which the caller has."""
+    """The reply of a publish for one message, without the body: a repeated call brings it again."""
 
     id: str
     state: State
@@ -170,7 +170,7 @@ def _packed(call: Call, reply: Any) -> Any:
     if isinstance(call, Publish):
         return [_Stored.of(message) for message in reply]
     if isinstance(call, Settle | Cancel | Free):
-        return [_Ended(one.id, one.state) for one in reply]
+        return [_Ended(outcome.id, outcome.state) for outcome in reply]
     return reply
 
 
@@ -181,25 +181,24 @@ def unpack(unit: Together, packed: bytes) -> list[Any]:
 
 def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
     if isinstance(call, Publish):
-        kept = _read_stored(raw)
         return [
             Message(
-                one.id, call.tenant, call.queue, one.state, item.body, one.attempts, one.max_attempts, one.created_us,
-                one.run_us, one.expires_us, reason=one.reason, duplicate=True,
+                m.id, call.tenant, call.queue, m.state, item.body, m.attempts, m.max_attempts, m.created_us,
+                m.run_us, m.expires_us, reason=m.reason, duplicate=True,
             )
-            for one, item in zip(kept, call.items, strict=True)
+            for m, item in zip(_read_stored(raw), call.items, strict=True)
         ]  # fmt: skip
     if isinstance(call, Settle | Cancel | Free):
-        return [Outcome(one.id, one.state) for one in _read_ended(raw)]
+        return [Outcome(outcome.id, outcome.state) for outcome in _read_ended(raw)]
     return msgspec.msgpack.decode(raw)
 
 
-def repeated(unit: Together, kept: bytes, packed: bytes) -> list[Any]:
-    """The replies of a unit that took effect before. Raises `Refused` when another one had its name."""
-    if kept != digest(unit):
+def repeated(unit: Together, stored: bytes, packed: bytes) -> list[Any]:
+    """The replies of a unit that took effect before. Raises `Refused` if another unit had its name."""
+    if stored != digest(unit):
         raise Refused(
             IdempotencyConflict(
-                "another unit was carried out under this name", field="name", hint="draw a new name for every unit"
+                "another unit was run under this name", field="name", hint="choose a new name for every unit"
             )
         )
     return unpack(unit, packed)

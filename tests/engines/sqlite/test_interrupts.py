@@ -127,9 +127,9 @@ _FORKS = """
 import os, sys, tampu
 from tampu.broker import access
 q = tampu.open(sys.argv[1])
-while not access.engine(q)._companions._leading:
+while not access.engine(q)._peers._leading:
     q.publish("jobs", 1)
-gate = access.engine(q)._companions.gate()
+gate = access.engine(q)._peers.gate()
 gate.__enter__()
 child = os.fork()
 if child == 0:
@@ -152,9 +152,9 @@ def test_a_forked_child_does_not_keep_the_locks_of_a_parent_that_is_killed(tmp_p
         parent.wait()
         with tampu.open(file) as q:
             engine: Any = access.engine(q)
-            engine._companions._patience = 2.0
+            engine._peers._patience = 2.0
             q.publish("jobs", 2)
-            until(lambda: engine._companions._leading)
+            until(lambda: engine._peers._leading)
         os.write(write, b"xx")  # the child ends
         os.close(write)
         os.close(read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import PARTITION
 from tampu.engines.mariadb import checks, connect, migrations, user_transaction
 from tampu.engines.mariadb.database import Db
 from tampu.engines.mariadb.index import Index

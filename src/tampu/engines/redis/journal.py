@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from tampu.engines.journal_pages import fingerprint
+from tampu.engines.encoding import fingerprint
 from tampu.engines.redis import rows
 from tampu.engines.redis.ids import cut, series
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from tampu.engines.commit_state import CommitState
+from tampu.engines.commit import CommitState, expired_leases
 from tampu.engines.encoding import pack_seqs, unpack_seqs
-from tampu.engines.journal_pages import lapses
 from tampu.engines.sql.db import Blobs, Db, Ints
 from tampu.engines.sql.fair import FairTurns
 from tampu.engines.sql.ids import BLOCK
@@ -168,7 +167,7 @@ class Commit(CommitState[QueueRegistry, Record]):
     def finish(self) -> None:
         if self._turns is not None:
             self._turns.keep()
-        told = [(key, record) for key, record in self.told() if record.seqs]
+        told = [(key, record) for key, record in self.journal_records() if record.seqs]
         changes = [(q, kind, delta) for (q, kind), delta in self._deltas.items() if delta]
         if told or changes or self._endings or self._claims:
             ends = list(self._endings.items())
@@ -192,7 +191,7 @@ class Commit(CommitState[QueueRegistry, Record]):
         gone = sorted((until, lease) for until, lease in over if until is not None)
         if gone:
             self.db.send("delete_settled_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
-        self.leases_expired = lapses(told)
+        self.leases_expired = expired_leases(told)
         if self.ready or self.leases_expired:
             self.named = {q: self.registry.name(self.db, q) for q in (*self.ready, *self.leases_expired)}
 

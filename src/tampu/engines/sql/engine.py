@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from tampu.engines import port
-from tampu.engines.dispatch import carry_out
+from tampu.engines.commit import carry_out
 from tampu.engines.merged_claims import run_joined
 from tampu.engines.sql import claim, documents, journal, read, settle, transfer, unit_names
 from tampu.engines.sql.commit import Commit, NotYet

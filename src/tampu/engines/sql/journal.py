@@ -11,8 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from tampu.engines.encoding import STATES, unpack_seqs
-from tampu.engines.journal_pages import MOST_RECORDS, PARTITION, fingerprint
+from tampu.engines.encoding import MOST_RECORDS, PARTITION, STATES, fingerprint, unpack_seqs
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.journal import JournalPage, Position, Transition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tampu.engines.queue_numbers import QueueNumbers
+from tampu.engines.commit import QueueNumbers
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.ids import Ids
 from tampu.engines.sql.open_claims import OpenClaims

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from tampu.engines.encoding import CANCELLED, CODE, DONE, EXPIRED, pack_seqs
+from tampu.engines.encoding import CANCELLED, CODE, DONE, EXPIRED, PARTITION, pack_seqs
 from tampu.engines.groups import Limits, stored
-from tampu.engines.journal_pages import PARTITION
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
 from tampu.engines.sql.groups import admit

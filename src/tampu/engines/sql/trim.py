@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, pack_seqs, unpack_seqs
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, PARTITION, pack_seqs, unpack_seqs
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sql import journal
 from tampu.engines.sql.commit import Commit

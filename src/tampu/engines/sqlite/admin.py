@@ -1,6 +1,6 @@
-"""extend, cancel, free, replay, rerank, regroup: what people and workers do to single messages.
+"""extend, cancel, free, replay, rerank, regroup: changes to stored messages that users and workers ask for.
 
-Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
+Contract: one outcome per item, in order. An id that the tenant does not have is NotFound. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tampu.model.rank import FAIR, rank
 
 
 def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
-    """A lease runs on for the time given, from now; not journaled, one small row changes."""
+    """Leases run for the given time from now. Not journaled: only one small row changes."""
     sooner: dict[tuple[int, int], list[int]] = {}
     replies: list[list[Extended | TampuError] | TampuError] = [
         [_extend(commit, sooner, call.tenant, *item) for item in call.items] for call in calls
     ]
     for (until, lease), seqs in sooner.items():
-        # The claim's own row only says when it is too early to look.
-        commit.watch(until, lease, seqs)
+        # The reaper looks at a claim only at the time of its row: an earlier end needs an earlier row.
+        commit.schedule_reap(until, lease, seqs)
     return replies
 
 
@@ -49,13 +49,16 @@ def _extend(
     except TampuError as error:
         return error
     row = commit.db.execute("SELECT q, lease, until, cancel FROM tampu_leased WHERE seq = ?", (seq,)).fetchone()
-    if row is None or row[1] != lease or row[0] != commit.registry.number(commit.db, tenant, queue):
+    if row is None:
+        return lost()
+    q, current, old_until, cancel_requested = row
+    if current != lease or q != commit.registry.number(commit.db, tenant, queue):
         return lost()
     until = commit.now + lease_us
     commit.db.execute("UPDATE tampu_leased SET until = ? WHERE seq = ?", (until, seq))
-    if until < row[2]:
+    if until < old_until:
         sooner.setdefault((until, lease), []).append(seq)
-    return Extended(until, bool(row[3]))
+    return Extended(until, bool(cancel_requested))
 
 
 def _each(
@@ -85,13 +88,15 @@ def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | Tamp
 def _cancel(gone: dict[int, list[int]], commit: Commit, seq: int, q: int) -> int | TampuError:
     place = withdraw(commit, seq)
     if place is not None:
+        _, attempts = place
         gone.setdefault(q, []).append(seq)
-        end(commit, q, CANCELLED, [(seq, place[1], None)], leaves=False)
-        commit.note("cancel", q, CANCELLED, seq, place[1])
+        end(commit, q, CANCELLED, [(seq, attempts, None)], leaves=False)
+        commit.note("cancel", q, CANCELLED, seq, attempts)
         return CANCELLED
-    asked = commit.db.execute("UPDATE tampu_leased SET cancel = 1 WHERE seq = ? RETURNING attempts", (seq,)).fetchone()
-    if asked is not None:
-        commit.note("ask_cancel", q, LEASED, seq, asked[0])
+    leased = commit.db.execute("UPDATE tampu_leased SET cancel = 1 WHERE seq = ? RETURNING attempts", (seq,)).fetchone()
+    if leased is not None:
+        (attempts,) = leased
+        commit.note("ask_cancel", q, LEASED, seq, attempts)
         return LEASED
     code = state_of(commit.db, q, seq)
     return code if code == CANCELLED else InvalidState(f"the message is {STATES[code]}: nothing to cancel")
@@ -105,13 +110,14 @@ def _free(commit: Commit, seq: int, q: int) -> int | TampuError:
     row = commit.db.execute("SELECT run_at, attempts, lane FROM tampu_held WHERE seq = ?", (seq,)).fetchone()
     if row is None:
         return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not held")
-    if row[2] is not None:
+    run_at, attempts, waits_in_group = row
+    if waits_in_group is not None:
         return InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
     rank_, group = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     commit.db.execute("DELETE FROM tampu_held WHERE seq = ?", (seq,))
     commit.count(q, HELD, -1)
-    code = admit(commit, seq, q, rank_, row[0], row[1], group)
-    commit.note("free", q, code, seq, row[1])
+    code = admit(commit, seq, q, rank_, run_at, attempts, group)
+    commit.note("free", q, code, seq, attempts)
     return code
 
 
@@ -130,7 +136,7 @@ def _replay(max_attempts: int, commit: Commit, seq: int, q: int) -> int | TampuE
     if commit.db.execute("DELETE FROM tampu_dead WHERE seq = ?", (seq,)).rowcount == 0:
         return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not dead")
     commit.count(q, DEAD, -1)
-    # Somebody wants it to run: an expiry that has passed meanwhile does not count any more.
+    # A replayed message is meant to run, so an expiry that has passed is dropped.
     commit.db.execute("UPDATE tampu_message SET expires = NULL WHERE seq = ? AND expires <= ?", (seq, commit.now))
     commit.db.execute(
         "UPDATE tampu_message SET max_attempts = ?1 WHERE seq = ?2 AND max_attempts <> ?1", (max_attempts, seq)
@@ -143,7 +149,7 @@ def _replay(max_attempts: int, commit: Commit, seq: int, q: int) -> int | TampuE
 
 
 def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
-    """Messages that have not ended, or may be replayed, get the rank of the new ordering, a bounded step at a time."""
+    """Live and dead messages get the rank of the new ordering, a bounded number per commit."""
     return [_rerank(commit, call) for call in calls]
 
 
@@ -171,15 +177,16 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
                 assert run is not None
                 _, pos, first, attempts, lease, _ = run
                 place = new if new != FAIR else commit.turns.rank(q, body.group or "")
-                ready.enter(commit.db, [(q, place, pos + seq - first, seq, attempts, lease, seq)])
+                commit.db.execute(ready.INSERT, (q, place, pos + seq - first, seq, attempts, lease, seq))
         if len(rows) == call.limit:
-            # The slowest table decides where to go on; rows of the others are ranked again, to the same rank.
-            last = rows[-1][0] if last is None else min(last, rows[-1][0])
+            # Resume where the slowest table stopped. Rows of the others are ranked again, to the same rank.
+            last_of_table, *_ = rows[-1]
+            last = last_of_table if last is None else min(last, last_of_table)
     return last
 
 
 def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
-    """Groups have so many places from now on; who may go then, goes, a bounded step at a time."""
+    """Set the slots and the rate of groups, and admit the messages that may go now, a bounded number per commit."""
     return [_regroup(commit, call) for call in calls]
 
 
@@ -193,9 +200,10 @@ def _regroup(commit: Commit, call: Regroup) -> str | None:
         (q, call.after, call.limit),
     ).fetchall()
     freed = 0
+    group = None
     for (group,) in rows:
         retime_group(commit, q, group)
         freed += fill_group(commit, q, group)
         if freed >= call.limit:
             return str(group)
-    return rows[-1][0] if len(rows) == call.limit else None
+    return group if len(rows) == call.limit else None

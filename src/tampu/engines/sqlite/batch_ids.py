@@ -1,11 +1,11 @@
-"""Batches with a name: published again within their window, they are answered and not stored again.
+"""Batches with a name: a batch published again within its window is not stored again.
 
-Contract: `found` answers a batch that is there with its messages, as duplicates, also when they have ended and been
-removed; `remember` keeps the name in the commit that stores the batch. A name is one row for the whole batch, where ids
-of their own are an index entry for each message.
+Contract: `found` returns the messages of a stored batch as duplicates, also after they have ended and been removed.
+`remember` stores the name in the commit that stores the batch. A name is one row for the whole batch; user-given ids
+would be an index entry for each message.
 
-Names lie among the idempotency keys, under a tenant that nobody can have: they are trimmed with those, and no key of a
-user's is one of them.
+Names are stored among the idempotency keys, under a tenant name that is not allowed. So they are trimmed like those,
+and cannot be equal to a user's key.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from tampu.model.message import Message
 
 
 def _place(call: Publish) -> tuple[str, str | None]:
-    """Under which (tenant, key) the name is kept. No tenant has a slash in its name."""
+    """The (tenant, key) under which the name is stored. No real tenant has a slash in its name."""
     return f"{call.tenant}/{call.queue}", call.batch_id
 
 
 def found(commit: Commit, call: Publish) -> list[Message] | None:
-    """The messages of the batch, if one of this name is there."""
+    """The messages of the stored batch with this name; None if there is none."""
     row = commit.db.execute(
         "SELECT digest, id FROM tampu_idempotency WHERE tenant = ? AND key = ? AND until > ?",
         (*_place(call), commit.now),
     ).fetchone()
     if row is None:
         return None
-    seqs = unpack_seqs(row[0])
-    if len(seqs) != len(call.items) or row[1] != _content(call):
+    packed, content = row
+    seqs = unpack_seqs(packed)
+    if len(seqs) != len(call.items) or content != _content(call):
         raise IdempotencyConflict(
             f"another batch, of {len(seqs)} messages, was published under this name",
             field="once",
@@ -52,22 +53,22 @@ def found(commit: Commit, call: Publish) -> list[Message] | None:
 
 
 def remember(commit: Commit, call: Publish, messages: Sequence[Message]) -> None:
-    """These were stored for this call; their rows are written."""
+    """Store the name of a batch whose messages are written."""
     seqs = pack_seqs(_seqs(commit, call, messages))
     row = (*_place(call), 0, _content(call), seqs, commit.now + call.batch_id_us)
     commit.db.execute("INSERT OR REPLACE INTO tampu_idempotency VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _content(call: Publish) -> bytes:
-    """Tells batches apart; what is said of the messages besides, such as their trace, may differ."""
+    """A digest of the payloads. Other fields, such as the trace, may differ between two tries."""
     return hashlib.blake2b(b"".join([item.body.payload for item in call.items]), digest_size=16).digest()
 
 
 def _seqs(commit: Commit, call: Publish, messages: Sequence[Message]) -> Sequence[int]:
-    if call.simple:  # they follow each other
+    if call.simple:  # their numbers are consecutive
         first, last = (ids.seq_of(message.id, commit.registry.tail) for message in (messages[0], messages[-1]))
         assert first is not None
         assert last is not None
         return range(first, last + 1, ids.STEP)
     places = [commit.find(call.tenant, message.id) for message in messages]
-    return [place[0] for place in places if place is not None]
+    return [seq for seq, _ in filter(None, places)]

@@ -1,4 +1,4 @@
-"""What `tampu doctor` looks at in a file."""
+"""The checks of `tampu doctor` for a file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[Finding]:
     found = [_library()]
-    schema = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()[0]
-    newest = files.migrations()[-1][0]
+    (schema,) = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
+    newest = files.newest_schema()
     found.append(("schema", "ok" if schema == newest else "warn", f"version {schema}, newest {newest}"))
     found.append(_durability(durability))
     if path != files.MEMORY:
         found += [folder(Path(path)), _space(path)]
-    damage = [row[0] for row in db.execute("PRAGMA quick_check(5)")]
+    damage = [text for (text,) in db.execute("PRAGMA quick_check(5)")]
     found.append(
         ("file", "ok", "no damage found")
         if damage == ["ok"]
@@ -30,7 +30,7 @@ def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[
     )
     if damage == ["ok"]:
         found.extend(_indexes(db))
-    last = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 0").fetchone()[0]
+    (last,) = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 0").fetchone()
     ahead = (last >> 20) / 1000 - now / 1_000_000
     found.append(
         ("clock", "ok", "not behind the newest message")
@@ -41,17 +41,17 @@ def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[
 
 
 def folder(path: Path) -> Finding:
-    """Of the folder of a file, which need not be there yet."""
+    """Check the folder of a file. The file need not exist yet."""
     place = path.absolute().parent
     if not place.is_dir():
-        return ("folder", "bad", f"{place} does not exist; make it first")
+        return ("folder", "bad", f"{place} does not exist; create it first")
     if not os.access(place, os.W_OK):
         return ("folder", "bad", f"no permission to write in {place}: SQLite keeps its log beside the file")
     return ("folder", "ok", "can be written")
 
 
 def _library() -> Finding:
-    """SQLite before these versions can, very rarely, damage a log that is checkpointed and restarted at once."""
+    """Older versions of SQLite can, very rarely, damage a log that is checkpointed and restarted at the same time."""
     version = sqlite3.sqlite_version_info
     safe = version >= _FIXED[0] or any(version[:2] == fixed[:2] and version >= fixed for fixed in _FIXED)
     if safe:
@@ -59,17 +59,17 @@ def _library() -> Finding:
     return (
         "library",
         "warn",
-        f"SQLite {sqlite3.sqlite_version} has the WAL-reset fault (fixed in 3.51.3). tampu's own processes are safe:"
+        f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). tampu's own processes are safe:"
         " they commit and checkpoint one at a time. Other programs that write to this file are not: upgrade SQLite",
     )
 
 
 def _durability(durability: str) -> Finding:
     if durability == "full":
-        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+        return ("durability", "ok", "full: what is acknowledged survives power loss")
     if durability == "process":
-        return ("durability", "warn", "process: the last moments before a loss of power may be lost")
-    return ("durability", "warn", "memory: everything is gone when the process ends")
+        return ("durability", "warn", "process: a power loss may lose the last moments")
+    return ("durability", "warn", "memory: everything is lost when the process ends")
 
 
 def _space(path: str) -> Finding:
@@ -81,7 +81,7 @@ def _space(path: str) -> Finding:
 
 
 def _indexes(db: sqlite3.Connection) -> list[Finding]:
-    """Counts kept with each commit against the rows, and every message in exactly one index."""
+    """Compare the stored counts with the rows, and check that every message is in exactly one index."""
     wrong = []
     tables = ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", None, "tampu_dead")
     total = 0
@@ -93,12 +93,13 @@ def _indexes(db: sqlite3.Connection) -> list[Finding]:
             total += sum(rows.values())
             if kept != rows:
                 wrong.append(table)
-    total += db.execute("SELECT count(*) FROM tampu_ended").fetchone()[0]
-    messages = db.execute("SELECT count(*) FROM tampu_message").fetchone()[0]
+    (ended,) = db.execute("SELECT count(*) FROM tampu_ended").fetchone()
+    total += ended
+    (messages,) = db.execute("SELECT count(*) FROM tampu_message").fetchone()
     if total != messages:
         wrong.append(f"{messages} messages in {total} places")
     return [
-        ("indexes", "bad", f"do not agree: {', '.join(wrong)}; this is a fault of tampu's, keep the file and report it")
+        ("indexes", "bad", f"do not agree: {', '.join(wrong)}; this is a bug in tampu: keep the file and report it")
         if wrong
         else ("indexes", "ok", f"{messages} messages, each in one index; counts agree")
     ]

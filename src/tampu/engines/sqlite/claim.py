@@ -1,10 +1,10 @@
 """claim: lease the first messages of the ready index.
 
-Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than limit, the
-queue's max_in_flight and its rate allow, never a message past its expiry. Cost does not depend on what else waits.
+Contract: attempts + 1; a receipt that cannot repeat (63 random bits per claim); never more than the limit, the queue's
+max_in_flight and its rate allow; never a message past its expiry. The cost does not depend on how much else waits.
 
-The claimed messages are a prefix of the index, so they are moved with one INSERT … SELECT and one range DELETE,
-whatever the batch size; the run that is cut keeps its rest.
+The claimed messages are a prefix of the index. So one INSERT … SELECT and one range DELETE move a batch of any size.
+The rest of a run that was split stays in the index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tampu.engines.sqlite.sweep import sweep_due
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
-# Inside a run SQLite walks the range of sequence numbers upwards; asked for that order too, it would sort.
+# Inside a run SQLite walks the sequence numbers upwards. With m.seq in ORDER BY it would sort.
 SELECT = (
     "SELECT m.seq, r.attempts, m.created, m.max_attempts, m.expires, m.key, m.id, m.body"
     " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
@@ -68,25 +68,25 @@ def _take(commit: Commit, call: Claim, want: QueueClaim, q: int, limit: int, wai
     rows = _first(commit, q, limit)
     if not rows:
         return []
+    seqs = [seq for seq, _, _, _, _, _, _, _ in rows]
     lease = secrets.randbits(63)
     until = now + want.lease_us
     db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
-    ready.take_first(db, q, rows[-1][0])
-    seqs = [row[0] for row in rows]
+    ready.take_first(db, q, seqs[-1])
     db.execute("INSERT INTO tampu_claim VALUES (?, ?, ?)", (until, lease, pack_seqs(seqs)))
-    marked = [row[0] for row in rows if row[4] is not None or row[5] is not None]
+    marked = [seq for seq, _, _, _, expires, key, _, _ in rows if expires is not None or key is not None]
     if marked:
         drop_marks(commit, marked)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     commit.falls_due(until)
-    attempts = [row[1] + 1 for row in rows]
-    commit.record("claim", q, LEASED, call.worker).extend(seqs, attempts)
+    tries = [attempts + 1 for _, attempts, _, _, _, _, _, _ in rows]
+    commit.record("claim", q, LEASED, call.worker).extend(seqs, tries)
     if want.rate:
         db.execute("UPDATE tampu_queue SET tokens = ?, tokens_at = ? WHERE q = ?", (tokens - len(rows), now, q))
     if want.has_group_rate:
         spend(commit, q, seqs)
-    retried = [row[0] for row in rows if row[1]]
+    retried = [seq for seq, attempts, _, _, _, _, _, _ in rows if attempts]
     errors = last_errors(db, retried) if retried else {}
     return _leases(commit, call, want.queue, rows, lease, until, errors)
 
@@ -101,9 +101,8 @@ def _leases(
     errors: dict[int, str | None],
 ) -> list[Lease]:
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
-    seqs = [row[0] for row in rows]
-    commit.know_ids((row[0], row[6]) for row in rows if row[0] & 1)
-    made = commit.registry.id.many(seqs)
+    commit.know_ids((seq, own) for seq, _, _, _, _, _, own, _ in rows if seq & 1)
+    made = commit.registry.id.many(seq for seq, _, _, _, _, _, _, _ in rows)
     start, end = f"{queue}/", f".{lease:x}"
     leases = [
         Lease(
@@ -126,31 +125,35 @@ def _leases(
         for id, (seq, attempts, created, max_attempts, expires, _, _, body) in zip(made, rows, strict=True)
     ]
     if errors:
-        for i, row in enumerate(rows):
-            if row[0] in errors:
-                message = msgspec.structs.replace(leases[i].message, last_error=errors[row[0]])
+        for i, (seq, *_) in enumerate(rows):
+            if seq in errors:
+                message = msgspec.structs.replace(leases[i].message, last_error=errors[seq])
                 leases[i] = msgspec.structs.replace(leases[i], message=message)
     return leases
 
 
 def _first(commit: Commit, q: int, limit: int) -> list[Any]:
-    """The head of the index; what is past its expiry and was not swept yet ends here instead, a bounded part of it."""
+    """The first rows of the index. Messages past their expiry that were not swept yet expire here, a bounded number."""
     for _ in range(2):
         rows = commit.db.execute(SELECT, (q, limit)).fetchall()
-        late = [row for row in rows if row[4] is not None and row[4] <= commit.now]
+        late = [
+            (seq, attempts)
+            for seq, attempts, _, _, expires, _, _, _ in rows
+            if expires is not None and expires <= commit.now
+        ]
         if not late:
             return rows
-        for row in late:
-            ready.take(commit.db, q, row[0])
+        for seq, _ in late:
+            ready.take(commit.db, q, seq)
         commit.count(q, READY, -len(late))
-        drop_marks(commit, [row[0] for row in late])
-        expire(commit, q, [(row[0], row[1]) for row in late])
+        drop_marks(commit, [seq for seq, _ in late])
+        expire(commit, q, late)
         commit.begin_record_group()  # the next record must not join one of an earlier claim
     return []
 
 
 def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int, float]:
-    """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
+    """The limit after max_in_flight and the claim rate, and the tokens the rate has now.
 
     Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.
     """
@@ -160,7 +163,7 @@ def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int,
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.execute("SELECT tokens, tokens_at FROM tampu_queue WHERE q = ?", (q,)).fetchone()
-        if at is not None and at > commit.now:  # of a clock that was ahead: the rate must not stand still until then
+        if at is not None and at > commit.now:  # the clock was ahead: do not wait until then
             commit.db.execute("UPDATE tampu_queue SET tokens_at = ? WHERE q = ?", (commit.now, q))
             at = commit.now
         tokens = burst if at is None else min(burst, tokens + (commit.now - at) * want.rate / 1_000_000)

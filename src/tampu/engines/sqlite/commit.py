@@ -1,6 +1,6 @@
-"""One commit under way: the clock reading, the numbers given out, the counts that change, the journal it will write.
+"""One running commit: its time, the sequence numbers it gives out, the counts it changes, the journal it will write.
 
-The operations (one file each) do their work through it; `finish` writes what they have in common, once per commit.
+The verbs (one file each) work through it. `finish` writes the counts and the journal, once per commit.
 """
 
 from __future__ import annotations
@@ -8,16 +8,81 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from tampu.engines.commit_state import CommitState
+import msgspec
+
+from tampu.engines.commit import CommitState, expired_leases
 from tampu.engines.encoding import as_json, pack_seqs, unpack_seqs
 from tampu.engines.groups import Limits
-from tampu.engines.journal_pages import lapses
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.fair import FairTurns
-from tampu.engines.sqlite.journal import Record, pack_record
 from tampu.engines.sqlite.queue_registry import QueueRegistry, find
 from tampu.model.errors import TampuError
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Record:
+    """What one verb did in one commit, column by column."""
+
+    __slots__ = ("attempts", "details", "ids", "seqs", "types")
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.attempts: list[int] = []
+        self.types: list[str] = []
+        self.details: list[str | None] = []
+        self.ids: dict[int, str] = {}
+        """User-given ids of messages whose rows this commit removes."""
+
+    def add(self, seq: int, attempt: int, detail: str | None = None) -> None:
+        self.seqs.append(seq)
+        self.attempts.append(attempt)
+        if detail is not None or self.details:
+            self.details.extend([None] * (len(self.seqs) - 1 - len(self.details)))
+            self.details.append(detail)
+
+    def extend(self, seqs: list[int], attempts: list[int], types: list[str] | None = None) -> None:
+        self.seqs.extend(seqs)
+        self.attempts.extend(attempts)
+        if types is not None:
+            self.types.extend(types)
+
+    def has_own_id(self) -> bool:
+        return any(map((1).__and__, self.seqs))
+
+    def copy(self) -> Record:
+        twin = Record()
+        twin.seqs, twin.attempts = list(self.seqs), list(self.attempts)
+        twin.types, twin.details, twin.ids = list(self.types), list(self.details), dict(self.ids)
+        return twin
+
+
+def pack_record(
+    verb: str, state: int | None, worker: str | None, record: Record, own: list[str | None] | None
+) -> bytes:
+    """Pack a record for the journal. A column whose values are all the same is written as that one value.
+
+    `journal.read` unpacks it.
+    """
+    return _pack(
+        (
+            verb,
+            state,
+            worker,
+            pack_seqs(record.seqs),
+            _folded(record.attempts),
+            _folded(record.types) if record.types else None,
+            record.details or None,
+            own,
+        )
+    )
+
+
+def _folded(values: list[Any]) -> Any:
+    first = values[0]
+    return first if values.count(first) == len(values) else values
 
 
 class Commit(CommitState[QueueRegistry, Record]):
@@ -26,9 +91,9 @@ class Commit(CommitState[QueueRegistry, Record]):
         self.db = db
         self.now = now
         self.limits: dict[int, Limits] = {}
-        """The limits of groups, by queue, as far as they were looked up (see `lanes.limits_of`)."""
+        """Cached limits of groups, by queue (see `groups.limits_of`)."""
         self.slots: dict[tuple[int, str], int] = {}
-        """How many places of groups are taken, by queue and group, as far as they were counted (see `lanes`)."""
+        """Cached counts of taken slots, by queue and group (see `groups.taken_slots`)."""
         self._turns: FairTurns | None = None
         self._tallies: dict[int, list[int]] = {}
         self._own: dict[int, str] = {}
@@ -46,7 +111,7 @@ class Commit(CommitState[QueueRegistry, Record]):
         return self._began[:2]
 
     def numbers(self, count: int) -> range:
-        """So many fresh, growing sequence numbers."""
+        """``count`` new, growing sequence numbers."""
         first = max(self._last + ids.STEP, ids.floor(self.now)) & ~1
         self._last = first + (count - 1) * ids.STEP
         return range(first, self._last + 1, ids.STEP)
@@ -56,14 +121,14 @@ class Commit(CommitState[QueueRegistry, Record]):
         return self._revision
 
     def start_journal(self, offset: int) -> bool:
-        """Let an empty journal go on after an offset; whether it was empty."""
-        if self._offset or self._told or self._records:
+        """Let an empty journal continue after an offset. False if it is not empty."""
+        if self._offset or self._earlier_records or self._records:
             return False
         self._offset = offset
         return True
 
     def queue(self, tenant: str, name: str) -> int:
-        """The number of a queue, made if it is new."""
+        """The number of a queue, which is created if it is new."""
         q = self.registry.numbers.get((tenant, name)) or self.registry.number(self.db, tenant, name)
         if q is None:
             q = self.db.execute("INSERT INTO tampu_queue (tenant, name) VALUES (?, ?)", (tenant, name)).lastrowid
@@ -74,10 +139,10 @@ class Commit(CommitState[QueueRegistry, Record]):
         return q
 
     def tally(self, q: int) -> list[int]:
-        """Messages by state number, with what this commit changed."""
+        """How many messages are in each state, by state number, with the changes of this commit."""
         if q not in self._tallies:
             rows = self.db.execute("SELECT n FROM tampu_counter WHERE q = ? ORDER BY kind", (q,))
-            self._tallies[q] = [row[0] for row in rows]
+            self._tallies[q] = [n for (n,) in rows]
         counts = list(self._tallies[q])
         for kind, delta in self.changes(q):
             counts[kind] += delta
@@ -85,7 +150,7 @@ class Commit(CommitState[QueueRegistry, Record]):
 
     @property
     def turns(self) -> FairTurns:
-        """The turns of groups in fair queues; most commits give none."""
+        """The ranks of groups in fair queues. Created when first used: most commits need none."""
         if self._turns is None:
             self._turns = FairTurns(self.db)
         return self._turns
@@ -104,7 +169,7 @@ class Commit(CommitState[QueueRegistry, Record]):
         return self.registry.id.of(seq)
 
     def learn_ids(self, seqs: Iterable[int]) -> None:
-        """Look up the ids of the user's own among these messages with one statement, for `id` to know."""
+        """Look up the user-given ids among these messages with one statement, for `id`."""
         unknown = [seq for seq in seqs if seq & 1 and seq not in self._own]
         if unknown:
             found = self.db.execute(
@@ -114,15 +179,15 @@ class Commit(CommitState[QueueRegistry, Record]):
             self.know_ids(found)
 
     def know_ids(self, found: Iterable[tuple[int, bytes]]) -> None:
-        """Ids of the user's own that were read with their messages."""
+        """Cache user-given ids that were read with their messages."""
         self._own.update([(seq, ids.id_text(id)) for seq, id in found])
 
     # -- leases
 
-    def watch(self, until: int, lease: int, seqs: Sequence[int]) -> None:
-        """Have the reaper look at these messages of a claim at that time."""
+    def schedule_reap(self, until: int, lease: int, seqs: Sequence[int]) -> None:
+        """Let the reaper check these messages of a claim at that time."""
         row = self.db.execute("SELECT seqs FROM tampu_claim WHERE until = ? AND lease = ?", (until, lease)).fetchone()
-        known = unpack_seqs(row[0]) if row else ()
+        known = unpack_seqs(*row) if row else ()
         self.db.execute(
             "INSERT OR REPLACE INTO tampu_claim VALUES (?, ?, ?)",
             (until, lease, pack_seqs(list(dict.fromkeys((*known, *seqs))))),
@@ -150,12 +215,12 @@ class Commit(CommitState[QueueRegistry, Record]):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What is done inside is undone when it is refused; the rest of the commit stands."""
+        """A savepoint. A refusal inside undoes what was done inside; the rest of the commit stays."""
         saved = (
             dict(self._deltas),
             {key: record.copy() for key, record in self._records.items()},
             set(self._noted),
-            list(self._told),
+            list(self._earlier_records),
             {key: list(seqs) for key, seqs in self._endings.items()},
             dict(self.ready),
             self.due,
@@ -168,16 +233,16 @@ class Commit(CommitState[QueueRegistry, Record]):
             yield
         except TampuError:
             self.db.execute("ROLLBACK TO tampu_attempt")
-            self._deltas, self._records, self._noted, self._told = saved[:4]
+            self._deltas, self._records, self._noted, self._earlier_records = saved[:4]
             self._endings, self.ready, self.due, self._last, self._turns = saved[4:]
             self.forget_new_queues(made)
-            self._own.clear()  # these numbers are given out again
+            self._own.clear()  # these sequence numbers will be given out again
             self.limits.clear()
             self.slots.clear()
             self.waits.clear()
             raise
         finally:
-            if self.db.in_transaction:  # a full disk ends it
+            if self.db.in_transaction:  # a full disk ends the transaction
                 self.db.execute("RELEASE tampu_attempt")
 
     def finish(self) -> None:
@@ -189,9 +254,9 @@ class Commit(CommitState[QueueRegistry, Record]):
                 "INSERT INTO tampu_ending VALUES (?, ?, ?, ?, ?)",
                 (q, state, self.numbers(1)[0], self.now, pack_seqs(seqs)),
             )
-        told = self.told()
-        self.leases_expired = lapses(told)
-        for (verb, q, state, worker), record in told:
+        records = self.journal_records()
+        self.leases_expired = expired_leases(records)
+        for (verb, q, state, worker), record in records:
             if record.seqs:
                 own = None
                 if record.has_own_id():

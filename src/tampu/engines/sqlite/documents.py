@@ -1,4 +1,4 @@
-"""Documents: (kind, tenant, name) → versioned bytes. What policy stores; engines do not look inside."""
+"""Documents: (kind, tenant, name) → versioned bytes. The broker stores settings in them; engines do not read them."""
 
 from __future__ import annotations
 

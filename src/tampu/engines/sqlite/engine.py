@@ -1,4 +1,4 @@
-"""The embedded engine: opens the file, runs commits, answers reads. What each verb does is in its own file."""
+"""The embedded engine: opens the file, runs commits and reads. What each verb does is in a file of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tampu.engines import port
-from tampu.engines.dispatch import carry_out
+from tampu.engines.commit import carry_out
 from tampu.engines.sqlite import checks, documents, files, forks, journal, read, sweep, transfer, unit_names
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.peers import Peers
@@ -28,10 +28,10 @@ from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock, SystemClock
 
 _SOON = SECOND
-"""Keepers look by themselves this often; only what is due sooner needs the bell."""
+"""Maintenance polls this often. Only what is due sooner needs a wake-up."""
 _GROW_AFTER = 32
-_LOOK_AFTER = 256
-"""Commits after which a process without keepers looks whether its file is still there."""
+_CHECK_FILE_AFTER = 256
+"""Commits after which a process without maintenance checks whether its file still exists."""
 _LOG_BYTES = files.CHECKPOINT_PAGES * 4200
 _ZEROS = bytes(1 << 20)
 
@@ -60,9 +60,9 @@ class SqliteEngine:
             raise InvalidConfig(
                 f"no such durability: {durability}",
                 field="durability",
-                hint="full (survives loss of power) or process (survives kill -9 only)",
+                hint="use full (survives power loss) or process (survives kill -9 only)",
             )
-        # Links resolved, as SQLite does: whoever opens the file by another name must find the same companions.
+        # Resolve links, as SQLite does: a process that opens the file by another name must find the same lock files.
         self.path = path if path == files.MEMORY else os.path.realpath(path)
         self.durability = "memory" if path == files.MEMORY else durability
         self._clock = clock or SystemClock()
@@ -75,19 +75,19 @@ class SqliteEngine:
         self._closed = False
         self._gone = False
         self._commits = 0
-        self._companions: Peers | None = None
+        self._peers: Peers | None = None
         self._identity: tuple[int, int] | None = None
         forks.refuse_inherited(self.path)
         with contextlib.ExitStack() as undo:
             try:
                 files.inspect(self.path, adopt=adopt)
                 if self.path != files.MEMORY:
-                    self._companions = Peers(self.path, files.BUSY_SECONDS)
-                    undo.callback(self._companions.close)
+                    self._peers = Peers(self.path, files.BUSY_SECONDS)
+                    undo.callback(self._peers.close)
                 with self._gate():
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db, self.path)
-                tail = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()[0]
+                (tail,) = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()
                 self._identity = files.identity(self.path)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
@@ -105,27 +105,27 @@ class SqliteEngine:
 
     @property
     def _db(self) -> sqlite3.Connection:
-        """The one that writes; connected again when it was closed for a fork."""
+        """The connection that writes. Opened again after it was closed for a fork."""
         if self._writer is None:
             self._writer = self._new_connection()
             self._commits = 0
         return self._writer
 
     def _new_connection(self) -> sqlite3.Connection:
-        self._look_for_file()
-        self._check_there()  # to connect would make it anew
+        self._check_file()
+        self._check_there()  # connecting would create a new file
         return files.connect(self.path, self.durability, self._connect)
 
     def before_fork(self, give_up: float) -> bool:
-        """See `forks`. A thread that forks inside its own transaction, or cannot wait for another's, closes nothing."""
-        companions = self._companions
-        if companions is None or not self._lock.acquire(timeout=max(0.0, give_up - time.monotonic())):
+        """See `forks`. Closes nothing if this thread is in a transaction, or another's does not end in time."""
+        peers = self._peers
+        if peers is None or not self._lock.acquire(timeout=max(0.0, give_up - time.monotonic())):
             return False
-        if not companions.entered:
+        if not peers.entered:
             self._readers.before_fork(give_up)
             with (
                 contextlib.suppress(TampuError, OSError, sqlite3.Error),
-                companions.gate(max(0.0, give_up - time.monotonic())),
+                peers.gate(max(0.0, give_up - time.monotonic())),
             ):
                 self._readers.close_idle()
                 if self._writer is not None:
@@ -133,13 +133,13 @@ class SqliteEngine:
                     self._writer = None
         return True
 
-    def go_on(self) -> None:
-        self._readers.go_on()
+    def after_fork_parent(self) -> None:
+        self._readers.after_fork_parent()
         self._lock.release()
 
     def after_fork_child(self) -> None:
         if self._writer is not None:
-            forks.keep_for_ever(self._writer)
+            forks.never_close(self._writer)
 
     # -- writing
 
@@ -151,19 +151,19 @@ class SqliteEngine:
             except Refused as refused:
                 return run_apart(self.run, self._alone, calls, refused)
             except Exception as error:
-                # One call that breaks must not take the others along: each alone, and only the broken one fails.
-                if len(calls) > 1 and not isinstance(error, TampuError) and not _of_the_store(error):
+                # One broken call must not fail the others: run each alone.
+                if len(calls) > 1 and not isinstance(error, TampuError) and not _concerns_all(error):
                     return [self._alone(call) for call in calls]
                 if isinstance(error, sqlite3.Error):
-                    self._look_for_file()
-                    self._check_usable()  # what SQLite says of a file that was replaced would mislead
+                    self._check_file()
+                    self._check_usable()  # SQLite's error about a replaced file would mislead
                     raise files.translate(error, self.path) from error
                 raise
             self._commits += 1
-            if self._commits % _LOOK_AFTER == 0:
-                self._look_for_file()
+            if self._commits % _CHECK_FILE_AFTER == 0:
+                self._check_file()
             if self._commits == _GROW_AFTER:
-                # Only a matter of speed: the commit stands, whatever comes of it.
+                # Only for speed: the commit is done, whether this works or not.
                 with contextlib.suppress(OSError, sqlite3.Error, TampuError):
                     self._grow_log()
         self._announce(commit)
@@ -175,7 +175,9 @@ class SqliteEngine:
         except TampuError as error:
             return error
         except Exception as error:
-            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint="this is a fault of tampu's")
+            failed = TampuError(
+                f"{type(call).__name__.lower()} failed: {error!r}", hint="this is a bug in tampu; please report it"
+            )
             failed.__cause__ = error
             return failed
 
@@ -183,7 +185,7 @@ class SqliteEngine:
         with self._gate():
             db, commit = self._db, None
             try:
-                db.execute("BEGIN IMMEDIATE")  # inside: an interrupt may come when it has just begun
+                db.execute("BEGIN IMMEDIATE")  # inside the try: an interrupt may come right after it
                 commit = Commit(db, self.registry, self._clock.now())
                 replies = carry_out(VERBS, commit, calls, unit_names)
                 commit.finish()
@@ -198,11 +200,11 @@ class SqliteEngine:
 
     @contextlib.contextmanager
     def transaction(self, connection: sqlite3.Connection | None) -> Iterator[Transaction]:
-        """Calls and the user's own writes in one commit; on the engine's connection, or the user's."""
+        """Calls and the user's own writes in one commit, on the engine's connection or the user's."""
         if connection is not None:
             yield from self._joined(connection)
             return
-        self.check_process()  # before the lock: a thread of the parent may have had it
+        self.check_process()  # before the lock: in a forked child it may be locked for ever
         with self._lock:
             self._check_usable()
             try:
@@ -214,7 +216,9 @@ class SqliteEngine:
                         yield work
                         self.check_process()
                         if not db.in_transaction:
-                            raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
+                            raise Unavailable(
+                                "the transaction was ended inside the block", hint="leave commit to the with block"
+                            )
                         db.execute("COMMIT")
                     except BaseException:
                         if self._ours and db.in_transaction:
@@ -226,7 +230,7 @@ class SqliteEngine:
             self._announce(commit)
 
     def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
-        """In the user's transaction: theirs to commit if they began it, ours if not."""
+        """In the user's transaction. The user commits it if the user began it; else we do."""
         self._check_usable()
         if not isinstance(db, sqlite3.Connection) or not self._is_ours(db):
             raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
@@ -248,13 +252,14 @@ class SqliteEngine:
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
         with plain_rows(db):
-            return self.path in {os.path.realpath(row[2]) for row in db.execute("PRAGMA database_list") if row[2]}
+            names = [file for _, _, file in db.execute("PRAGMA database_list") if file]
+            return self.path in map(os.path.realpath, names)
 
     def _announce(self, commit: Commit) -> None:
-        """Tell who waits, in this process and the others."""
+        """Wake waiters, in this process and the others."""
         soon = commit.due is not None and commit.due < commit.now + _SOON
-        if self._companions is not None and (commit.ready or soon):
-            self._companions.notify()
+        if self._peers is not None and (commit.ready or soon):
+            self._peers.notify()
         if self._listener is not None:
             if commit.due is not None:
                 self._listener.due(commit.due)
@@ -268,15 +273,15 @@ class SqliteEngine:
                 )
 
     def _gate(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._companions is None else self._companions.gate()
+        return contextlib.nullcontext() if self._peers is None else self._peers.gate()
 
     def _grow_log(self) -> None:
-        """Once it is clear that this process writes a lot: give the log its full size, so that commits overwrite
-        instead of extending the file (an fsync that must not write file size is a third cheaper)."""
+        """Give the log its full size, once this process has written a lot. Commits then overwrite the file instead of
+        extending it: an fsync that need not write the file size is a third cheaper."""
         if self.path == files.MEMORY:
             return
         with self._gate():
-            # Nobody may extend the log meanwhile: the gate keeps our own processes out, the write lock everybody else.
+            # Nobody may extend the log meanwhile. The gate stops our own processes, the write lock all others.
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 with Path(f"{self.path}-wal").open("r+b") as log:
@@ -291,7 +296,7 @@ class SqliteEngine:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise Unavailable("this queue was closed", hint="open it again")
+            raise Unavailable("this store was closed", hint="open it again")
         self._check_there()
         self.check_process()
 
@@ -299,13 +304,13 @@ class SqliteEngine:
         if self._gone:
             raise Unavailable(f"{self.path} {files.GONE}", hint=files.GONE_HINT)
 
-    def _look_for_file(self) -> None:
-        """Is the file still there by its name? What is written to one that was removed is gone with this process."""
+    def _check_file(self) -> None:
+        """Notice if the file was removed or replaced. What is written to a removed file is lost with this process."""
         self._gone = self._gone or (self._identity is not None and files.identity(self.path) != self._identity)
 
     @property
     def _ours(self) -> bool:
-        """Is this the process that opened the file, not one forked from it?"""
+        """True in the process that opened the file, False in one forked from it."""
         return os.getpid() == self._pid
 
     def check_process(self) -> None:
@@ -316,7 +321,7 @@ class SqliteEngine:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection that reads the file as it is at one moment."""
+        """A connection that reads one snapshot of the file."""
         self._check_usable()
         try:
             if self.path == files.MEMORY:
@@ -326,13 +331,16 @@ class SqliteEngine:
             with self._readers.snapshot() as db:
                 yield db
         except sqlite3.Error as error:
-            self._check_usable()  # it may have been closed meanwhile
+            self._check_usable()  # the store may have been closed meanwhile
             raise files.translate(error, self.path) from error
 
     def get(self, tenant: str, id: str) -> Message | None:
         with self.snapshot() as db:
-            place = find(db, self.registry, tenant, id)
-            return None if place is None else read.load(db, self.registry, place[0], whole=True, now=self.now())
+            found = find(db, self.registry, tenant, id)
+            if found is None:
+                return None
+            seq, _ = found
+            return read.load(db, self.registry, seq, whole=True, now=self.now())
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
@@ -383,30 +391,30 @@ class SqliteEngine:
             return sweep.next_due(db)
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
-        self._look_for_file()
+        self._check_file()
         with self.snapshot() as db:
             ready = {queue: read.ready_count(db, self.registry, *queue) for queue in queues}
             return port.PollStatus(self.now(), sweep.next_due(db), read.revision(db), True, ready)
 
     def check(self) -> list[tuple[str, str, str]]:
-        self._look_for_file()
+        self._check_file()
         if self._gone:
             return [("file", "bad", f"{files.GONE}: {files.GONE_HINT}")]
         with self.snapshot() as db:
             return checks.check(db, self.path, self.durability, self.now())
 
-    # -- company
+    # -- other processes
 
     def listen(self, listener: port.Listener) -> None:
         self._listener = listener
-        if self._companions is not None:
+        if self._peers is not None:
             try:
-                self._companions.listen(listener.on_remote_change)
+                self._peers.listen(listener.on_remote_change)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
 
     def lead(self) -> bool:
-        return self._companions is None or self._companions.lead()
+        return self._peers is None or self._peers.lead()
 
     def close(self) -> None:
         if self._closed or not self._ours:
@@ -420,10 +428,10 @@ class SqliteEngine:
                     if self._writer is not None:
                         self._writer.close()
             finally:
-                if self._companions is not None:
-                    self._companions.close()
+                if self._peers is not None:
+                    self._peers.close()
 
 
-def _of_the_store(error: Exception) -> bool:
-    """Does it concern all calls of a commit? What is too big, or breaks a rule of the tables, is of one of them."""
+def _concerns_all(error: Exception) -> bool:
+    """True if the error concerns all calls of a commit. A value that is too big, or breaks a constraint, is of one."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)

@@ -1,6 +1,6 @@
-"""The turns of groups in queues with the ordering `fair`: where a group stands is looked up once, and kept at the end.
+"""The ranks of groups in queues with the ordering `fair`. A commit reads the rank of a group once, and writes it once.
 
-What a turn is: `tampu.engines.fair_ranks`.
+How ranks work: `tampu.engines.fair_ranks`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tampu.model.message import unpack_body
 
 
 class FairTurns(FairRanks[str]):
-    """One commit's."""
+    """The fair ranks that one commit gives."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         super().__init__()
@@ -26,16 +26,16 @@ class FairTurns(FairRanks[str]):
             self.begin(q, first, last)
         if (q, group) not in self.last:
             known = self._db.execute("SELECT last FROM tampu_fair WHERE q = ? AND lane = ?", (q, group)).fetchone()
-            self.last[q, group] = known[0] if known else 0
+            (self.last[q, group],) = known or (0,)
         return self.take(q, group)
 
     def rank_of(self, q: int, seq: int) -> int:
-        """The rank of a stored message that becomes ready; its group is in its body."""
+        """The rank of a stored message that becomes ready. Its group is in its body."""
         (body,) = self._db.execute("SELECT body FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
         return self.rank(q, unpack_body(body).group or "")
 
     def keep(self) -> None:
-        """Write down where the groups stand now, and forget some that need not be remembered any more."""
+        """Write the new ranks, and delete some that are no longer needed."""
         if not self.changed:
             return
         self._db.executemany(

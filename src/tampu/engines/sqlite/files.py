@@ -1,6 +1,6 @@
 """The file: opening it safely, its schema and migrations, and what SQLite's errors mean to a user.
 
-A file that is not ours is never written to: it is looked at first, and only a new or a tampu file goes further.
+Another program's file is never written to: `inspect` checks first, and only a new or a tampu file is opened.
 """
 
 from __future__ import annotations
@@ -43,13 +43,18 @@ def migrations() -> list[Migration]:
     return sorted(steps)
 
 
+def newest_schema() -> int:
+    version, _ = migrations()[-1]
+    return version
+
+
 def inspect(path: str, *, adopt: bool) -> None:
-    """Refuse, without touching it, a path that can not be or is not a tampu file."""
+    """Refuse a path that cannot be a tampu file or is another file, without changing it."""
     if path == MEMORY:
         return
     place = Path(path)
     if not place.parent.is_dir():
-        raise Unavailable(f"there is no folder {place.parent}", hint="make it first")
+        raise Unavailable(f"there is no folder {place.parent}", hint="create it first")
     if place.is_dir():
         raise ForeignFile(f"{path} is a folder", hint="name a file in it")
     if not place.exists() or place.stat().st_size == 0:
@@ -58,19 +63,19 @@ def inspect(path: str, *, adopt: bool) -> None:
         return
     if not os.access(path, os.R_OK | os.W_OK):
         raise Unavailable(f"no permission to read and write {path}", hint="check the owner and mode")
-    if place.stat().st_size == 1:  # SQLite takes a file of one byte for an empty one, and would write over it
+    if place.stat().st_size == 1:  # SQLite treats a file of one byte as empty and would overwrite it
         raise ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
     _inspect_tables(path, adopt=adopt)
 
 
 def _inspect_tables(path: str, *, adopt: bool, mode: str = "ro") -> None:
-    """Through SQLite, read only: opening and closing the file in any other way would drop the locks that another
-    connection of this process has on it."""
+    """Check the tables through SQLite, read only. Opening and closing the file in any other way would drop the locks
+    of other connections of this process."""
     db = None
     try:
-        name = urllib.parse.quote(str(Path(path).absolute()))
-        db = sqlite3.connect(f"file:{name}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_SECONDS)
-        names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        quoted = urllib.parse.quote(str(Path(path).absolute()))
+        db = sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "tampu_meta" not in names and names and not adopt:
             raise ForeignFile(
                 f"{path} is another program's SQLite file",
@@ -80,7 +85,7 @@ def _inspect_tables(path: str, *, adopt: bool, mode: str = "ro") -> None:
             check_version(db, path)
     except sqlite3.Error as error:
         if mode == "ro" and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_READONLY_ROLLBACK:
-            # A crash, perhaps while the file was made, left a transaction half written; to read is to undo it first.
+            # A crash left a transaction half written. SQLite must undo it before it can read.
             return _inspect_tables(path, adopt=adopt, mode="rw")
         raise translate(error, path) from error
     finally:
@@ -89,10 +94,10 @@ def _inspect_tables(path: str, *, adopt: bool, mode: str = "ro") -> None:
 
 
 def check_version(db: sqlite3.Connection, path: str) -> int:
-    """The schema version of a file; refuses one that is newer than this program."""
-    row = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
-    version = int(row[0])
-    newest = migrations()[-1][0]
+    """The schema version of a file. Refuses one that is newer than this program."""
+    (stored,) = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
+    version = int(stored)
+    newest = newest_schema()
     if version > newest:
         raise SchemaMismatch(
             f"{path} has schema {version}; this tampu knows up to {newest}", hint="upgrade tampu to open it"
@@ -101,7 +106,7 @@ def check_version(db: sqlite3.Connection, path: str) -> int:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Which file has the name now; None: there is none, or it is memory."""
+    """The device and inode of the file with this name; None if there is none, or for memory."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -110,20 +115,20 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def connect(path: str, durability: str, factory: Connect = sqlite3.connect) -> sqlite3.Connection:
-    """A connection as the engine uses them; the file must have passed `inspect`."""
+    """A connection with the engine's settings. The file must have passed `inspect`."""
     db = factory(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, cached_statements=256)
     try:
         if path != MEMORY:
-            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise Unavailable(
-                    f"{path} can not use a write-ahead log (mode {mode})", hint="put the file on a local disk"
+                    f"{path} cannot use a write-ahead log (mode {mode})", hint="put the file on a local disk"
                 )
             db.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
             db.execute("PRAGMA fullfsync = 1")
             db.execute("PRAGMA checkpoint_fullfsync = 1")
             db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            # Messages of a long backlog are read where the system has them: a claim there costs as much as a fresh one.
+            # Messages of a long backlog are read from the page cache: claiming them costs as much as new ones.
             db.execute(f"PRAGMA mmap_size = {1 << 30}")
         db.execute("PRAGMA cache_size = -65536")
         db.execute("PRAGMA temp_store = MEMORY")
@@ -134,7 +139,7 @@ def connect(path: str, durability: str, factory: Connect = sqlite3.connect) -> s
 
 
 def migrate(db: sqlite3.Connection, path: str, steps: Sequence[Migration] | None = None) -> int:
-    """Bring the schema up to date in one transaction; the version it has then."""
+    """Bring the schema up to date in one transaction. Returns its version."""
     steps = migrations() if steps is None else steps
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -157,7 +162,7 @@ def migrate(db: sqlite3.Connection, path: str, steps: Sequence[Migration] | None
 
 
 def _statements(script: str) -> list[str]:
-    """The statements of a script; `executescript` would commit first."""
+    """The statements of a script, one by one: `executescript` would commit first."""
     found, current = [], ""
     for line in script.splitlines(keepends=True):
         current += line
@@ -168,15 +173,15 @@ def _statements(script: str) -> list[str]:
 
 
 def translate(error: sqlite3.Error, path: str) -> TampuError:  # noqa: PLR0911 - one line per meaning
-    """What an error of SQLite means for the caller. Nothing of the call took effect."""
+    """The error to raise for an error of SQLite. The call had no effect."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind == sqlite3.SQLITE_FULL:
-        return StorageFull("the disk is full; nothing was stored", hint="make room and call again")
+        return StorageFull("the disk is full; nothing was stored", hint="free some space and call again")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable(
             f"{path} has been locked by another program for {BUSY_SECONDS:.0f} s",
-            hint="look for a long or stopped transaction on the file",
+            hint="look for a long transaction or a stopped process on the file",
         )
     if kind == sqlite3.SQLITE_CORRUPT:
         return DamagedFile(
@@ -185,7 +190,7 @@ def translate(error: sqlite3.Error, path: str) -> TampuError:  # noqa: PLR0911 -
     if kind == sqlite3.SQLITE_NOTADB:
         return ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
     if kind in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-        return Unavailable(f"{path} can not be opened for writing: {error}", hint="check the owner, mode and folder")
+        return Unavailable(f"{path} cannot be opened for writing: {error}", hint="check the owner, mode and folder")
     if kind == sqlite3.SQLITE_IOERR:
-        return StorageError(f"the disk gave an error: {error}", hint="check free space, quota and the disk's health")
+        return StorageError(f"disk error: {error}", hint="check free space, quota and the disk's health")
     return StorageError(f"{path}: {error}")

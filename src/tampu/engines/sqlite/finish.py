@@ -1,4 +1,4 @@
-"""How messages end, and what is kept of an attempt that failed. Who ends leaves its group's place to the next."""
+"""Ending messages, and storing failed attempts. A message that ends gives its slot to the next of its group."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from tampu.model.reasons import DEADLINE_PASSED
 def end(
     commit: Commit, q: int, state: int, rows: Sequence[tuple[int, int, int | None]], *, leaves: bool = True
 ) -> None:
-    """Messages that have left their index end as ``state``; rows are (seq, attempts, lease). Without ``leaves`` the
-    caller lets them leave their places, when all that end together have ended."""
+    """End messages that were taken out of their index, as ``state``. Rows are (seq, attempts, lease).
+
+    Without ``leaves`` the caller calls `leave_groups`, after all that end together have ended.
+    """
     commit.db.executemany(
         "INSERT INTO tampu_ended VALUES (?, ?, ?, ?, ?, ?)",
         [(seq, q, state, commit.now, attempts, lease) for seq, attempts, lease in rows],
     )
-    seqs = [row[0] for row in rows]
+    seqs = [seq for seq, _, _ in rows]
     commit.ended(q, state, seqs)
     if leaves:
         leave_groups(commit, q, seqs)
 
 
 def expire(commit: Commit, q: int, rows: Sequence[tuple[int, int]], *, leaves: bool = True) -> None:
-    """Messages (seq, attempts) that waited past their expiry, and have left their index: expired, or dead."""
+    """Expire messages (seq, attempts) that were taken out of their index. Some are dead instead: see `rules.dies`."""
     dead = _dead_at_deadline(commit, [seq for seq, _ in rows])
     end(commit, q, EXPIRED, [(seq, attempts, None) for seq, attempts in rows if seq not in dead], leaves=False)
     for seq, attempts in rows:
@@ -53,7 +55,7 @@ def _dead_at_deadline(commit: Commit, seqs: Sequence[int]) -> set[int]:
 def dead_letter(
     commit: Commit, seq: int, q: int, attempts: int, lease: int | None, reason: str, *, leaves: bool = True
 ) -> None:
-    """The message is dead; somebody may replay it."""
+    """Make the message dead. It may be replayed."""
     commit.db.execute("INSERT INTO tampu_dead VALUES (?, ?, ?, ?, ?, ?)", (seq, q, commit.now, reason, attempts, lease))
     commit.count(q, DEAD, 1)
     if leaves:
@@ -69,7 +71,7 @@ def write_failure(
     error: str | None,
     traceback: str | None,
 ) -> None:
-    """Keep what went wrong with an attempt, for the history of the message."""
+    """Add a failed attempt to the history of the message."""
     commit.db.execute(
         "INSERT INTO tampu_failure VALUES (?1, (SELECT coalesce(max(no), 0) + 1 FROM tampu_failure WHERE seq = ?1),"
         " ?2, ?3, ?4, ?5, ?6, ?7)",

@@ -1,9 +1,9 @@
-"""Forks: nothing of SQLite's may come along into the child.
+"""Forks: a child must not inherit SQLite connections.
 
-SQLite keeps in the memory of a process which locks of a file the process has; the system gives a forked child none of
-them. A child with such a memory believes that it holds locks, takes none, and what it writes can be lost. So before a
-fork every open store closes its connections, and the parent connects again when it next needs them. A file that could
-not be closed (a transaction was under way, the user has a connection of their own) the child refuses to open.
+SQLite remembers in memory which file locks its process holds. A forked child inherits that memory, but not the locks.
+It would believe that it holds them, take none, and could lose what it writes. So every open store closes its
+connections before a fork, and the parent connects again when it next needs them. If a file could not be closed (a
+transaction is open, or the user has a connection of their own), the child refuses to open it.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from typing import Any, Protocol
 from tampu.model.errors import Unavailable
 
 PATIENCE_SECONDS = 2.0
-"""A fork waits so long for transactions and reads that are under way."""
+"""How long a fork waits for open transactions and reads."""
 _HANDLES = "/dev/fd"
 _MOST_HANDLES = 65_536
 
 
 class Forked(Protocol):
-    """What has connections to a file."""
+    """A store with connections to a file."""
 
     def before_fork(self, give_up: float) -> bool:
-        """Let nobody begin, and close what is not in use; whether `go_on` is owed."""
+        """Stop new work and close idle connections. True if `after_fork_parent` must be called."""
         ...
 
-    def go_on(self) -> None: ...
+    def after_fork_parent(self) -> None: ...
 
     def after_fork_child(self) -> None:
-        """In the child: leave alone what is the parent's."""
+        """In the child: leave the parent's connections alone."""
         ...
 
 
-class _Stilled(threading.local):
+class _Paused(threading.local):
     def __init__(self) -> None:
         self.stores: list[Forked] = []
 
 
 _open: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_stilled = _Stilled()
+_paused = _Paused()
 _inherited: set[tuple[int, int]] = set()
 
 
@@ -59,21 +59,20 @@ def forget(store: Forked) -> None:
 
 
 def refuse_inherited(path: str) -> None:
-    """Raise if the file was open when this process was forked off."""
+    """Raise if the file was open when this process was forked."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - as os.fstat answered
+        found = os.stat(path)  # noqa: PTH116 - the counterpart of os.fstat
     except OSError:
         return
     if (found.st_dev, found.st_ino) in _inherited:
         raise Unavailable(
-            f"{path} was open in the process this one was forked from, in the middle of a transaction or by a"
-            " connection of its own",
+            f"{path} was open in the parent process during the fork, in a transaction or by the user's own connection",
             hint="close it before forking, or start processes with spawn",
         )
 
 
-def keep_for_ever(connection: Any) -> None:
-    """Closing it would roll back, in memory that is shared with the parent, what the parent is about to commit."""
+def never_close(connection: Any) -> None:
+    """Closing it would roll back, in memory shared with the parent, what the parent is about to commit."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
@@ -85,25 +84,25 @@ def _before() -> None:
     give_up = time.monotonic() + PATIENCE_SECONDS
     for store in _known():
         if store.before_fork(give_up):
-            _stilled.stores.append(store)
+            _paused.stores.append(store)
 
 
 def _after_in_parent() -> None:
-    stores, _stilled.stores = _stilled.stores, []
+    stores, _paused.stores = _paused.stores, []
     for store in stores:
-        store.go_on()
+        store.after_fork_parent()
 
 
 def _after_in_child() -> None:
     for store in _known():
         store.after_fork_child()
     _open.clear()
-    _stilled.stores = []
+    _paused.stores = []
     _inherited.update(_open_files())
 
 
 def _open_files() -> Iterable[tuple[int, int]]:
-    """Whoever opened them: also the user's own connections bring SQLite's memory along."""
+    """All files, whoever opened them: the user's own connections leave SQLite's memory in the child too."""
     for handle in _handles():
         with contextlib.suppress(OSError):
             found = os.fstat(handle)

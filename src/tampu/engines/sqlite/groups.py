@@ -1,6 +1,6 @@
-"""The places of groups: who gets one and goes on, who is held, who goes next when one is left.
+"""The slots of groups: which message gets one, which is held, and which is next when a slot becomes free.
 
-What a place is, and a pace: `tampu.engines.groups`. What a claim costs where there is a pace: `pacing`.
+What slots and group rates are: `tampu.engines.groups`. What happens when a message is claimed: `group_rates`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tampu.engines.sqlite.indexes import enter_delayed, enter_ready, hold, start
 
 
 def limits_of(commit: Commit, q: int) -> Limits:
-    """How many places each group of a queue has, and its pace."""
+    """How many slots each group of a queue has, and its rate."""
     if q not in commit.limits:
         sql = "SELECT places, pace, pace_burst FROM tampu_queue WHERE q = ?"
         commit.limits[q] = Limits.kept(*commit.db.execute(sql, (q,)).fetchone())
@@ -33,7 +33,7 @@ def set_limits(commit: Commit, q: int, slots: int | None, group_rate: GroupRate 
         )
 
 
-# -- places
+# -- slots
 
 
 def take_slots(commit: Commit, q: int, group: str, seq: int) -> None:
@@ -43,7 +43,7 @@ def take_slots(commit: Commit, q: int, group: str, seq: int) -> None:
 
 
 def free_slots(commit: Commit, q: int, slots: Iterable[tuple[str, int]]) -> None:
-    """(lane, seq) have no places any more; nobody is let go for that."""
+    """Take the slots of (group, seq). Does not admit the next messages."""
     rows = [(q, group, seq) for group, seq in slots]
     commit.db.executemany("DELETE FROM tampu_lane WHERE q = ? AND lane = ? AND seq = ?", rows)
     for _, group, _ in rows:
@@ -51,7 +51,7 @@ def free_slots(commit: Commit, q: int, slots: Iterable[tuple[str, int]]) -> None
 
 
 def taken_slots(commit: Commit, q: int, group: str) -> tuple[int, int]:
-    """How many places of a group are taken and, where it has a pace, how many of these were not claimed yet."""
+    """How many slots of a group are taken and, if it has a rate, how many of these messages are not claimed yet."""
     if limits_of(commit, q).group_rate is None:
         if (q, group) not in commit.slots:
             sql = "SELECT count(*) FROM tampu_lane WHERE q = ? AND lane = ?"
@@ -71,7 +71,7 @@ def _has_slot(commit: Commit, q: int, group: str, seq: int) -> bool:
 
 
 def _take_slot(commit: Commit, seq: int, q: int, group: str) -> int:
-    """Give a message a place of its group: the how many-th of those that were not claimed yet; 0: all are taken."""
+    """Give a message a slot of its group. Returns its position, from 1, among those not claimed yet; 0: none free."""
     taken, waiting = taken_slots(commit, q, group)
     if limits_of(commit, q).vacant(taken, waiting) <= 0:
         return 0
@@ -80,33 +80,34 @@ def _take_slot(commit: Commit, seq: int, q: int, group: str) -> int:
 
 
 def spent(commit: Commit, q: int, group: str) -> int:
-    """When all that a group has spent is saved up again; by a clock that was ahead, as if all were spent now."""
+    """When the burst of a group is full again. Never later than after spending all of it now: the clock may have been
+    ahead."""
     row = commit.db.execute("SELECT spent FROM tampu_pace WHERE q = ? AND lane = ?", (q, group)).fetchone()
-    until = int(row[0]) if row else 0
+    (until,) = row or (0,)
     group_rate = limits_of(commit, q).group_rate
     return until if group_rate is None else min(until, group_rate.most(commit.now))
 
 
-def _due(commit: Commit, q: int, group: str, place: int, run_at: int | None) -> int | None:
-    """When the message may go that is so many-th of its group to wait for a token; not before ``run_at``."""
+def _due(commit: Commit, q: int, group: str, position: int, run_at: int | None) -> int | None:
+    """When the message at this position among those that wait for a token may go; not before ``run_at``."""
     group_rate = limits_of(commit, q).group_rate
     if group_rate is None:
         return run_at
-    due = group_rate.due(spent(commit, q, group), commit.now, place)
+    due = group_rate.due(spent(commit, q, group), commit.now, position)
     return due if run_at is None else max(due, run_at)
 
 
-# -- going on
+# -- admitting
 
 
 def admit(commit: Commit, seq: int, q: int, rank: int, run_at: int | None, attempts: int, group: str | None) -> int:
-    """`start`, unless all places of its group are taken: then held until one is free."""
+    """`start`, or hold the message until a slot of its group is free. Returns its state."""
     later = run_at is not None and run_at > commit.now
     if group is None or (later and limits_of(commit, q).slots != ORDERED):
         return start(commit, seq, q, rank, run_at, attempts)
-    place = _take_slot(commit, seq, q, group)
-    if place:
-        at = _due(commit, q, group, place, run_at)
+    position = _take_slot(commit, seq, q, group)
+    if position:
+        at = _due(commit, q, group, position, run_at)
         if at is not None and at > commit.now:
             commit.waits[seq] = at
         return start(commit, seq, q, rank, at, attempts)
@@ -115,21 +116,21 @@ def admit(commit: Commit, seq: int, q: int, rank: int, run_at: int | None, attem
 
 
 def resume(commit: Commit, rows: Sequence[tuple[int, int, int, int, int | None, str | None]]) -> list[int]:
-    """The time of messages has come: they go on as `admit` says, or in the place they have kept. One that is tried
-    again in its place (as groups that keep order do) may have to wait for a token still.
+    """Messages whose time has come: as `admit`, or in the slot they have kept. A retry in its slot, in a group that
+    keeps order, may still have to wait for a token.
 
-    Rows are (seq, q, rank, attempts, lease, lane); the states they are in then.
+    Rows are (seq, q, rank, attempts, lease, group). Returns the new state of each.
     """
     going, states = [], []
     for seq, q, rank, attempts, lease, group in rows:
-        at, place = None, 1
+        at, position = None, 1
         if group is not None:
             if not _has_slot(commit, q, group, seq):
-                place = _take_slot(commit, seq, q, group)
-                at = _due(commit, q, group, place, None)
+                position = _take_slot(commit, seq, q, group)
+                at = _due(commit, q, group, position, None)
             elif limits_of(commit, q).slots == ORDERED:
-                at = _due(commit, q, group, place, None)
-        if not place:
+                at = _due(commit, q, group, position, None)
+        if not position:
             hold(commit, seq, q, group, "group", None, attempts)
             states.append(HELD)
         elif at is not None and at > commit.now:
@@ -146,13 +147,13 @@ def resume(commit: Commit, rows: Sequence[tuple[int, int, int, int, int | None, 
 
 
 def step_back(commit: Commit, seq: int, q: int, group: str | None) -> None:
-    """A message will be tried again later: its place is another's meanwhile, where groups need not keep order."""
+    """A message will be retried later. It gives its slot to another meanwhile, unless the group keeps order."""
     if group is not None and limits_of(commit, q).slots != ORDERED:
         leave_groups(commit, q, [seq])
 
 
 def leave_groups(commit: Commit, q: int, seqs: Sequence[int]) -> None:
-    """Messages give their places back; the next of their groups move from held to ready, in this same commit."""
+    """Messages give back their slots. The next of their groups move from held to ready, in the same commit."""
     db = commit.db
     if db.execute("SELECT 1 FROM tampu_lane WHERE q = ? LIMIT 1", (q,)).fetchone() is None:
         return
@@ -167,20 +168,19 @@ def leave_groups(commit: Commit, q: int, seqs: Sequence[int]) -> None:
 
 
 def fill_group(commit: Commit, q: int, group: str) -> int:
-    """Let go who waits for a place of its group and can have one, in publish order, each when there is a token; how
-    many."""
+    """Give free slots to held messages of a group, in publish order, each at the time of its token. How many."""
     if commit.db.execute("SELECT 1 FROM tampu_held WHERE q = ? AND lane = ? LIMIT 1", (q, group)).fetchone() is None:
-        return 0  # before the places are counted: of a group with thousands that takes longer than all else
+        return 0  # checked first: counting the slots of a group with thousands takes longer than all else
     taken, waiting = taken_slots(commit, q, group)
     rows = commit.db.execute(
         "SELECT h.seq, h.run_at, h.attempts, m.rank FROM tampu_held h JOIN tampu_message m ON m.seq = h.seq"
         " WHERE h.q = ? AND h.lane = ? ORDER BY h.seq LIMIT ?",
         (q, group, max(0, limits_of(commit, q).vacant(taken, waiting))),
     ).fetchall()
-    for place, (seq, run_at, attempts, rank) in enumerate(rows, waiting + 1):
+    for position, (seq, run_at, attempts, rank) in enumerate(rows, waiting + 1):
         commit.db.execute("DELETE FROM tampu_held WHERE seq = ?", (seq,))
         commit.count(q, HELD, -1)
         take_slots(commit, q, group, seq)
-        at = _due(commit, q, group, place, run_at)
+        at = _due(commit, q, group, position, run_at)
         commit.note("free", q, start(commit, seq, q, rank, at, attempts), seq, attempts)
     return len(rows)

@@ -1,9 +1,9 @@
 """Sequence numbers and ids.
 
-A sequence number is milliseconds since 1970 shifted by 20 bits, plus a counter of steps of two; it only grows, also
-when the clock goes back. The id of a message is a UUIDv7 whose time and counter are the sequence number and whose
-last 54 bits are drawn once per file, so either is computed from the other and no index of ids is needed. Odd
-sequence numbers mark messages whose id was given by the user and is stored with them.
+A sequence number is milliseconds since 1970 shifted by 20 bits, plus a counter in steps of two. It only grows, also
+when the clock goes back. The id of a message is a UUIDv7. Its time and counter are the sequence number; its last 54
+bits are random, but the same for the whole file. So each is computed from the other, and ids need no index. An odd
+sequence number marks a message whose id was given by the user and is stored with it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def floor(now_us: int) -> int:
 
 
 def own_id(seq: int) -> bool:
-    """Was the id given by the user?"""
+    """True if the id was given by the user."""
     return bool(seq & 1)
 
 
 class _Starts(dict[int, str]):
-    """The first half of ids, by all but the last eight bits of the number; a batch has few of them."""
+    """The first half of ids, by all but the last eight bits of the number. The ids of a batch share a few."""
 
     def __missing__(self, high: int) -> str:
         if len(self) >= _MOST_STARTS:
@@ -37,7 +37,7 @@ class _Starts(dict[int, str]):
 
 
 class Ids:
-    """Makes the ids of one file, out of parts that are kept: a tenth of the cost of writing each anew."""
+    """Makes the ids of one file from cached parts: a tenth of the cost of formatting each."""
 
     def __init__(self, tail: int) -> None:
         self.tail = tail
@@ -50,7 +50,7 @@ class Ids:
         return self._starts[seq >> 8] + self._ends[seq & 0xFF]
 
     def made(self, id: str) -> bool:
-        """Could it be an id of this file? See `seq_of`."""
+        """True if it could be a generated id of this file. See `seq_of`."""
         return id.endswith(self._end) and seq_of(id, self.tail) is not None
 
     def many(self, seqs: Iterable[int]) -> list[str]:
@@ -59,7 +59,7 @@ class Ids:
 
 
 def seq_of(id: str, tail: int) -> int | None:
-    """The sequence number an id of this file was made from; None for any other id."""
+    """The sequence number of a generated id of this file; None for any other id."""
     value = int(id.replace("-", ""), 16)
     if value & _TAIL != tail or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
         return None

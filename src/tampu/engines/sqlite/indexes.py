@@ -1,6 +1,6 @@
-"""How messages come to wait, in ready, delayed or held, and how they are taken out again.
+"""Putting messages into ready, delayed or held, and taking them out again.
 
-Who waits may have marks: an expiry and a key, by which the message is found. They go when it no longer waits.
+A waiting message may have marks, by which it is found: an expiry and a key. It loses them when it no longer waits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tampu.model.rank import FAIR
 
 
 def enter_ready(commit: Commit, rows: Sequence[tuple[int, int, int, int, int | None]]) -> None:
-    """Put messages at the back of their rank; rows are (seq, q, rank, attempts, lease)."""
-    ready.enter(
-        commit.db,
+    """Put messages at the end of their rank. Rows are (seq, q, rank, attempts, lease)."""
+    commit.db.executemany(
+        ready.INSERT,
         [
             (q, rank if rank != FAIR else commit.turns.rank_of(q, seq), pos, seq, attempts, lease, seq)
             for pos, (seq, q, rank, attempts, lease) in zip(commit.numbers(len(rows)), rows, strict=True)
@@ -36,7 +36,7 @@ def enter_delayed(commit: Commit, rows: Sequence[tuple[int, int, int, int, int |
 
 
 def start(commit: Commit, seq: int, q: int, rank: int, run_at: int | None, attempts: int) -> int:
-    """Let a message go to ready, or to delayed if its time has not come; the state it is in then."""
+    """Put a message into ready, or into delayed if its time has not come. Returns its state."""
     if run_at is not None and run_at > commit.now:
         enter_delayed(commit, [(seq, q, run_at, attempts, None)])
         return DELAYED
@@ -45,34 +45,36 @@ def start(commit: Commit, seq: int, q: int, rank: int, run_at: int | None, attem
 
 
 def hold(commit: Commit, seq: int, q: int, group: str | None, reason: str, run_at: int | None, attempts: int) -> None:
-    """``lane`` is the group whose place it waits for; None: it waits for somebody to free it."""
+    """``group`` is the group whose slot it waits for. None: it waits for a `Free` call."""
     commit.db.execute("INSERT INTO tampu_held VALUES (?, ?, ?, ?, ?, ?)", (seq, q, group, reason, run_at, attempts))
     commit.count(q, HELD, 1)
 
 
 def withdraw(commit: Commit, seq: int) -> tuple[int, int] | None:
-    """Take a waiting message out of ready, delayed or held, with its key and expiry; (q, attempts) if it waited."""
+    """Take a message out of ready, delayed or held, with its key and expiry. (q, attempts), or None if in none."""
     db = commit.db
     found: tuple[int, int] | None = None
-    q = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()[0]
+    (q,) = db.execute("SELECT q FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     run = ready.take(db, q, seq)
     if run is not None:
+        _, _, _, attempts, _, _ = run
         commit.count(q, READY, -1)
-        found = (q, run[3])
+        found = (q, attempts)
     else:
         for table, code in (("tampu_delayed", DELAYED), ("tampu_held", HELD)):
             row = db.execute(f"SELECT attempts FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - a constant
             if row is not None:
                 db.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608 - a constant
                 commit.count(q, code, -1)
-                found = (q, row[0])
+                (attempts,) = row
+                found = (q, attempts)
     if found is not None:
         drop_marks(commit, [seq])
     return found
 
 
 def restore_marks(commit: Commit, seqs: Iterable[int]) -> None:
-    """Messages that wait again take their expiry back, and their key if no newer message has it."""
+    """Messages that wait again get back their expiry, and their key if no newer message has it."""
     text = as_json(seqs)
     commit.db.execute(
         "INSERT OR IGNORE INTO tampu_expiry SELECT m.expires, m.seq FROM json_each(?) j"
@@ -92,7 +94,7 @@ def restore_marks(commit: Commit, seqs: Iterable[int]) -> None:
 
 
 def drop_marks(commit: Commit, seqs: Iterable[int]) -> None:
-    """Messages that no longer wait give up their expiry and their key."""
+    """Messages that no longer wait lose their expiry and their key."""
     text = as_json(seqs)
     commit.db.execute(
         "DELETE FROM tampu_expiry WHERE (at, seq) IN (SELECT m.expires, m.seq FROM json_each(?) j"

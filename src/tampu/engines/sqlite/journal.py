@@ -1,6 +1,6 @@
-"""The journal: one packed row per commit, verb and queue; read back as one transition per message.
+"""Reading the journal. One packed row per commit, verb and queue (`commit.pack_record`) is one transition per message.
 
-Offsets count transitions, so a reader may stop anywhere and go on exactly there.
+Offsets count transitions, so a reader may stop anywhere and resume exactly there.
 """
 
 from __future__ import annotations
@@ -10,81 +10,19 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.encoding import STATES, pack_seqs, unpack_seqs
-from tampu.engines.journal_pages import MOST_RECORDS, PARTITION, fingerprint
+from tampu.engines.encoding import MOST_RECORDS, PARTITION, STATES, fingerprint, unpack_seqs
 from tampu.engines.sqlite.ids import Ids
 from tampu.model.journal import JournalPage, Position, Transition
-
-_pack = msgspec.msgpack.Encoder().encode
-
-
-class Record:
-    """What one verb did in one commit, column by column."""
-
-    __slots__ = ("attempts", "details", "ids", "seqs", "types")
-
-    def __init__(self) -> None:
-        self.seqs: list[int] = []
-        self.attempts: list[int] = []
-        self.types: list[str] = []
-        self.details: list[str | None] = []
-        self.ids: dict[int, str] = {}
-        """Ids of the user's own, of messages that are removed in this commit."""
-
-    def add(self, seq: int, attempt: int, detail: str | None = None) -> None:
-        self.seqs.append(seq)
-        self.attempts.append(attempt)
-        if detail is not None or self.details:
-            self.details.extend([None] * (len(self.seqs) - 1 - len(self.details)))
-            self.details.append(detail)
-
-    def extend(self, seqs: list[int], attempts: list[int], types: list[str] | None = None) -> None:
-        self.seqs.extend(seqs)
-        self.attempts.extend(attempts)
-        if types is not None:
-            self.types.extend(types)
-
-    def has_own_id(self) -> bool:
-        return any(map((1).__and__, self.seqs))
-
-    def copy(self) -> Record:
-        twin = Record()
-        twin.seqs, twin.attempts = list(self.seqs), list(self.attempts)
-        twin.types, twin.details, twin.ids = list(self.types), list(self.details), dict(self.ids)
-        return twin
-
-
-def pack_record(
-    verb: str, state: int | None, worker: str | None, record: Record, own: list[str | None] | None
-) -> bytes:
-    """A column in which all values are the same is written as that one value."""
-    return _pack(
-        (
-            verb,
-            state,
-            worker,
-            pack_seqs(record.seqs),
-            _folded(record.attempts),
-            _folded(record.types) if record.types else None,
-            record.details or None,
-            own,
-        )
-    )
-
-
-def _folded(values: list[Any]) -> Any:
-    first = values[0]
-    return first if values.count(first) == len(values) else values
 
 
 def read(
     db: sqlite3.Connection, names: Any, ids: Ids, after: Position | None, limit: int, tenant: str | None
 ) -> JournalPage:
-    """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
-    latest = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1").fetchone()[0]
+    """At most ``limit`` transitions after a position. With ``tenant``, only its own."""
+    (latest,) = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 1").fetchone()
     offset = (after or {}).get(PARTITION, 0)
     # The record that holds the next offset may have begun before it.
-    start = db.execute("SELECT max(first) FROM tampu_journal WHERE first <= ?", (offset + 1,)).fetchone()[0]
+    (start,) = db.execute("SELECT max(first) FROM tampu_journal WHERE first <= ?", (offset + 1,)).fetchone()
     found: list[Transition] = []
     seen = 0
     for first, n, at, q, body in db.execute(
@@ -105,7 +43,7 @@ def read(
         if len(found) >= limit:
             break
     else:
-        # What retention has removed is no backlog any more.
+        # Records that retention has removed do not count as backlog.
         if seen < MOST_RECORDS:
             offset = max(offset, latest)
     return JournalPage(transitions=found, position={PARTITION: offset}, latest={PARTITION: latest})

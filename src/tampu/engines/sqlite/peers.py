@@ -1,9 +1,9 @@
-"""Between processes that share a file: a gate for writers, a bell for wake-ups, a seat for the keeper.
+"""Between processes that share a file: a gate for writers, wake-ups, and the leader whose maintenance works.
 
-All three are small companion files. Locks on them belong to the open file and end with the process, so nothing is
-left behind by a kill. The gate lets writers wait for each other in short steps (SQLite's own busy handler sleeps up
-to 100 ms) and keeps checkpoints and commits apart. The bell is the gate file's modification: waiting processes sleep
-in inotify and cost nothing; where there is no inotify they look every 25 ms while somebody waits.
+They use two small files beside the database, ``-gate`` and ``-keeper``. Locks on them end with the process, so a kill
+leaves nothing behind. At the gate writers wait for each other in short steps (SQLite's own busy handler sleeps up to
+100 ms), and commits and checkpoints never overlap. Writing to the gate file is the wake-up: waiting processes sleep in
+inotify and cost nothing. Without inotify they look at the file every 25 ms.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ except ImportError:  # pragma: no cover - no flock on this system: SQLite's own 
 _IN_MODIFY = 0x2
 _QUIET_SECONDS = 0.002
 _RELAXED_SECONDS = 0.025
-_LOOK_SECONDS = 0.025
+_POLL_SECONDS = 0.025
 
 
 _all: weakref.WeakSet[Peers] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A lock lives as long as anybody has its file open: a child must not keep the locks of a parent that dies."""
-    for companions in list(_all):
-        companions.abandon()
+    """A lock lasts while any process has its file open. A child must not keep the locks of a parent that dies."""
+    for peers in list(_all):
+        peers.abandon()
 
 
 if hasattr(os, "register_at_fork"):
@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Peers:
-    """The companion files of one database file, for one open engine."""
+    """The lock files of one database file, for one open engine."""
 
     def __init__(self, path: str, patience: float) -> None:
         self._path = path
@@ -54,8 +54,8 @@ class Peers:
         self._leader: int | None = None
         self._leading = False
         self.entered = False
-        """Are we the writer now?"""
-        self._ears: _Listener | None = None
+        """True while this process is the writer."""
+        self._wakeups: _Listener | None = None
         self._closing = threading.Lock()
         _all.add(self)
 
@@ -66,13 +66,13 @@ class Peers:
             yield
             return
         try:
-            # Inside: an interrupt may come when it has just entered.
+            # Inside the try: an interrupt may come right after entering.
             self._enter(time.monotonic() + (self._patience if patience is None else patience))
             self.entered = True
             yield
         finally:
             self.entered = False
-            if self._gate >= 0:  # the lock is the parent's in a child that was forked in here
+            if self._gate >= 0:  # closed in a child that was forked in here: the lock is the parent's
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _enter(self, give_up: float) -> None:
@@ -83,8 +83,8 @@ class Peers:
             except BlockingIOError:
                 if time.monotonic() > give_up:
                     raise Unavailable(
-                        f"another process has kept {self._path} for {self._patience:.0f} s",
-                        hint="look for a stopped process, or a long transaction, on the file",
+                        f"another process has been writing to {self._path} for {self._patience:.0f} s",
+                        hint="look for a stopped process or a long transaction on the file",
                     ) from None
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.002)
@@ -92,15 +92,15 @@ class Peers:
                 return
 
     def notify(self) -> None:
-        """Wake the others. It may fail (on a full disk): they also look by themselves, once a second."""
+        """Wake other processes. It may fail (on a full disk): they also poll once a second."""
         with self._closing, contextlib.suppress(OSError):
-            os.pwrite(self._gate, b"\n", 0)  # -1 when closed: the number may be another file's by now
+            os.pwrite(self._gate, b"\n", 0)  # -1 when closed: the old number may be another file by now
 
-    def listen(self, heard: Callable[[], bool]) -> None:
-        self._ears = _Listener(f"{self._path}-gate", heard)
+    def listen(self, on_change: Callable[[], bool]) -> None:
+        self._wakeups = _Listener(f"{self._path}-gate", on_change)
 
     def lead(self) -> bool:
-        """Take the keeper's seat if it is free; true while it is ours."""
+        """Become the leader if there is none. True while this process is the leader."""
         if fcntl is None or self._leading:
             return True
         if self._leader is None:
@@ -113,15 +113,15 @@ class Peers:
         return True
 
     def close(self) -> None:
-        if self._ears is not None:
-            self._ears.stop()
+        if self._wakeups is not None:
+            self._wakeups.stop()
         with self._closing:
             self._close_files()
 
     def abandon(self) -> None:
-        """In a child after a fork: let go of what belongs to the parent, without a word to its threads."""
-        if self._ears is not None:
-            self._ears.close_files()
+        """In a child after a fork: close the parent's files. Its threads do not exist here."""
+        if self._wakeups is not None:
+            self._wakeups.close_files()
         self._close_files()
 
     def _close_files(self) -> None:
@@ -132,8 +132,8 @@ class Peers:
 
 
 def _open(path: str, name: str) -> int:
-    """A companion file. Whoever may write to the database may use it: it is made with the mode and owner of that, as
-    SQLite makes its own."""
+    """Open a lock file. It gets the mode and owner of the database, as SQLite's own files do: whoever may write to the
+    database may use it."""
     place = f"{path}-{name}"
     try:
         try:
@@ -144,7 +144,7 @@ def _open(path: str, name: str) -> int:
         raise Unavailable(
             f"{place}: {error.strerror}", hint="check the owner and mode of the file and its folder"
         ) from error
-    with contextlib.suppress(OSError):  # there is no database yet, or it is somebody else's
+    with contextlib.suppress(OSError):  # there is no database yet, or another user owns it
         like = Path(path).stat()
         os.fchmod(handle, like.st_mode & 0o666)
         os.fchown(handle, like.st_uid, like.st_gid)
@@ -152,17 +152,17 @@ def _open(path: str, name: str) -> int:
 
 
 class _Listener:
-    """A thread that sleeps until the file is modified."""
+    """A thread that waits until the file is modified."""
 
-    def __init__(self, path: str, heard: Callable[[], bool]) -> None:
+    def __init__(self, path: str, on_change: Callable[[], bool]) -> None:
         self._path = path
-        self._heard = heard
+        self._on_change = on_change
         self._wake_read, self._wake_write = os.pipe()
         self._stopped = threading.Event()
         self._watch = _inotify(path)
         self._open = tuple(h for h in (self._wake_read, self._wake_write, self._watch) if h is not None)
-        work = self._look if self._watch is None else self._sleep
-        self._thread = threading.Thread(target=work, name="tampu-bell", daemon=True)
+        work = self._poll if self._watch is None else self._sleep
+        self._thread = threading.Thread(target=work, name="tampu-wakeup", daemon=True)
         self._thread.start()
 
     def _sleep(self) -> None:
@@ -176,17 +176,17 @@ class _Listener:
                 break
             if any(handle == self._watch for handle, _ in ready):
                 os.read(self._watch, 65536)
-                anxious = self._heard()
-                # Under load the bell rings with every commit; hearing it now and then is enough.
-                self._stopped.wait(_QUIET_SECONDS if anxious else _RELAXED_SECONDS)
+                has_waiters = self._on_change()
+                # Under load every commit is a wake-up. Handling one now and then is enough.
+                self._stopped.wait(_QUIET_SECONDS if has_waiters else _RELAXED_SECONDS)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         seen = Path(self._path).stat().st_mtime_ns
-        while not self._stopped.wait(_LOOK_SECONDS):
+        while not self._stopped.wait(_POLL_SECONDS):
             now = Path(self._path).stat().st_mtime_ns
             if now != seen:
                 seen = now
-                self._heard()
+                self._on_change()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -196,7 +196,7 @@ class _Listener:
         self.close_files()
 
     def close_files(self) -> None:
-        """Once: the numbers are soon those of other files."""
+        """Only once: the numbers are soon reused for other files."""
         handles, self._open = self._open, ()
         for handle in handles:
             os.close(handle)

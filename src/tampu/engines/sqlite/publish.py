@@ -1,12 +1,11 @@
 """publish: store messages in ready, delayed or held.
 
-Contract: a call is all or nothing. Refuses with QueueFull when a queue would hold more than its max_depth of
-messages that have not ended, and IdempotencyConflict. A key replaces the payload of the waiting message that has
-it; an idempotency key within its window, or an id that is there, answers with the first message.
+Contract: a call is all or nothing. Refuses with QueueFull if a queue would hold more live messages than its max_depth,
+and with IdempotencyConflict. A key replaces the payload of the waiting message with that key. An idempotency key within
+its window, or an existing id, returns the first message.
 
-Plain messages of all calls of a commit are written together, also those under ids of their own that are new: one
-statement looks up fifty. Only calls that must look up more (keys, groups, holds, ids that are there) go one by one,
-inside a savepoint.
+Plain messages of all calls of a commit are written together, also those with a new user-given id: one statement looks
+up fifty ids. Calls that need other look-ups (keys, groups, holds, existing ids) run one by one, inside a savepoint.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tampu.engines.rules import full, neighbours
 from tampu.engines.sqlite import batch_ids, ids, ready
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.indexes import enter_delayed
-from tampu.engines.sqlite.publish_with_lookup import depth, one
+from tampu.engines.sqlite.publish_with_lookup import depth, publish_one
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import FAIR, rank
 
-# Columns that are NULL are left out and bodies are bound as bytearray: sqlite3 looks for an adapter of every None and
-# bytes, which costs as much as the row itself (8 µs a row against 2).
+# NULL columns are left out and bodies are bound as bytearray. sqlite3 looks for an adapter of every None and bytes,
+# which makes a row cost 8 µs instead of 2.
 _INSERT_PLAIN = "INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body) VALUES (?, ?, ?, ?, ?, ?)"
 _INSERT_OWN = "INSERT INTO tampu_message (seq, q, rank, created, max_attempts, id, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _LOOKED_UP = 50
@@ -34,7 +33,7 @@ _THERE = f"SELECT 1 FROM tampu_message WHERE id IN ({', '.join('?' * _LOOKED_UP)
 
 
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
-    """Those that have a name and are there already are answered; the others are stored, and their names with them."""
+    """Answer named batches that are stored already. Store the others, with their names."""
     if not any(call.batch_id for call in calls):
         return _store(commit, calls)
     replies: dict[int, list[Message] | TampuError] = {}
@@ -54,7 +53,7 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
         replies[at] = reply
         if calls[at].batch_id and not isinstance(reply, TampuError):
             batch_ids.remember(commit, calls[at], reply)
-    # A batch that came twice in one commit was stored for the first of them.
+    # The second of two equal batches in one commit finds what was stored for the first.
     return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]
 
 
@@ -76,7 +75,7 @@ def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Tam
             else:
                 plain.flush()
                 with commit.attempt():
-                    replies.append([one(commit, call, item) for item in call.items])
+                    replies.append([publish_one(commit, call, item) for item in call.items])
         except TampuError as error:
             replies.append(error)
     plain.flush()
@@ -89,14 +88,14 @@ def _special(item: Item) -> bool:
 
 
 class _Plain:
-    """Messages that need no look-up, gathered over the calls of a commit and written with one statement per table."""
+    """Messages that need no look-up. Gathered over the calls of a commit, written with one statement per table."""
 
     def __init__(self, commit: Commit) -> None:
         self.commit = commit
         self._messages: list[tuple[int, int, int, int, int, bytearray]] = []
         self._own: list[tuple[int, int, int, int, int, bytes, bytearray]] = []
         self._ids: dict[int, str] = {}
-        """Those that were given, by sequence number."""
+        """User-given ids, by sequence number."""
         self._expiry: list[tuple[int, int]] = []
         self._delayed: list[tuple[int, int, int, int, None]] = []
         self._runs: list[ready.Row] = []
@@ -104,7 +103,7 @@ class _Plain:
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
 
     def check_room(self, call: Publish) -> None:
-        """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
+        """Refuse a batch that would overfill its queue. Counts what is gathered but not written yet, too."""
         if call.max_depth:
             q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
             held = 0 if q is None else depth(self.commit, q)
@@ -113,7 +112,7 @@ class _Plain:
                 raise full(call)
 
     def are_new(self, items: Sequence[Item]) -> bool:
-        """Is there no message yet under the ids that these are given, in any tenant?"""
+        """True if no message, of any tenant, has one of these ids."""
         given = [item.id for item in items if item.id]
         if not given:
             return True
@@ -138,7 +137,7 @@ class _Plain:
         for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
             body = item.body
             if item.id:
-                seq += 1  # noqa: PLW2901 - odd ones have an id of their own
+                seq += 1  # noqa: PLW2901 - odd numbers have a user-given id
             place = 0
             if item.ordering != "fifo":
                 place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
@@ -168,12 +167,12 @@ class _Plain:
         return made
 
     def add_together(self, calls: Sequence[Publish]) -> Iterator[list[Message]]:
-        """`add_bare` of several calls of one queue at once; the reply of each."""
+        """`add_simple` for several calls of one queue at once. Yields the reply of each."""
         made = iter(self.add_simple(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
         return (list(itertools.islice(made, len(call.items))) for call in calls)
 
     def add_simple(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
-        """`add` without its questions: some 8 % less work, and calls can be stored together."""
+        """`add` for simple publishes: 8 % less work, and calls can be stored together."""
         now = self.commit.now
         q = self._queue(tenant, name)
         numbers = self.commit.numbers(len(items))
@@ -194,7 +193,7 @@ class _Plain:
         ]
 
     def _enter(self, q: int, rank: int, first: int, last: int) -> None:
-        """These are ready; they prolong the run before them if they follow it."""
+        """Add ready messages. They extend the last run if they follow it."""
         if self._runs:
             owner, same, pos, seq, _, _, before = self._runs[-1]
             if (owner, same, before) == (q, rank, first - ids.STEP):
@@ -217,7 +216,7 @@ class _Plain:
         db.executemany(_INSERT_OWN, self._own)
         if self._delayed:
             enter_delayed(commit, self._delayed)
-        ready.enter(db, self._runs)
+        db.executemany(ready.INSERT, self._runs)
         for (q, code), (seqs, types) in self._noted.items():
             if seqs:
                 record = commit.record("publish", q, code)
@@ -230,6 +229,7 @@ class _Plain:
         if self._expiry:
             db.executemany("UPDATE tampu_message SET expires = ? WHERE seq = ?", self._expiry)
             db.executemany("INSERT INTO tampu_expiry VALUES (?, ?)", self._expiry)
-            commit.falls_due(min(self._expiry)[0])
+            soonest, _ = min(self._expiry)
+            commit.falls_due(soonest)
         self._messages, self._expiry, self._delayed, self._runs, self._queues, self._noted = [], [], [], [], {}, {}
         self._own, self._ids = [], {}

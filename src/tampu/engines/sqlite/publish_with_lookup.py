@@ -1,4 +1,4 @@
-"""publish, for a message that may already be there: by its key, its idempotency key or its id. One at a time.
+"""publish for a message that may exist already, by its key, its idempotency key or its id. One at a time.
 
 Contract: as `publish`, which calls this inside a savepoint.
 """
@@ -23,12 +23,12 @@ _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def depth(commit: Commit, q: int) -> int:
+    """How many live messages a queue has."""
     counts = commit.tally(q)
     return sum(counts[kind] for kind in LIVE_KINDS)
 
 
-def one(commit: Commit, call: Publish, item: Item) -> Message:
-    """Publish one message that may already be there."""
+def publish_one(commit: Commit, call: Publish, item: Item) -> Message:
     body, tenant = item.body, call.tenant
     known = _known(commit, call, item)
     if known is not None:
@@ -37,8 +37,9 @@ def one(commit: Commit, call: Publish, item: Item) -> Message:
     if body.key is not None:
         waiting = commit.db.execute("SELECT seq FROM tampu_key WHERE q = ? AND key = ?", (q, body.key)).fetchone()
         if waiting is not None:
-            _remember(commit, tenant, waiting[0], item)
-            return _replace(commit, q, waiting[0], item)
+            (seq,) = waiting
+            _remember(commit, tenant, seq, item)
+            return _replace(commit, q, seq, item)
     if call.max_depth and depth(commit, q) >= call.max_depth:
         raise full(call)
     seq = commit.numbers(1)[0] + (1 if item.id else 0)
@@ -70,33 +71,36 @@ def one(commit: Commit, call: Publish, item: Item) -> Message:
 
 
 def _known(commit: Commit, call: Publish, item: Item) -> Message | None:
-    """The message that an id or an idempotency key stands for already."""
+    """The stored message with this id or idempotency key."""
     key, tenant = item.body.idempotency_key, call.tenant
     if key is not None:
         row = commit.db.execute(
             "SELECT seq, id, digest, until FROM tampu_idempotency WHERE tenant = ? AND key = ?", (tenant, key)
         ).fetchone()
-        if row is not None and row[3] > commit.now:
-            if row[2] != item.digest:
-                raise conflict()
-            found = load(commit.db, commit.registry, row[0])
-            return again(found) if found is not None else gone(commit, call, item, row[0], row[1])
+        if row is not None:
+            seq, own, digest, until = row
+            if until > commit.now:
+                if digest != item.digest:
+                    raise conflict()
+                found = load(commit.db, commit.registry, seq)
+                return again(found) if found is not None else gone(commit, call, item, seq, own)
     if item.id is not None:
         place = commit.find(tenant, item.id)
         if place is not None:
-            found = load(commit.db, commit.registry, place[0])
+            seq, _ = place
+            found = load(commit.db, commit.registry, seq)
             assert found is not None
             return again(found)
     return None
 
 
 def again(message: Message) -> Message:
-    """The message as the answer of a publish that found it."""
+    """A stored message as the reply to a publish that found it."""
     return msgspec.structs.replace(message, duplicate=True)
 
 
 def gone(commit: Commit, call: Publish, item: Item, seq: int, own: bytes | None) -> Message:
-    """The first message has ended and been removed; its id is still the answer."""
+    """The reply when the first message has ended and been removed: only its id is still known."""
     id = ids.id_text(own) if own else commit.registry.id.of(seq)
     created = (seq >> 20) * 1000
     return Message(id, call.tenant, call.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)
@@ -118,7 +122,7 @@ def _remember(commit: Commit, tenant: str, seq: int, item: Item) -> None:
 
 
 def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
-    """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
+    """Give the waiting message with this key the new payload. Its id, position and attempts stay."""
     old = load(commit.db, commit.registry, seq)
     assert old is not None
     kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}

@@ -1,10 +1,10 @@
-"""What is true of a file for good: the tail of its ids and the numbers of its queues."""
+"""What never changes in a file: the tail of its ids and the numbers of its queues."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from tampu.engines.queue_numbers import QueueNumbers
+from tampu.engines.commit import QueueNumbers
 from tampu.engines.sqlite import ids
 
 
@@ -14,11 +14,14 @@ class QueueRegistry(QueueNumbers[sqlite3.Connection]):
         self.tail = tail
         self.id = ids.Ids(tail)
         self.trimmed = 0
-        """The queue that retention looked at last (see `trimming`)."""
+        """The queue that was trimmed last (see `trim`)."""
 
     def _find_number(self, db: sqlite3.Connection, tenant: str, name: str) -> int | None:
         row = db.execute("SELECT q FROM tampu_queue WHERE tenant = ? AND name = ?", (tenant, name)).fetchone()
-        return None if row is None else int(row[0])
+        if row is None:
+            return None
+        (q,) = row
+        return int(q)
 
     def _find_name(self, db: sqlite3.Connection, q: int) -> tuple[str, str]:
         tenant, name = db.execute("SELECT tenant, name FROM tampu_queue WHERE q = ?", (q,)).fetchone()
@@ -26,9 +29,22 @@ class QueueRegistry(QueueNumbers[sqlite3.Connection]):
 
 
 def find(db: sqlite3.Connection, registry: QueueRegistry, tenant: str, id: str) -> tuple[int, int] | None:
-    """(seq, q) of the message with this id, if it is one of the tenant's."""
-    seq = ids.seq_of(id, registry.tail)
-    rows = [] if seq is None else db.execute("SELECT seq, q FROM tampu_message WHERE seq = ?", (seq,)).fetchall()
-    if not any(registry.name(db, q)[0] == tenant for _, q in rows):
-        rows = db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),)).fetchall()
-    return next(((seq, q) for seq, q in rows if registry.name(db, q)[0] == tenant), None)
+    """(seq, q) of the tenant's message with this id."""
+    generated = ids.seq_of(id, registry.tail)
+    if generated is not None:
+        rows = db.execute("SELECT seq, q FROM tampu_message WHERE seq = ?", (generated,)).fetchall()
+        found = _of_tenant(db, registry, tenant, rows)
+        if found is not None:
+            return found
+    rows = db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),)).fetchall()
+    return _of_tenant(db, registry, tenant, rows)
+
+
+def _of_tenant(
+    db: sqlite3.Connection, registry: QueueRegistry, tenant: str, rows: list[tuple[int, int]]
+) -> tuple[int, int] | None:
+    for seq, q in rows:
+        owner, _ = registry.name(db, q)
+        if owner == tenant:
+            return seq, q
+    return None

@@ -1,4 +1,4 @@
-"""get, list, stats: looking without changing. Each reads one snapshot."""
+"""get, list, stats: reading messages and counts. Each reads one snapshot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.message import Failure, Message, State, unpack_body
 from tampu.model.times import moment
 
-# What each index says of a message: (attempts, run_at, ended at, reason, asked to cancel)
+# What each index knows of a message: (attempts, run_at, ended_at, reason, cancel_requested)
 _PLACES = (
     (LEASED, "SELECT attempts, NULL, NULL, NULL, cancel FROM tampu_leased WHERE seq = ?"),
     (DEAD, "SELECT attempts, NULL, at, reason, 0 FROM tampu_dead WHERE seq = ?"),
@@ -35,7 +35,7 @@ _PLACES = (
     (HELD, "SELECT attempts, run_at, NULL, reason, 0 FROM tampu_held WHERE seq = ?"),
 )
 
-# Keyset pages: the columns after seq are the cursor, in the order of the index.
+# Pages by key: the columns after seq are the cursor, in the order of the index.
 LISTS: dict[int, tuple[str, str]] = {
     DELAYED: (
         "SELECT seq, run_at, seq FROM tampu_delayed WHERE q = ? AND (run_at, seq) > (?, ?)"
@@ -58,19 +58,20 @@ LISTS: dict[int, tuple[str, str]] = {
 
 
 def state_of(db: sqlite3.Connection, q: int, seq: int) -> int:
-    """The index a message is in."""
+    """The state of a message: the index it is in."""
     if ready.find(db, q, seq) is not None:
         return READY
     for code, sql in _PLACES:
         if db.execute(sql, (seq,)).fetchone():
             return code
-    return int(db.execute("SELECT state FROM tampu_ended WHERE seq = ?", (seq,)).fetchone()[0])
+    (code,) = db.execute("SELECT state FROM tampu_ended WHERE seq = ?", (seq,)).fetchone()
+    return int(code)
 
 
 def load(
     db: sqlite3.Connection, registry: QueueRegistry, seq: int, *, whole: bool = False, now: int = 0
 ) -> Message | None:
-    """One message with the index it is in; ``whole`` adds failures and result."""
+    """One message with its state. ``whole`` adds failures and result."""
     row = db.execute(
         "SELECT q, created, max_attempts, expires, id, body FROM tampu_message WHERE seq = ?", (seq,)
     ).fetchone()
@@ -84,7 +85,7 @@ def load(
     if whole:
         failures = _failures(db, seq)
         found = db.execute("SELECT body FROM tampu_result WHERE seq = ? AND until > ?", (seq, now)).fetchone()
-        result = found[0] if found else None
+        (result,) = found or (None,)
     error = failures[-1].error if failures else last_errors(db, [seq]).get(seq)
     return Message(
         ids.id_text(own) if own else registry.id.of(seq),
@@ -109,10 +110,12 @@ def load(
 def _place(db: sqlite3.Connection, q: int, seq: int) -> tuple[int, Any]:
     row = db.execute("SELECT state, attempts, at FROM tampu_ended WHERE seq = ?", (seq,)).fetchone()
     if row is not None:
-        return row[0], (row[1], None, row[2], None, 0)
+        state, attempts, ended = row
+        return state, (attempts, None, ended, None, 0)
     run = ready.find(db, q, seq)
     if run is not None:
-        return READY, (run[3], None, None, None, 0)
+        _, _, _, attempts, _, _ = run
+        return READY, (attempts, None, None, None, 0)
     for code, sql in _PLACES:
         row = db.execute(sql, (seq,)).fetchone()
         if row is not None:
@@ -131,7 +134,7 @@ def _failures(db: sqlite3.Connection, seq: int) -> tuple[Failure, ...]:
 
 
 def last_errors(db: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, str | None]:
-    """The error of the latest failed attempt, for each message that has one."""
+    """The error of the last failed attempt, for each message that has one."""
     return dict(
         db.execute(
             "SELECT f.seq, f.error FROM json_each(?) j CROSS JOIN tampu_failure f ON f.seq = j.value"
@@ -155,7 +158,15 @@ def page(
         return None
     found = keys(db, q, CODE[state], after, limit)
     messages = [load(db, registry, seq) for seq, _ in found]
-    return Page([m for m in messages if m is not None], found[-1][1] if len(found) == limit else None)
+    return Page([m for m in messages if m is not None], next_cursor(found, limit))
+
+
+def next_cursor(found: list[tuple[int, tuple[int, ...]]], limit: int) -> tuple[int, ...] | None:
+    """Where the page after this one starts; None after the last."""
+    if len(found) < limit or not found:
+        return None
+    _, cursor = found[-1]
+    return cursor
 
 
 def keys(
@@ -163,7 +174,9 @@ def keys(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """(seq, cursor) of a page of any state."""
     if after and (len(after) != (1 if code in (LEASED, HELD) else 2) or not all(isinstance(v, int) for v in after)):
-        raise InvalidMessage("after is not a cursor of these messages", field="after")
+        raise InvalidMessage(
+            "after is not a cursor of these messages", field="after", hint="pass the cursor of the page before"
+        )
     if code in (DONE, CANCELLED, EXPIRED):
         return _ended_page(db, q, code, after or (0, 0), limit)
     return live_page(db, q, code, after, limit)
@@ -172,25 +185,25 @@ def keys(
 def live_page(
     db: sqlite3.Connection, q: int, code: int, after: tuple[Any, ...] | None, limit: int
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """(seq, cursor) of messages that have not ended, or are dead."""
+    """(seq, cursor) of live or dead messages."""
     if code == READY:
-        return [(row[0], row[1:]) for row in ready.page(db, q, (after[0], after[1]) if after else None, limit)]
+        return [(seq, (rank, pos)) for seq, rank, pos in ready.page(db, q, tuple(after) if after else None, limit)]
     further, start = LISTS[code]
     sql, cursor = (further, after) if after else (start, ())
-    return [(row[0], tuple(row[1:])) for row in db.execute(sql, (q, *cursor, limit)).fetchall()]
+    return [(seq, tuple(key)) for seq, *key in db.execute(sql, (q, *cursor, limit)).fetchall()]
 
 
 def _ended_page(
     db: sqlite3.Connection, q: int, state: int, after: tuple[Any, ...], limit: int
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """Ended messages, oldest end first; the cursor is (commit, last message of it that was seen)."""
+    """Ended messages, in the order they ended. The cursor is (commit, last message of it on the page)."""
     no, seen = after
     keys: list[tuple[int, tuple[int, ...]]] = []
     for number, packed in db.execute(
         "SELECT no, seqs FROM tampu_ending WHERE q = ? AND state = ? AND no >= ? ORDER BY no", (q, state, no)
     ):
         seqs = unpack_seqs(packed)
-        # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
+        # Trim removes from the front: if the last one seen is gone, all that are left come after it.
         start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
         for seq in seqs[start:]:
             if db.execute("SELECT 1 FROM tampu_ended WHERE seq = ?", (seq,)).fetchone():
@@ -201,14 +214,15 @@ def _ended_page(
 
 
 def revision(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 2").fetchone()[0])
+    (n,) = db.execute("SELECT n FROM tampu_counter WHERE q = 0 AND kind = 2").fetchone()
+    return int(n)
 
 
 def ready_count(db: sqlite3.Connection, registry: QueueRegistry, tenant: str, queue: str) -> int:
     """0 for a queue that does not exist."""
     q = registry.number(db, tenant, queue)
-    found = db.execute("SELECT n FROM tampu_counter WHERE q = ? AND kind = ?", (q, READY)).fetchone()
-    return 0 if found is None else int(found[0])
+    (n,) = db.execute("SELECT n FROM tampu_counter WHERE q = ? AND kind = ?", (q, READY)).fetchone() or (0,)
+    return int(n)
 
 
 def stats(
@@ -225,6 +239,6 @@ def stats(
         oldest = db.execute("SELECT seq FROM tampu_ready WHERE q = ? ORDER BY seq LIMIT 1", (q,)).fetchone()
         since = None
         if oldest is not None:
-            since = db.execute("SELECT created FROM tampu_message WHERE seq = ?", oldest).fetchone()[0]
+            (since,) = db.execute("SELECT created FROM tampu_message WHERE seq = ?", oldest).fetchone()
         found.append(QueueStats(tenant, name, counts, since, now))
     return found

@@ -1,4 +1,4 @@
-"""The connections that read: as many as there are readers at once, kept for the next ones."""
+"""Connections for reading: one for each concurrent reader, kept for reuse."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class ReadPool:
         self._idle: list[sqlite3.Connection] = []
         self._changed = threading.Condition()
         self._reading = 0
-        self._stilled = False
+        self._paused = False
         self._closed = False
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees the file as it is now, whatever is written meanwhile."""
+        """A connection that sees the file as it is now, without later writes."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._stilled)
+            self._changed.wait_for(lambda: not self._paused)
             self._reading += 1
         try:
             db = self._take() or self._connect()
@@ -38,7 +38,7 @@ class ReadPool:
             with self._changed:
                 self._reading -= 1
                 self._changed.notify_all()
-        if self._closed:  # meanwhile: whoever comes last closes what is left
+        if self._closed:  # while we were reading: the last reader closes what is left
             self.close_idle()
 
     def _take(self) -> sqlite3.Connection | None:
@@ -48,18 +48,18 @@ class ReadPool:
             return None
 
     def before_fork(self, give_up: float) -> None:
-        """Let nobody begin to read; wait for those who do, up to a time."""
+        """Stop new reads and wait for running ones, until ``give_up``."""
         with self._changed:
-            self._stilled = True
+            self._paused = True
             self._changed.wait_for(lambda: not self._reading, max(0.0, give_up - time.monotonic()))
 
-    def go_on(self) -> None:
+    def after_fork_parent(self) -> None:
         with self._changed:
-            self._stilled = False
+            self._paused = False
             self._changed.notify_all()
 
     def close_idle(self) -> None:
-        """Those that nobody has: a connection that is closed while another thread reads with it crashes the process."""
+        """Only idle connections: closing one while another thread reads with it crashes the process."""
         while (db := self._take()) is not None:
             db.close()
 

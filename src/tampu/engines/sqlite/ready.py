@@ -1,24 +1,23 @@
-"""The ready index. A row is a run: messages that were published together and follow each other, from seq to last.
+"""The ready index. A row is a run: messages that were published together, with sequence numbers from seq to last.
 
-A batch of a hundred enters as one row and leaves by a claim as one row. A run whose messages are taken one by one is
-cut around them. In a run of more than one, position and sequence number are the same; a message that comes back is a
-run of its own, at the position it came back to.
+A batch of a hundred is added as one row and claimed as one row. Taking a single message out of a run splits the run.
+In a run of several messages, position and sequence number are the same. A message that returns to ready is a run of its
+own, at its new position.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 
 from tampu.engines.sqlite.ids import STEP
 
 Run = tuple[int, int, int, int, int | None, int]
 """(rank, pos, seq, attempts, lease, last)"""
 Row = tuple[int, int, int, int, int, int | None, int]
-"""A run and, before it, its queue."""
+"""A queue number and a run of that queue."""
 
 INSERT = "INSERT INTO tampu_ready VALUES (?, ?, ?, ?, ?, ?, ?)"
-# The run that begins at a message or last before it: the only one that can hold it.
+# The run that begins at a message, or the last one before it: no other run can contain the message.
 FIND = (
     "SELECT rank, pos, seq, attempts, lease, last FROM tampu_ready INDEXED BY tampu_ready_seq"
     " WHERE q = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
@@ -36,18 +35,17 @@ LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
 _LEAVE_ONE = "DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?"
 
 
-def enter(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    db.executemany(INSERT, rows)
-
-
 def find(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
     """The run a message is in, if it is ready."""
     run: Run | None = db.execute(FIND, (q, seq)).fetchone()
-    return run if run is not None and run[5] >= seq and not (seq - run[2]) % STEP else None
+    if run is None:
+        return None
+    _, _, first, _, _, last = run
+    return run if last >= seq and not (seq - first) % STEP else None
 
 
 def take(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
-    """Cut one message out of the index; the run it was in."""
+    """Take one message out of the index. Returns the run it was in."""
     run = find(db, q, seq)
     if run is not None:
         rank, pos, first, attempts, lease, last = run
@@ -60,7 +58,7 @@ def take(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
 
 
 def take_first(db: sqlite3.Connection, q: int, seq: int) -> None:
-    """Cut off everything up to and with this message, in the order of the index."""
+    """Take out this message and all before it, in the order of the index."""
     run = find(db, q, seq)
     assert run is not None
     rank, pos, _, attempts, lease, last = run
@@ -70,7 +68,7 @@ def take_first(db: sqlite3.Connection, q: int, seq: int) -> None:
 
 
 def page(db: sqlite3.Connection, q: int, after: tuple[int, int] | None, limit: int) -> list[tuple[int, int, int]]:
-    """(seq, rank, pos) in the order of delivery, after a place."""
+    """(seq, rank, pos) of messages in the order of delivery, after the (rank, pos) of another."""
     if after is None:
         runs = db.execute(FIRST, (q, limit)).fetchall()
     else:
@@ -78,9 +76,9 @@ def page(db: sqlite3.Connection, q: int, after: tuple[int, int] | None, limit: i
     found: list[tuple[int, int, int]] = []
     for rank, pos, seq, _, _, last in runs:
         for number in range(seq, last + 1, STEP):
-            place = pos + number - seq
-            if after is None or (rank, place) > after:
-                found.append((number, rank, place))
+            number_pos = pos + number - seq
+            if after is None or (rank, number_pos) > after:
+                found.append((number, rank, number_pos))
                 if len(found) == limit:
                     return found
     return found

@@ -1,14 +1,13 @@
 """settle: end leases with ack, nack, reject or release.
 
 Contract: one outcome per item. A receipt that is not the current lease of its message changes nothing and gives
-LeaseLost, except when it is the very receipt that brought the message where it is, in the same way: then the
-answer is the same again. A nack at max_attempts, and a cancel that was asked for, decide where a message goes.
+LeaseLost. Exception: the receipt that brought the message into its current state, with the same verb, gets the same
+outcome again. A nack at max_attempts makes a message dead; a requested cancel makes it cancelled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, as_json, parse_receipt
 from tampu.engines.port import Settle, SettleItem
@@ -23,7 +22,7 @@ from tampu.model.outcome import Outcome
 from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
 
 LEASES = (
-    "SELECT l.seq, l.q, l.lease, l.attempts, l.worker, l.cancel, l.until FROM json_each(?) j"
+    "SELECT l.seq, l.q, l.lease, l.attempts, l.worker, l.cancel FROM json_each(?) j"
     " CROSS JOIN tampu_leased l ON l.seq = j.value"
 )
 DONE_ROWS = (
@@ -38,11 +37,12 @@ DONE_CLAIM = (
 LEAVE_CLAIM = "DELETE FROM tampu_leased WHERE seq BETWEEN ? AND ? AND lease = ?"
 LEAVE = "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))"
 
-
+_LeaseRow = tuple[int, int, int, int, str | None, int]
+"""A row of `LEASES`: (seq, q, lease, attempts, worker, cancel)."""
 _WORTHWHILE = 16
-"""Acks of a call for which ranges of its own are cheaper than the look-up that calls share."""
+"""From this many acks on, range statements for a call are cheaper than the look-up that calls share."""
 _CLOSE = 8
-"""How many sequence numbers per message a range may span, so that it costs no more than the look-ups."""
+"""How many sequence numbers per message a range may span and still cost no more than the look-ups."""
 
 
 def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
@@ -67,9 +67,9 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
 
 
 def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
-    """Acks of all of one claim that lie close together: three ranges instead of a look-up each.
+    """Acks of one claim with numbers close together: three range statements instead of a look-up for each.
 
-    This is what a batch worker sends; 1.75 times the rate of the general way (without the disk). None: go that way.
+    Batch workers send these. 1.75 times as fast as `_Settling` (without the disk). None: use `_Settling`.
     """
     queue = call.items[0].queue
     lease_text = call.items[0].receipt.rpartition(".")[2]
@@ -91,7 +91,7 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     if q is None or lease >> 63 or low < 0 or high >> 63 or high - low > _CLOSE * len(numbers):
         return None
     rows = commit.db.execute(CLAIMED, (low, high, lease, q)).fetchall()
-    seqs = [row[0] for row in rows]
+    seqs = [seq for seq, _ in rows]
     if seqs != sorted(numbers):
         return None
     commit.db.execute(DONE_CLAIM, (DONE, commit.now, low, high, lease))
@@ -99,13 +99,15 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     commit.count(q, LEASED, -len(rows))
     commit.ended(q, DONE, seqs)
     leave_groups(commit, q, seqs)
-    commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
+    commit.record("ack", q, DONE).extend(seqs, [attempts for _, attempts in rows])
     done = STATES[DONE]
     commit.learn_ids(seqs)
     return [Outcome(item.id or commit.id(seq), done) for item, seq in zip(call.items, numbers, strict=True)]
 
 
 class _Settling:
+    """All settlements of a commit: `take` decides about each, `apply` writes them."""
+
     def __init__(self, commit: Commit, calls: Sequence[Settle]) -> None:
         self.commit = commit
         self._parsed: dict[str, tuple[int, int] | TampuError] = {}
@@ -115,38 +117,41 @@ class _Settling:
                     self._parsed[item.receipt] = parse_receipt(item.receipt)
                 except TampuError as error:
                     self._parsed[item.receipt] = error
-        seqs = {place[0] for place in self._parsed.values() if isinstance(place, tuple)}
-        rows = commit.db.execute(LEASES, (as_json(seqs),)).fetchall()
-        commit.learn_ids(row[0] for row in rows)
-        self._leased: dict[int, Any] = {row[0]: row for row in rows}
+        seqs = {seq for seq, _ in (place for place in self._parsed.values() if isinstance(place, tuple))}
+        rows: list[_LeaseRow] = commit.db.execute(LEASES, (as_json(seqs),)).fetchall()
+        commit.learn_ids(seq for seq, _, _, _, _, _ in rows)
+        self._leased: dict[tuple[int | None, int, int], _LeaseRow] = {}
+        for row in rows:
+            seq, q, lease, _, _, _ = row
+            self._leased[q, seq, lease] = row
         self._settled: dict[tuple[int, int], tuple[str, Outcome]] = {}
         self._acked: dict[int, list[tuple[int, int]]] = {}
         self._results: list[tuple[int, int, bytes]] = []
-        self._failed: list[tuple[SettleItem, Any]] = []
-        self._released: list[tuple[SettleItem, Any]] = []
+        self._failed: list[tuple[SettleItem, _LeaseRow]] = []
+        self._released: list[tuple[SettleItem, _LeaseRow]] = []
         self._known: dict[int, tuple[int, str | None, int]] = {}
         self._tokens: dict[int, int] = {}
-        """Of messages that come back at once, but of groups with a pace: when there is a token for them."""
+        """When there is a token for messages that return without a delay, in groups with a rate."""
 
     def take(self, call: Settle, item: SettleItem) -> Outcome:
-        """Decide about one item; `apply` carries it out."""
+        """Decide where one item goes."""
         place = self._parsed[item.receipt]
         if not isinstance(place, tuple):
             return Outcome(None, None, place)
         commit = self.commit
         q = commit.registry.number(commit.db, call.tenant, item.queue)
         seq, lease = place
-        row = self._leased.get(seq)
-        if row is None or q is None or row[2] != lease or row[1] != q:
+        row = self._leased.pop((q, seq, lease), None)
+        if row is None or q is None:
             return Outcome(None, None, lost()) if call.strict else self._repeated(q, item.verb, seq, lease)
-        del self._leased[seq]
+        _, _, _, attempts, _, cancel = row
         if item.verb == "ack":
-            self._acked.setdefault(q, []).append((seq, row[3]))
+            self._acked.setdefault(q, []).append((seq, attempts))
             if item.result is not None and item.result_ttl_us:
                 self._results.append((seq, commit.now + item.result_ttl_us, item.result))
             code = DONE
         elif item.verb == "release":
-            code = CANCELLED if row[5] else DELAYED if item.delay_us else READY
+            code = CANCELLED if cancel else DELAYED if item.delay_us else READY
             self._released.append((item, row))
         else:
             code = self._failing(item, row)
@@ -157,19 +162,23 @@ class _Settling:
         self._settled[place] = (item.verb, outcome)
         return outcome
 
-    def _failing(self, item: SettleItem, row: Any) -> int:
-        """Where a nack or reject leads."""
+    def _failing(self, item: SettleItem, row: _LeaseRow) -> int:
+        """The state after a nack or reject."""
+        seq, _, _, attempts, _, cancel = row
         if item.verb == "reject":
             return DEAD
-        if row[5]:
+        if cancel:
             return CANCELLED
-        if row[3] >= (item.max_attempts or self._facts(row[0])[0]):
+        max_attempts = item.max_attempts
+        if not max_attempts:
+            max_attempts, _, _ = self._facts(seq)
+        if attempts >= max_attempts:
             return DEAD
-        return DELAYED if delay(item, row[3]) else READY
+        return DELAYED if delay(item, attempts) else READY
 
     def _back(self, seq: int, q: int) -> int:
-        """Where a message goes that is to come back at once."""
-        group = self._facts(seq)[1]
+        """The state of a message that returns without a delay."""
+        _, group, _ = self._facts(seq)
         if group is not None:
             self.commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
             at = token_again(self.commit, seq, q, group)
@@ -179,20 +188,20 @@ class _Settling:
         return READY
 
     def _facts(self, seq: int) -> tuple[int, str | None, int]:
-        """(max_attempts, lane, rank)"""
+        """(max_attempts, group, rank)"""
         if seq not in self._known:
             sql = "SELECT max_attempts, lane, rank FROM tampu_message WHERE seq = ?"
             self._known[seq] = self.commit.db.execute(sql, (seq,)).fetchone()
         return self._known[seq]
 
     def _repeated(self, q: int | None, verb: str, seq: int, lease: int) -> Outcome:
-        """The same settlement again answers as the first time; anything else has lost its lease."""
-        earlier = self._settled.get((seq, lease))
-        if earlier is not None and earlier[0] == verb:
-            return earlier[1]
+        """A repeated settlement gets the same outcome again; any other has lost its lease."""
+        earlier_verb, outcome = self._settled.get((seq, lease), (None, None))
+        if outcome is not None and earlier_verb == verb:
+            return outcome
         db = self.commit.db
-        if q is not None and earlier is None:
-            for sql, code in _WHERE_IT_LED[verb]:
+        if q is not None and outcome is None:
+            for sql, code in _FIND_SETTLED[verb]:
                 if db.execute(sql, (q, seq, trace(verb, lease))).fetchone() is not None:
                     return Outcome(self.commit.id(seq), STATES[code])
         return Outcome(None, None, lost())
@@ -205,21 +214,21 @@ class _Settling:
     def _apply_acks(self) -> None:
         commit = self.commit
         for q, rows in self._acked.items():
-            seqs = [row[0] for row in rows]
+            seqs = [seq for seq, _ in rows]
             text = as_json(seqs)
             commit.db.execute(DONE_ROWS, (DONE, commit.now, text))
             commit.db.execute(LEAVE, (text,))
             commit.count(q, LEASED, -len(rows))
             commit.ended(q, DONE, seqs)
             leave_groups(commit, q, seqs)
-            commit.record("ack", q, DONE).extend(seqs, [row[1] for row in rows])
+            commit.record("ack", q, DONE).extend(seqs, [attempts for _, attempts in rows])
         if self._results:
             commit.db.executemany("INSERT OR REPLACE INTO tampu_result VALUES (?, ?, ?)", self._results)
 
-    def _leave(self, rows: Sequence[Any]) -> None:
-        self.commit.db.execute(LEAVE, (as_json(row[0] for row in rows),))
-        for row in rows:
-            self.commit.count(row[1], LEASED, -1)
+    def _leave(self, rows: Sequence[_LeaseRow]) -> None:
+        self.commit.db.execute(LEAVE, (as_json(seq for seq, _, _, _, _, _ in rows),))
+        for _, q, _, _, _, _ in rows:
+            self.commit.count(q, LEASED, -1)
 
     def _apply_releases(self) -> None:
         commit = self.commit
@@ -227,7 +236,7 @@ class _Settling:
             return
         self._leave([row for _, row in self._released])
         back, later = [], []
-        for item, (seq, q, lease, attempts, worker, cancel, _) in self._released:
+        for item, (seq, q, lease, attempts, worker, cancel) in self._released:
             if cancel:
                 end(commit, q, CANCELLED, [(seq, attempts - 1, trace("release", lease))])
                 commit.note("cancel", q, CANCELLED, seq, attempts - 1)
@@ -238,14 +247,16 @@ class _Settling:
                 later.append((seq, q, self._tokens[seq], attempts - 1, trace("release", lease)))
                 commit.note("release", q, DELAYED, seq, attempts - 1, worker)
             else:
-                back.append((seq, q, self._facts(seq)[2], attempts - 1, trace("release", lease)))
+                _, _, rank = self._facts(seq)
+                back.append((seq, q, rank, attempts - 1, trace("release", lease)))
                 commit.note("release", q, READY, seq, attempts - 1, worker)
         enter_ready(commit, back)
         enter_delayed(commit, later)
-        for row in later:
-            if row[0] not in self._tokens:
-                step_back(commit, row[0], row[1], self._facts(row[0])[1])
-        restore_marks(commit, [row[0] for row in (*back, *later)])
+        for seq, q, _, _, _ in later:
+            if seq not in self._tokens:
+                _, group, _ = self._facts(seq)
+                step_back(commit, seq, q, group)
+        restore_marks(commit, [seq for seq, _, _, _, _ in (*back, *later)])
 
     def _apply_failures(self) -> None:
         commit = self.commit
@@ -253,7 +264,7 @@ class _Settling:
             return
         self._leave([row for _, row in self._failed])
         for item, row in self._failed:
-            seq, q, lease, attempts, worker, _, _ = row
+            seq, q, lease, attempts, worker, _ = row
             write_failure(commit, seq, attempts, item.verb, worker, item.error, item.traceback)
             if item.max_attempts is not None:
                 commit.db.execute("UPDATE tampu_message SET max_attempts = ? WHERE seq = ?", (item.max_attempts, seq))
@@ -268,25 +279,26 @@ class _Settling:
                 end(commit, q, CANCELLED, [(seq, attempts, lease)])
                 commit.note("cancel", q, CANCELLED, seq, attempts, worker, detail)
                 continue
+            _, group, rank = self._facts(seq)
             if code == DELAYED:
                 enter_delayed(commit, [(seq, q, commit.now + delay(item, attempts), attempts, lease)])
-                step_back(commit, seq, q, self._facts(seq)[1])
+                step_back(commit, seq, q, group)
             elif seq in self._tokens:
                 enter_delayed(commit, [(seq, q, self._tokens[seq], attempts, lease)])
                 code = DELAYED
             else:
-                enter_ready(commit, [(seq, q, self._facts(seq)[2], attempts, lease)])
+                enter_ready(commit, [(seq, q, rank, attempts, lease)])
             restore_marks(commit, [seq])
             commit.note(item.verb, q, code, seq, attempts, worker, detail)
 
 
-# What comes back is a run of its own. Left to itself, SQLite walks the whole queue by the primary key here.
+# A message that returned is a run of its own. Without INDEXED BY, SQLite walks the whole queue by the primary key.
 _READY = ("SELECT 1 FROM tampu_ready INDEXED BY tampu_ready_seq WHERE q = ? AND seq = ? AND lease = ?", READY)
 _DELAYED = ("SELECT 1 FROM tampu_delayed WHERE q = ? AND seq = ? AND lease = ?", DELAYED)
 _DEAD = ("SELECT 1 FROM tampu_dead WHERE q = ? AND seq = ? AND lease = ?", DEAD)
 _DONE = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {DONE}", DONE)  # noqa: S608 - a constant
 _CANCELLED = (f"SELECT 1 FROM tampu_ended WHERE q = ? AND seq = ? AND lease = ? AND state = {CANCELLED}", CANCELLED)  # noqa: S608 - a constant
-_WHERE_IT_LED: dict[str, tuple[tuple[str, int], ...]] = {
+_FIND_SETTLED: dict[str, tuple[tuple[str, int], ...]] = {
     "ack": (_DONE,),
     "nack": (_DELAYED, _READY, _DEAD, _CANCELLED),
     "reject": (_DEAD,),

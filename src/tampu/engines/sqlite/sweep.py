@@ -1,7 +1,7 @@
-"""sweep: what time alone brings about. Promote what is due, reap leases that ran out, end what is past its time.
+"""sweep: what happens by time alone. Promote what is due, reap expired leases, expire messages.
 
-Contract: at most ``limit`` of each per commit; a message is moved once, whoever sweeps. Claim does it first too, so
-nobody waits for a keeper.
+Contract: at most ``limit`` of each per commit. A message is moved once, whichever process sweeps. A claim sweeps first,
+so it does not depend on maintenance.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def next_due(db: sqlite3.Connection) -> int | None:
 
 
 def sweep_due(commit: Commit, limit: int) -> tuple[int, bool]:
-    """How much was moved, and whether there may be more."""
-    due = commit.db.execute(NEXT).fetchone()
+    """How many messages were moved, and whether more may be due."""
+    promote_at, reap_at, expire_at = commit.db.execute(NEXT).fetchone()
     now = commit.now
     moved, more = 0, False
-    for at, work in ((due[2], _expire), (due[1], _reap), (due[0], _promote)):
+    for at, work in ((expire_at, _expire), (reap_at, _reap), (promote_at, _promote)):
         if at is not None and at <= now:
             count, seen = work(commit, limit)
             moved += count
@@ -57,7 +57,8 @@ def sweep_due(commit: Commit, limit: int) -> tuple[int, bool]:
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
     rows = commit.db.execute(DUE, (commit.now, limit)).fetchall()
     commit.db.execute(
-        "DELETE FROM tampu_delayed WHERE seq IN (SELECT value FROM json_each(?))", (as_json(row[0] for row in rows),)
+        "DELETE FROM tampu_delayed WHERE seq IN (SELECT value FROM json_each(?))",
+        (as_json(seq for seq, _, _, _, _, _ in rows),),
     )
     for (seq, q, _, attempts, _, _), state in zip(rows, resume(commit, rows), strict=True):
         commit.count(q, DELAYED, -1)
@@ -66,7 +67,7 @@ def _promote(commit: Commit, limit: int) -> tuple[int, int]:
 
 
 def _reap(commit: Commit, limit: int) -> tuple[int, int]:
-    """Claims whose time has come, until so many messages were looked at; of the last one perhaps only a part."""
+    """Check claims whose time has come, up to ``limit`` messages; the last claim perhaps only in part."""
     seen = moved = 0
     db = commit.db
     for until, lease, packed in db.execute(RUN_OUT, (commit.now, limit)).fetchall():
@@ -79,34 +80,39 @@ def _reap(commit: Commit, limit: int) -> tuple[int, int]:
             " CROSS JOIN tampu_message m ON m.seq = l.seq WHERE l.lease = ?",
             (as_json(seqs), lease),
         ).fetchall()
-        out = [row for row in rows if row[2] <= commit.now]
-        kept = [row for row in rows if row[2] > commit.now]
-        if kept:
-            commit.watch(min(row[2] for row in kept), lease, [row[0] for row in kept])
-        _return(commit, out)
-        moved += len(out)
+        expired, extended = [], []
+        for row in rows:
+            seq, _, lease_until, *_ = row
+            if lease_until <= commit.now:
+                expired.append(row)
+            else:
+                extended.append((lease_until, seq))
+        if extended:
+            commit.schedule_reap(min(extended)[0], lease, [seq for _, seq in extended])
+        _return(commit, expired)
+        moved += len(expired)
         seen += len(seqs)
         if len(seqs) < len(whole):
-            commit.watch(until, lease, whole[len(seqs) :])
+            commit.schedule_reap(until, lease, whole[len(seqs) :])
         if seen >= limit:
             break
     return moved, seen
 
 
 def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int, int, int, str | None]]) -> None:
-    """Messages whose worker is gone: back of the queue, or dead when that was the last attempt.
+    """Messages whose lease expired: to the end of their rank, or dead after the last attempt.
 
-    None of it is the lease's own doing, so no trace of it stays: a late settle must not be taken for a repeated one.
+    No settle marker is stored: a late settle must not be mistaken for a repeated one.
     """
     if not rows:
         return
     commit.db.execute(
         "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))",
-        (as_json(row[0] for row in rows if row[8] is None),),
+        (as_json(seq for seq, _, _, _, _, _, _, _, group in rows if group is None),),
     )
     back, later = [], []
     for seq, q, until, attempts, worker, cancel, rank, max_attempts, group in rows:
-        if group is not None:  # one after the other: who is leased does not wait for a token
+        if group is not None:  # one by one: a leased message does not count as waiting for a token
             commit.db.execute("DELETE FROM tampu_leased WHERE seq = ?", (seq,))
         commit.count(q, LEASED, -1)
         write_failure(commit, seq, attempts, LEASE_EXPIRED, worker, None, None)
@@ -125,7 +131,7 @@ def _return(commit: Commit, rows: list[tuple[int, int, int, int, str | None, int
             commit.note("reap", q, READY if at is None else DELAYED, seq, attempts, worker, lease_end(until))
     enter_ready(commit, back)
     enter_delayed(commit, later)
-    restore_marks(commit, [row[0] for row in (*back, *later)])
+    restore_marks(commit, [seq for seq, _, _, _, _ in (*back, *later)])
 
 
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""adopt: store messages that another store has kept, as they are; and what this one gives of itself to another.
+"""import: store messages of another store as they are. export: give whole messages to another store.
 
-Contract of adopt: a call is all or nothing. A message whose id the tenant has already is left out; the others enter
-their indexes in their order, each at the back of its rank. Idempotency keys that are in use here stay as they are.
+Contract of import: a call is all or nothing. A message whose id the tenant has already is left out. The others go into
+their indexes in their order, each at the end of its rank. Idempotency keys that are in use here stay as they are.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from tampu.engines.encoding import CODE, DEAD, HELD, pack_seqs
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CODE, DEAD, HELD, PARTITION, pack_seqs
 from tampu.engines.sqlite import ids
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.groups import admit, set_limits
 from tampu.engines.sqlite.indexes import hold
 from tampu.engines.sqlite.queue_registry import QueueRegistry
-from tampu.engines.sqlite.read import keys, load
+from tampu.engines.sqlite.read import keys, load, next_cursor
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
@@ -97,7 +96,7 @@ def _keep_history(commit: Commit, seq: int, item: MessageSnapshot) -> None:
 
 
 def _place(commit: Commit, q: int, seq: int, item: MessageSnapshot, ends: list[tuple[int, int, int]]) -> int:
-    """Into its index; the state it is in then."""
+    """Put a message into its index. Returns its state."""
     code, db = CODE[item.state], commit.db
     if item.ended_us is not None:
         if code == DEAD:
@@ -121,9 +120,8 @@ def _place(commit: Commit, q: int, seq: int, item: MessageSnapshot, ends: list[t
 
 
 def _remember(commit: Commit, tenant: str, request: Request) -> None:
-    place = commit.find(tenant, request.id)
-    # The number of a message that is gone: any that nobody has.
-    seq = commit.numbers(1)[0] + 1 if place is None else place[0]
+    # If the message is gone, an unused number stands for it.
+    seq, _ = commit.find(tenant, request.id) or (commit.numbers(1)[0] + 1, 0)
     own = ids.id_bytes(request.id)
     row = (tenant, request.key, seq, own, request.digest, request.until_us)
     commit.db.execute(_REMEMBER, (*row, commit.now))
@@ -138,7 +136,7 @@ def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Positio
     return replies
 
 
-# -- what is given
+# -- export
 
 
 def page(
@@ -155,21 +153,21 @@ def page(
     if q is None:
         return None
     found = keys(db, q, CODE[state], after, limit)
-    items = [_kept(db, registry, q, seq, now) for seq, _ in found]
-    return SnapshotPage(items, found[-1][1] if len(found) == limit else None)
+    items = [_snapshot(db, registry, q, seq, now) for seq, _ in found]
+    return SnapshotPage(items, next_cursor(found, limit))
 
 
-def _kept(db: sqlite3.Connection, registry: QueueRegistry, q: int, seq: int, now: int) -> MessageSnapshot:
+def _snapshot(db: sqlite3.Connection, registry: QueueRegistry, q: int, seq: int, now: int) -> MessageSnapshot:
     message = load(db, registry, seq, whole=True, now=now)
     assert message is not None
     rank, group = db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     waits = has_key = False
     until = None
     if message.state is State.HELD:
-        waits = db.execute("SELECT lane FROM tampu_held WHERE seq = ?", (seq,)).fetchone()[0] is not None
+        (held_group,) = db.execute("SELECT lane FROM tampu_held WHERE seq = ?", (seq,)).fetchone()
+        waits = held_group is not None
     if message.key is not None:
-        holder = db.execute("SELECT seq FROM tampu_key WHERE q = ? AND key = ?", (q, message.key)).fetchone()
-        has_key = holder is not None and holder[0] == seq
+        has_key = db.execute("SELECT seq FROM tampu_key WHERE q = ? AND key = ?", (q, message.key)).fetchone() == (seq,)
     if message.result_raw is not None:
         (until,) = db.execute("SELECT until FROM tampu_result WHERE seq = ?", (seq,)).fetchone()
     return MessageSnapshot(
@@ -186,11 +184,13 @@ def requests(
         "SELECT i.key, i.digest, i.until, i.seq, i.id, m.q FROM tampu_idempotency i"
         " LEFT JOIN tampu_message m ON m.seq = i.seq"
         " WHERE i.tenant = ? AND i.key > ? ORDER BY i.key LIMIT ?",
-        (tenant, after[0] if after else "", limit),
+        (tenant, *(after or ("",)), limit),
     ).fetchall()
     items = []
+    key = None
     for key, digest, until, seq, own, q in rows:
         if until > now:
             id = ids.id_text(own) if own else registry.id.of(seq)
-            items.append(Request(key, digest, until, id, None if q is None else registry.name(db, q)[1]))
-    return RequestPage(items, (rows[-1][0],) if len(rows) == limit else None)
+            _, queue = (None, None) if q is None else registry.name(db, q)
+            items.append(Request(key, digest, until, id, queue))
+    return RequestPage(items, (key,) if len(rows) == limit else None)

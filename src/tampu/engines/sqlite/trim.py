@@ -1,16 +1,15 @@
 """purge and trim: removing messages for good, a bounded step per commit.
 
-Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
-is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
-no ended message that a registered reader has not got yet. Neither looks at what stays.
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what is
+past its retention: ended messages by queue, results, idempotency keys, journal records. It keeps journal records and
+ended messages that a registered reader has not read yet. Neither reads what stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, as_json, pack_seqs, unpack_seqs
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, PARTITION, as_json, pack_seqs, unpack_seqs
 from tampu.engines.port import Purge, Trim
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.group_rates import retime_ahead
@@ -21,9 +20,10 @@ from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import State
 
 ENDED_LATER = "SELECT at FROM tampu_ending WHERE q = ? AND state = ? AND no > ? ORDER BY no"
-TOLD_LATER = "SELECT at FROM tampu_journal WHERE first > ? ORDER BY first"
-_LOOK = 10_000
+RECORDED_LATER = "SELECT at FROM tampu_journal WHERE first > ? ORDER BY first"
+_MOST_ROWS = 10_000
 QUEUES_A_STEP = 500
+"""Queues that one commit trims."""
 
 
 def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
@@ -33,7 +33,7 @@ def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
         if q is None:
             replies.append(NotFound(f"no queue {call.queue}", field="queue"))
         elif call.state is State.LEASED:
-            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+            replies.append(InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they end"))
         else:
             replies.append(_purge(commit, q, CODE[call.state], call.limit))
     return replies
@@ -54,17 +54,20 @@ def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
 
 
 def _withdraw_any(commit: Commit, q: int, code: int, seq: int) -> int:
-    """Take a dead or waiting message out of its index; its attempts."""
+    """Take a dead or waiting message out of its index. Returns its attempts."""
     if code == DEAD:
         commit.count(q, DEAD, -1)
-        return int(commit.db.execute("DELETE FROM tampu_dead WHERE seq = ? RETURNING attempts", (seq,)).fetchone()[0])
+        sql = "DELETE FROM tampu_dead WHERE seq = ? RETURNING attempts"
+        (attempts,) = commit.db.execute(sql, (seq,)).fetchone()
+        return int(attempts)
     place = withdraw(commit, seq)
     assert place is not None
-    return place[1]
+    _, attempts = place
+    return int(attempts)
 
 
 def _keep_own_ids(commit: Commit, q: int, seqs: Sequence[int]) -> None:
-    """Ids of the user's own are read from the message; the journal record must have them before it is gone."""
+    """User-given ids are stored with the message. The journal record needs them before the message is gone."""
     for seq in seqs:
         if seq & 1:
             commit.record("purge", q, None).ids[seq] = commit.id(seq)
@@ -73,9 +76,9 @@ def _keep_own_ids(commit: Commit, q: int, seqs: Sequence[int]) -> None:
 def _drop_ended(
     commit: Commit, q: int, state: int, limit: int, before: int | None, upto: int | None = None
 ) -> list[tuple[int, int]]:
-    """Take the oldest ended messages of a queue out of their index; (seq, attempts) of each.
+    """Take the oldest ended messages of a queue out of their index. Returns (seq, attempts) of each.
 
-    Only those that ended by ``before``, in a commit that had a number up to ``upto``.
+    Only those that ended by ``before``, in a commit with a number up to ``upto``.
     """
     gone: list[tuple[int, int]] = []
     ages = _Ages(commit, ENDED_LATER)
@@ -83,13 +86,16 @@ def _drop_ended(
         row = commit.db.execute(
             "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? ORDER BY no LIMIT 1", (q, state)
         ).fetchone()
-        if row is None or (upto is not None and row[0] > upto):
+        if row is None:
             break
-        if before is not None and ages.since(row[1], q, state, row[0]) > before:
+        no, at, packed = row
+        if upto is not None and no > upto:
             break
-        seqs = unpack_seqs(row[2])
+        if before is not None and ages.since(at, q, state, no) > before:
+            break
+        seqs = unpack_seqs(packed)
         seqs, rest = seqs[: limit - len(gone)], seqs[limit - len(gone) :]
-        key = (q, state, row[0])
+        key = (q, state, no)
         if rest:
             sql = "UPDATE tampu_ending SET seqs = ? WHERE q = ? AND state = ? AND no = ?"
             commit.db.execute(sql, (pack_seqs(rest), *key))
@@ -105,10 +111,10 @@ def _drop_ended(
 
 
 class _Ages:
-    """Since when entries are there, from the oldest on.
+    """When entries were written, read from the oldest on.
 
-    A clock that was ahead has written times that are still to come; such an entry is at least as old as the next one
-    with a time that has been. Without this it would keep all behind it until its own time.
+    A clock that was ahead has written times in the future. Such an entry is at least as old as the next one with a time
+    in the past. Otherwise it would keep all entries after it until its own time comes.
     """
 
     def __init__(self, commit: Commit, later: str) -> None:
@@ -123,10 +129,10 @@ class _Ages:
             return at
         if self._next is None:
             row = self._commit.db.execute(
-                f"SELECT at FROM ({self._later} LIMIT {_LOOK}) WHERE at <= ? LIMIT 1",  # noqa: S608 - constants
+                f"SELECT at FROM ({self._later} LIMIT {_MOST_ROWS}) WHERE at <= ? LIMIT 1",  # noqa: S608 - constants
                 (*place, now),
             ).fetchone()
-            self._next = now if row is None else int(row[0])
+            (self._next,) = row or (now,)
         return self._next
 
 
@@ -170,7 +176,7 @@ def _trim(commit: Commit, call: Trim) -> int:
 
 
 def _next_queues(commit: Commit) -> list[tuple[int, str, str]]:
-    """A part of the queues, after those that were looked at last; with many, a commit over all would hold up others."""
+    """The next queues after those trimmed last. A commit over very many queues would block other writers."""
     last = commit.registry.trimmed
     found: list[tuple[int, str, str]] = []
     for where, n in ((">", last), ("<=", last)):
@@ -180,31 +186,32 @@ def _next_queues(commit: Commit) -> list[tuple[int, str, str]]:
 
 
 def _read_number(commit: Commit, offset: int) -> int:
-    """The greatest commit number known to be of commits that readers at ``offset`` have.
+    """The highest sequence number such that readers at ``offset`` have read all commits up to it.
 
-    Ends are kept under numbers, not offsets, and times may go back. So each step notes which number and offset belong
-    together now; once the readers have come that far, everything up to the number is theirs.
+    Ended messages are stored by number, not by journal offset, and times may go back. So each trim notes the current
+    number and offset. Once the readers have passed that offset, they have read everything up to the number.
     """
     row = commit.db.execute("SELECT value FROM tampu_meta WHERE name = 'read'").fetchone()
-    kept = tuple(map(int, row[0].split())) if row else (0, 0, 0, 0)
-    known_offset, known, next_offset, next_number = kept
+    (text,) = row or ("0 0 0 0",)
+    stored = tuple(map(int, text.split()))
+    known_offset, known, next_offset, next_number = stored
     now_number, now_offset = commit.began
     if offset >= now_offset:
         known_offset, known = next_offset, next_number = now_offset, now_number
-    elif offset < known_offset:  # a reader that has less has joined
+    elif offset < known_offset:  # a reader that is behind has joined
         known_offset, known, next_offset, next_number = 0, 0, now_offset, now_number
     elif offset >= next_offset:
         known_offset, known, next_offset, next_number = next_offset, next_number, now_offset, now_number
     state = (known_offset, known, next_offset, next_number)
-    if state != kept:
+    if state != stored:
         commit.db.execute("INSERT OR REPLACE INTO tampu_meta VALUES ('read', ?)", (" ".join(map(str, state)),))
     return known
 
 
 def _trim_journal(commit: Commit, before: int, limit: int, upto: int | None) -> int:
-    """Records from the oldest on, as long as they are old enough and read."""
+    """Delete records from the oldest on, while they are old enough and read."""
     last = None
-    ages = _Ages(commit, TOLD_LATER)
+    ages = _Ages(commit, RECORDED_LATER)
     rows = commit.db.execute("SELECT first, n, at FROM tampu_journal ORDER BY first LIMIT ?", (limit,))
     for count, (first, n, at) in enumerate(rows):
         if ages.since(at, first) > before or (upto is not None and first + n - 1 > upto):

@@ -1,6 +1,6 @@
-"""The names of units, and what their calls answered: an idempotency key of a tenant that nobody can have, and a result.
+"""The names and replies of units, stored as an idempotency key of a tenant name that is not allowed, and a result.
 
-Both are trimmed when their time is over, as those of users are.
+Both are trimmed like those of users.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tampu.engines.port import Together
 from tampu.engines.sqlite.commit import Commit
 
 TENANT = "/"
-"""No tenant has this name."""
+"""No real tenant has this name."""
 
 
 def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:

@@ -1,4 +1,4 @@
-"""Calls inside an open transaction, the engine's own or one of the user's."""
+"""Calls inside an open transaction, on the engine's connection or the user's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines import port
-from tampu.engines.dispatch import carry_out
+from tampu.engines.commit import carry_out
 from tampu.engines.sqlite import files, unit_names
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.queue_registry import QueueRegistry
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def plain_rows(db: sqlite3.Connection) -> Iterator[None]:
-    """Rows as tuples and text as str, however the user wants to have theirs."""
+    """Rows as tuples and text as str, whatever factories the user has set."""
     made = db.row_factory, db.text_factory
     db.row_factory, db.text_factory = None, str
     try:
@@ -40,7 +40,7 @@ class Transaction:
 
     @property
     def active(self) -> bool:
-        """Is the transaction still open?"""
+        """True while the transaction is open."""
         self._engine.check_process()
         return self.connection.in_transaction
 
@@ -58,13 +58,12 @@ class Transaction:
     def _run(self, db: sqlite3.Connection, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         db.execute("SAVEPOINT tampu_call")
         try:
-            # A house of its own: whether these queues will exist is known only when the transaction has ended, and it
-            # may be the user's, or go back to a savepoint of theirs.
+            # A registry of its own: the user may still roll back, so nobody knows yet whether new queues will exist.
             commit = Commit(db, QueueRegistry(self._engine.registry.tail), self._engine.now())
             replies = carry_out(VERBS, commit, calls, unit_names)
             commit.finish()
         except BaseException as error:
-            # Who catches this and goes on must not commit half of the call.
+            # A user who catches this and continues must not commit half of the call.
             if db.in_transaction:
                 db.execute("ROLLBACK TO tampu_call")
                 db.execute("RELEASE tampu_call")

@@ -1,4 +1,4 @@
-"""What carries out each call of the port."""
+"""Which function runs each call of the port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tampu.engines.sqlite import admin, claim, documents, load, publish, settle,
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.transfer import Import, StartJournal
 
-# Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
+# In the order they run within a commit. Claims are last, so they see what arrives with them.
 VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
     StartJournal: transfer.start_journal,
     port.PutDocument: documents.put,

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.encoding import STATES
-from tampu.engines.journal_pages import fingerprint
+from tampu.engines.encoding import STATES, fingerprint
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import NotFound, Unavailable
 from tampu.stores import columns

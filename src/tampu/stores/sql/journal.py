@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import PARTITION
 from tampu.engines.sql import journal
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.engine import SqlEngine

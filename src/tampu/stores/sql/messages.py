@@ -15,8 +15,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.encoding import CODE, DEAD, READY
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CODE, DEAD, PARTITION, READY
 from tampu.engines.sql.db import Db, Ints, Uuids, text
 from tampu.engines.sql.engine import SqlEngine
 from tampu.model.states import FINAL

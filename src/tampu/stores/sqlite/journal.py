@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import PARTITION
 from tampu.engines.sqlite import SqliteEngine
 from tampu.model.journal import Position
 from tampu.stores.arrow import packed_journal

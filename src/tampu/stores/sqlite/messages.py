@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.encoding import CODE, DEAD, DELAYED, HELD, LEASED, READY, as_json, unpack_seqs
-from tampu.engines.journal_pages import PARTITION
+from tampu.engines.encoding import CODE, DEAD, DELAYED, HELD, LEASED, PARTITION, READY, as_json, unpack_seqs
 from tampu.engines.sqlite import SqliteEngine, ids, ready
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import Unavailable
