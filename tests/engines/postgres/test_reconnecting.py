@@ -94,18 +94,18 @@ def _cut_after_the_next_commit(q: tampu.Store) -> Iterator[None]:
     """The way to the server ends when it has been told everything; its answer is never heard."""
     engine: Any = access.engine(q)
     wire = engine._db._wire
-    fd, tell = wire._pgconn.socket, wire._say_all
+    fd, tell = wire._pgconn.socket, wire._send_sync
     way = os.dup(fd)
 
     def cut() -> None:
         tell()
-        wire._say_all = tell
+        wire._send_sync = tell
         ours, theirs = socket.socketpair()
         theirs.close()
         os.dup2(ours.fileno(), fd)
         ours.close()
 
-    wire._say_all = cut
+    wire._send_sync = cut
     try:
         yield
     finally:

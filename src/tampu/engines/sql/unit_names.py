@@ -1,6 +1,6 @@
-"""The names of units, and what their calls answered: an idempotency key of a tenant that nobody can have, and a result.
+"""Stores the names of units and the replies of their calls, as an idempotency key of a reserved tenant and a result.
 
-Both are trimmed when their time is over, as those of users are.
+Both are trimmed when they expire, like those of users.
 """
 
 from __future__ import annotations

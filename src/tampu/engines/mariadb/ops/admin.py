@@ -1,4 +1,4 @@
-"""Moves that people make with single messages, and looks that are several statements."""
+"""Operations of cancel, free, replay and rerank, and reads that take several statements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tampu.engines.sql.db import Ints, Uuids
 
 
 def request_cancel(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("lock_leases_to_cancel", seqs)
+    answer = wire.ask("lock_leases_to_cancel", seqs)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("request_cancel", Ints(seq for seq, *_ in rows))
         return rows
 
@@ -24,10 +24,10 @@ def request_cancel(wire: Wire, seqs: Ints) -> Rest:
 
 
 def release_held(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("release_held", seqs)
+    answer = wire.ask("release_held", seqs)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
         return sorted(rows)
 
@@ -49,10 +49,10 @@ def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
 
 
 def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("locate_ready", seqs)
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        found = looked.get()
+        found = answer.get()
         messages = {seq: (seq, *message) for seq, *message, _, _ in found}
         states: dict[int, tuple[int, int]] = {}
         ready = _out_of_ready(wire, found)
@@ -65,11 +65,11 @@ def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
 
 
 def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("locate_ready", seqs)
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        messages = {seq: (seq, *message) for seq, *message, _, _ in looked.get()}
-        ready = wire.ask("lock_ready", *ints(_places(looked.get()), 3))
+        messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
+        ready = wire.ask("lock_ready", *ints(_places(answer.get()), 3))
         asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
         return [messages[seq] for one in asked for (seq,) in one.get() if seq in messages]
 
@@ -77,12 +77,12 @@ def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
 
 
 def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
-    """(q, rank, pos) where these messages are in `ready`, if they are."""
+    """(q, rank, pos) of these messages in `ready`, if they are there."""
     return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
 
 
 def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
-    """Delete the rows of `ready` where these messages are, if they are; what was deleted."""
+    """Delete these messages from `ready`, if they are there; returns the deleted rows."""
     queues = {seq: q for seq, q, *_ in located}
     out = wire.ask("remove_ready", *ints(_places(located), 3))
 
@@ -98,12 +98,12 @@ def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
 
 
 def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
-    """Ready messages whose place changes are taken out and put back at their position; the message has the new rank."""
-    looked = wire.ask("locate_ready", seqs)
+    """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
         new = dict(zip(seqs.values, places.values, strict=True))
-        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in looked.get() if (rank or 0) != new[seq]]
+        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
         out = _out_of_ready(wire, moving)()
         back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
         insert_ready(wire, *ints(back, 6))

@@ -1,5 +1,4 @@
-"""Operations for readers that are several statements here: numbering the journal, and the snapshots that Spark takes
-(see `tampu.stores.sql.messages`)."""
+"""Operations of readers: giving offsets to the journal, and snapshots for Spark (see `tampu.stores.sql.messages`)."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
     return rest
 
 
-MOVES: dict[str, Callable[..., Any]] = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (number_journal, snapshot_endings, snapshot_find, snapshot_live, snapshot_unmoved)
 }
