@@ -79,6 +79,8 @@ class _New(msgspec.Struct):
 
 
 class _LookupBatch:
+    """The items of one call: looked up together, decided by `take`, written by `write`."""
+
     def __init__(self, commit: Commit, call: Publish) -> None:
         self.commit = commit
         self.call = call

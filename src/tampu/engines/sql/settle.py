@@ -159,6 +159,8 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
 
 
 class _SettleBatch:
+    """All items of a commit: `gather` them, `fence` their leases, `apply` the outcomes, then read each `outcome`."""
+
     def __init__(self, commit: Commit, sent: Sent | None) -> None:
         self.commit = commit
         self._sent = sent

@@ -70,8 +70,8 @@ def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
     def rest() -> Rows:
         messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
         ready = wire.ask("lock_ready", *ints(_places(answer.get()), 3))
-        asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
-        return [messages[seq] for one in asked for (seq,) in one.get() if seq in messages]
+        answers = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
+        return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
 
     return rest
 
@@ -114,11 +114,11 @@ def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
 
 
 def select_messages(wire: Wire, seqs: Ints) -> Rest:
-    asked = wire.ask("select_messages", seqs)
+    answer = wire.ask("select_messages", seqs)
 
     def rest() -> Rows:
         found = {}
-        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in asked.get():
+        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
             if state is not None:
                 found[seq] = seq, *columns, state, attempts, run_at, ended, reason, bool(cancel), error
         return [found[seq] for seq in seqs.values if seq in found]
@@ -127,10 +127,10 @@ def select_messages(wire: Wire, seqs: Ints) -> Rest:
 
 
 def select_still_ended(wire: Wire, seqs: Ints) -> Rest:
-    asked = wire.ask("select_still_ended", seqs)
+    answer = wire.ask("select_still_ended", seqs)
 
     def rest() -> Rows:
-        found = {seq for (seq,) in asked.get()}
+        found = {seq for (seq,) in answer.get()}
         return [(seq,) for seq in seqs.values if seq in found]
 
     return rest
@@ -154,10 +154,10 @@ def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids)
 
 
 def select_stats(wire: Wire, tenant: str, queue: str | None, now: int | None) -> Rest:
-    asked = wire.ask("select_stats_queues", tenant, queue, now)
+    answer = wire.ask("select_stats_queues", tenant, queue, now)
 
     def rest() -> Rows:
-        queues = asked.get()
+        queues = answer.get()
         counts: dict[int, list[tuple[int | None, int]]] = {}
         for q, kind, n in wire.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
             counts.setdefault(q, []).append((kind, n))

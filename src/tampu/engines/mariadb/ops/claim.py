@@ -161,8 +161,8 @@ def release_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints, most: int) ->
             kept = seq is not None and (q, group, seq) not in left
             free_slots[q, group] = free_slots.get((q, group), max(places or 0, 1)) - kept
         waits = has_group_rate.intersection((q, group) for q, group, _ in over)
-        nobody = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
-        return _next_in_group(wire, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + nobody
+        rated = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
+        return _next_in_group(wire, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
 
     return rest
 
@@ -185,8 +185,8 @@ def next_in_group(wire: Wire, qs: Ints, groups: Blobs, limits: Ints) -> Rest:
 
 def _next_in_group(wire: Wire, limits: Sequence[tuple[Any, Any]]) -> Rows:
     """Take the next messages of each ((q, group), number) out of held; returns message rows with run_at."""
-    asked = [wire.ask("next_in_group", *name, free) for name, free in limits]
-    nexts = Ints(seq for one in asked for (seq,) in one.get())
+    answers = [wire.ask("next_in_group", *name, free) for name, free in limits]
+    nexts = Ints(seq for one in answers for (seq,) in one.get())
     out, messages = wire.ask("remove_held", nexts), wire.ask("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
     rows = []
@@ -199,16 +199,16 @@ def _next_in_group(wire: Wire, limits: Sequence[tuple[Any, Any]]) -> Rows:
 
 def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
     """Rows (q, group, spent, leased seq); also one row without seq for each group."""
-    asked = []
+    answers = []
     for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items():
         names = Blobs(found)
-        asked.append(
+        answers.append(
             (q, names.values, wire.ask("select_group_rates", q, names), wire.ask("select_leased_slots", q, names))
         )
 
     def rest() -> Rows:
         rows: list[Any] = []
-        for q, names, spent, leased in asked:
+        for q, names, spent, leased in answers:
             known = dict(spent.get())
             rows += [(q, group, known.get(group), None) for group in names]
             rows += [(q, group, known.get(group), seq) for group, seq in leased.get()]
@@ -219,7 +219,7 @@ def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
 
 def select_slots(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
     """Rows (q, group, slots, rate, burst, seq); one row without seq for a group with no taken slot."""
-    asked = [
+    answers = [
         (
             q,
             found,
@@ -231,7 +231,7 @@ def select_slots(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
 
     def rest() -> Rows:
         rows = []
-        for q, names, places, slots in asked:
+        for q, names, places, slots in answers:
             (known,) = places.get()
             taken = [(q, group, *known, seq) for group, seq in slots.get()]
             seen = {group for _, group, *_ in taken}

@@ -20,8 +20,8 @@ def number_journal(wire: Wire, most: int, end: int) -> Rest:
 
 
 def snapshot_endings(wire: Wire, qs: Ints, states: Ints, first: int, last: int) -> Rest:
-    asked = [wire.ask("snapshot_endings", qs, state, first, last) for state in states.values]
-    return lambda: [row for one in asked for row in one.get()]
+    answers = [wire.ask("snapshot_endings", qs, state, first, last) for state in states.values]
+    return lambda: [row for one in answers for row in one.get()]
 
 
 def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
@@ -30,8 +30,8 @@ def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
 
 
 def snapshot_unmoved(wire: Wire, qs: Ints) -> Rest:
-    asked = wire.ask("snapshot_unmoved", qs)
-    return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in asked.get()]
+    answer = wire.ask("snapshot_unmoved", qs)
+    return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
 
 
 def _eight_bytes_each(numbers: str) -> bytes:
