@@ -102,7 +102,7 @@ class OnMariaDb(Place):
 class OnMariaDbWithRedis(OnMariaDb):
     def __init__(self) -> None:
         self.url = mariadb.indexed()
-        self._unhurried = mock.patch("tampu.engines.mariadb.index.LOOK_SECONDS", math.inf)
+        self._unhurried = mock.patch("tampu.engines.mariadb.index.SCAN_SECONDS", math.inf)
         self._unhurried.start()
 
     def remove(self) -> None:

@@ -55,7 +55,7 @@ def _index(q: tampu.Store) -> Any:
 
 
 def _whole(q: tampu.Store) -> None:
-    until(lambda: _index(q).whole)
+    until(lambda: _index(q).complete)
 
 
 def _asked(q: tampu.Store) -> list[str]:
@@ -79,7 +79,7 @@ def _known(q: tampu.Store) -> int:
     return sum(index._redis.zcard(key) for key in index._redis.scan_iter(f"{index._base}:[0-9]*"))
 
 
-LOOK = "tampu.engines.mariadb.index.LOOK_SECONDS"
+LOOK = "tampu.engines.mariadb.index.SCAN_SECONDS"
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_what_is_not_there_any_more_is_dropped_and_others_follow(harness: Harnes
     q.publish_many("jobs", range(20))
     q.claim("jobs")
     for n in range(1, 6):  # places that only Redis has, in front of all
-        _index(q).tell([(engine.registry.numbers["default", "jobs"], -n, n)], [], notify=False)
+        _index(q).update([(engine.registry.numbers["default", "jobs"], -n, n)], [], notify=False)
     assert payloads(q.claim("jobs", limit=8)) == list(range(1, 9))
     assert _known(q) == 11
 
@@ -219,7 +219,7 @@ def test_older_data_is_not_believed_either_while_another_process_repairs_it(harn
         client.set(f"{index._base}:making", "another process")
         until(lambda: index.up and index._run == client.info("server")["run_id"].encode())
         _looks_again(q)
-        assert not index.whole
+        assert not index.complete
         client.delete(f"{index._base}:making")  # it has died
     _whole(q)
 
@@ -227,16 +227,16 @@ def test_older_data_is_not_believed_either_while_another_process_repairs_it(harn
 def _looks_again(q: tampu.Store) -> None:
     """Wait until the index has been looked at from beginning to end."""
     index = _index(q)
-    looked, look = threading.Semaphore(0), index.look
+    looked, check = threading.Semaphore(0), index.check
 
     def told(repair: Any) -> None:
-        look(repair)
+        check(repair)
         looked.release()
 
-    index.look = told
+    index.check = told
     for _ in range(2):
         assert looked.acquire(timeout=60)
-    index.look = look
+    index.check = check
 
 
 def test_a_redis_that_may_forget_is_not_used_and_named(harness: Harness) -> None:
@@ -300,14 +300,14 @@ def test_a_process_that_died_before_it_told_redis_strands_nothing(
     monkeypatch.setattr(LOOK, 0.0)
     with harness.open() as dying, monkeypatch.context() as patched:
         _whole(dying)
-        patched.setattr(_index(dying), "tell", lambda *_, **__: True)
+        patched.setattr(_index(dying), "update", lambda *_, **__: True)
         dying.publish("jobs", "nobody knows")
         q.publish_many("jobs", range(5))
         assert payloads(q.claim("jobs", limit=2)) == ["nobody knows", 0]
 
 
 @pytest.mark.parametrize(
-    "step", ["offer", "claim_offered", "insert_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}"
+    "step", ["offer", "claim_offered", "insert_leases", "COMMIT", "update"], ids=lambda step: f"killed at {step}"
 )
 def test_a_claim_that_is_killed_at_any_step_strands_nothing(
     harness: Harness, q: tampu.Store, step: str, monkeypatch: pytest.MonkeyPatch
@@ -323,7 +323,7 @@ def test_a_claim_that_is_killed_at_any_step_strands_nothing(
 
         _in_a_child_that_dies(harness, step, work)
     expected = list(range(1, 10))
-    if step == "tell":  # after the commit: the dead process has them
+    if step == "update":  # after the commit: the dead process has them
         expected = expected[3:]
     got: list[Any] = []
 
@@ -337,12 +337,12 @@ def test_a_claim_that_is_killed_at_any_step_strands_nothing(
     assert counts(q, "jobs")["leased"] == 10
 
 
-@pytest.mark.parametrize("step", ["publish_simple", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+@pytest.mark.parametrize("step", ["publish_simple", "COMMIT", "update"], ids=lambda step: f"killed at {step}")
 def test_a_publish_that_is_killed_at_any_step_strands_nothing(harness: Harness, q: tampu.Store, step: str) -> None:
     q.publish_many("jobs", range(3))
     q.claim("jobs")
     _in_a_child_that_dies(harness, step, lambda q: lambda: q.publish_many("jobs", range(3, 6)))
-    expected = list(range(1, 6 if step == "tell" else 3))  # after the commit they are there
+    expected = list(range(1, 6 if step == "update" else 3))  # after the commit they are there
     got: list[Any] = []
 
     def all_came() -> bool:
@@ -354,7 +354,7 @@ def test_a_publish_that_is_killed_at_any_step_strands_nothing(harness: Harness, 
     assert q.claim("jobs") == []
 
 
-@pytest.mark.parametrize("step", ["take_leases", "COMMIT", "tell"], ids=lambda step: f"killed at {step}")
+@pytest.mark.parametrize("step", ["take_leases", "COMMIT", "update"], ids=lambda step: f"killed at {step}")
 def test_a_nack_that_is_killed_at_any_step_strands_nothing(harness: Harness, q: tampu.Store, step: str) -> None:
     q.publish_many("jobs", range(3))
 
@@ -364,7 +364,7 @@ def test_a_nack_that_is_killed_at_any_step_strands_nothing(harness: Harness, q: 
 
     _in_a_child_that_dies(harness, step, work)
     expected = [(1, 1), (2, 1)]
-    if step == "tell":  # it is committed: the message is there again
+    if step == "update":  # it is committed: the message is there again
         expected.append((0, 2))
     got: list[tuple[Any, int]] = []
 
@@ -402,7 +402,7 @@ def _die_at(q: tampu.Store, step: str) -> None:
 
     engine: Any = access.engine(q)
     index, db = engine.index, engine._db
-    if step in ("offer", "tell"):
+    if step in ("offer", "update"):
         real = getattr(index, step)
 
         def then_die(*values: Any, **options: Any) -> Any:
@@ -428,7 +428,7 @@ def _die_at(q: tampu.Store, step: str) -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-@pytest.mark.parametrize("moment", ["offer", "tell"])
+@pytest.mark.parametrize("moment", ["offer", "update"])
 def test_a_redis_that_dies_within_a_call_changes_nothing(harness: Harness, q: tampu.Store, moment: str) -> None:
     """After it has given places away, which nobody tells it of any more; and before it is told of a commit."""
     q.publish_many("jobs", range(10))
@@ -438,7 +438,7 @@ def test_a_redis_that_dies_within_a_call_changes_nothing(harness: Harness, q: ta
 
     def dying(*values: Any, **options: Any) -> Any:
         setattr(index, moment, real)
-        if moment == "tell":
+        if moment == "update":
             harness.redis.kill()
         answer = real(*values, **options)
         if moment == "offer":
@@ -464,13 +464,13 @@ def test_waiting_claims_of_other_processes_are_rung_through_redis(harness: Harne
         _whole(waiter)
         heard = threading.Event()
         index = _index(waiter)
-        notify = index._heard
+        notify = index._on_remote_change
 
         def listen() -> Any:
             heard.set()
             return notify()
 
-        index._heard = listen
+        index._on_remote_change = listen
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         until(lambda: _listeners(index) == 2)  # the one that publishes listens too

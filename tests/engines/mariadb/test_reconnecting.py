@@ -43,7 +43,7 @@ def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: s
 
 
 def test_a_restart_of_the_server_is_waited_for(own: MariaDb, monkeypatch: Any) -> None:
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 240)  # a busy machine starts it slowly
     with tampu.open(own.url()) as q, ThreadPoolExecutor(1) as pool:
         q.publish("jobs", 1)
@@ -55,7 +55,7 @@ def test_a_restart_of_the_server_is_waited_for(own: MariaDb, monkeypatch: Any) -
 
 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monkeypatch: Any) -> None:
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
     with tampu.open(own.url(), maintenance=False) as q:
         q.publish("jobs", 1)

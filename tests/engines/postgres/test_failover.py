@@ -37,7 +37,7 @@ def pair() -> Iterator[tuple[Postgres, Postgres]]:
 def test_a_standby_that_takes_over_is_followed(
     pair: tuple[Postgres, Postgres], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 240)
     primary, standby = pair
     url = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/postgres"

@@ -34,7 +34,7 @@ def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
         opened.publish("jobs", "first")
         opened.ack(opened.claim("jobs")[0])
         engine: Any = access.engine(opened)
-        assert engine.driver._stepping._active()
+        assert engine.driver._dead_rows._active()
         yield opened
 
 
@@ -50,7 +50,7 @@ def _touched(q: tampu.Store) -> int:
     """Pages that the statement of a claim touches when it begins where the last one ended."""
     engine: Any = access.engine(q)
     number = engine.registry.numbers["default", "jobs"]
-    head = engine.driver._stepping.head(number)
+    head = engine.driver._dead_rows.head(number)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as db:
         db.execute("SET enable_seqscan = off")
         db.execute("SET enable_sort = off")
@@ -119,9 +119,9 @@ def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPa
     def claim(seconds: float, dead: int) -> None:
         nonlocal now
         one.begin()
-        one.looked(5, (None, 3, 9))
+        one.saw_due(5, (None, 3, 9))
         now += seconds
-        one.took(1, 7, lambda: dead)
+        one.claimed(1, 7, lambda: dead)
 
     claim(0.001, 10**6)
     assert (one.begin(), one.head(1)) == (never, None)
@@ -141,7 +141,7 @@ def test_what_was_taken_and_given_back_is_not_behind_the_head() -> None:
     one = skip_dead_rows.DeadRowSkip()
     one._until = float("inf")
     one.begin()
-    one.took(1, 7, lambda: 0)
-    one.undone()
+    one.claimed(1, 7, lambda: 0)
+    one.rolled_back()
     one.begin()
     assert one.head(1) is None

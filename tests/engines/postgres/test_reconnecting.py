@@ -46,7 +46,7 @@ def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: s
 
 
 def test_a_restart_of_the_server_is_waited_for(own: Postgres, monkeypatch: Any) -> None:
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 240)  # a busy machine starts it slowly
     with tampu.open(own.url()) as q, ThreadPoolExecutor(1) as pool:
         q.publish("jobs", 1)
@@ -58,7 +58,7 @@ def test_a_restart_of_the_server_is_waited_for(own: Postgres, monkeypatch: Any) 
 
 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: Postgres, monkeypatch: Any) -> None:
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
     with tampu.open(own.url(), maintenance=False) as q:
         q.publish("jobs", 1)
@@ -94,18 +94,18 @@ def _cut_after_the_next_commit(q: tampu.Store) -> Iterator[None]:
     """The way to the server ends when it has been told everything; its answer is never heard."""
     engine: Any = access.engine(q)
     wire = engine._db._wire
-    fd, tell = wire._pgconn.socket, wire._say_all
+    fd, tell = wire._pgconn.socket, wire._send_sync
     way = os.dup(fd)
 
     def cut() -> None:
         tell()
-        wire._say_all = tell
+        wire._send_sync = tell
         ours, theirs = socket.socketpair()
         theirs.close()
         os.dup2(ours.fileno(), fd)
         ours.close()
 
-    wire._say_all = cut
+    wire._send_sync = cut
     try:
         yield
     finally:

@@ -77,7 +77,7 @@ def way(server: Postgres) -> Iterator[Way]:
 def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
     for limit in ("REPLY_SECONDS", "POOLED_SECONDS"):
         monkeypatch.setattr(connect, limit, 10)
-    for module in ("engine", "readers"):
+    for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.1)
     through = url.replace(f":{server.port}/", f":{way.port}/") + "&connect_timeout=2"
     with tampu.open(through, maintenance=False) as opened:

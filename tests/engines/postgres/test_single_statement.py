@@ -13,7 +13,7 @@ from tampu import Ack, NewMessage, State
 from tampu.broker import access
 from tampu.engines.encoding import pack_seqs, unpack_seqs
 from tampu.engines.port import SettleItem
-from tampu.engines.postgres.single_statement import SingleStatement, stretches
+from tampu.engines.postgres.single_statement import SingleStatement, ranges
 from tampu.engines.sql.commit import unpack_claim
 from tampu.engines.sql.ids import BLOCK
 from tampu.engines.sql.settle import acks_of_one_claim
@@ -189,11 +189,11 @@ def test_the_journal_names_what_was_claimed_wherever_it_lies_on_the_disk(url: st
 
 
 def test_stretches_are_cut_where_a_number_is_missing() -> None:
-    assert stretches([5]) == [[5]]
-    assert stretches(list(range(5, 50))) == [list(range(5, 50))]
-    assert stretches([*range(10), *range(12, 30)]) == [list(range(10)), list(range(12, 30))]
+    assert ranges([5]) == [[5]]
+    assert ranges(list(range(5, 50))) == [list(range(5, 50))]
+    assert ranges([*range(10), *range(12, 30)]) == [list(range(10)), list(range(12, 30))]
     scattered = [[1, 3], list(range(0, 90, 2)), [*range(20), *range(50_000, 50_020)]]
-    assert [stretches(seqs) for seqs in scattered] == [[seqs] for seqs in scattered], "many pieces, or far apart"
+    assert [ranges(seqs) for seqs in scattered] == [[seqs] for seqs in scattered], "many pieces, or far apart"
 
 
 def test_a_claim_s_row_goes_with_the_acks_of_all_of_it(q: tampu.Store, db: psycopg.Connection[Any]) -> None:

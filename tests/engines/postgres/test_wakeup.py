@@ -24,13 +24,13 @@ def _wakeup(q: tampu.Store) -> Any:
 def test_others_are_told_by_notify(url: str) -> None:
     with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as other:
         heard = threading.Event()
-        listening = _wakeup(other)._heard
+        listening = _wakeup(other)._on_remote_change
 
         def hear() -> Any:
             heard.set()
             return listening()
 
-        _wakeup(other)._heard = hear
+        _wakeup(other)._on_remote_change = hear
         until(lambda: access.engine(q).readers.ask(lambda db: db.row("count_listeners", _wakeup(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
         heard.clear()
         q.publish("jobs", 1)
@@ -49,7 +49,7 @@ def test_many_commits_ring_once(url: str, db: psycopg.Connection[Any], monkeypat
         while not rung:
             rung += [note.payload for note in db.notifies(timeout=1)]
             assert time.monotonic() - began < 60
-        assert set(rung) == {_wakeup(q)._me}
+        assert set(rung) == {_wakeup(q)._instance}
         assert len(rung) <= 2 + time.monotonic() - began
 
 

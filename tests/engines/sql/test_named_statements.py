@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.engines.mariadb.database import MOVES
+from tampu.engines.mariadb.database import OPERATIONS
 from tampu.engines.sql.named_statements import load, parse
 
 SOURCE = Path(tampu.__file__).parent
@@ -72,7 +72,7 @@ def _asked_for(trees: Iterator[ast.AST]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("engine", "operations"), [("postgres", set()), ("mariadb", set(MOVES))])
+@pytest.mark.parametrize(("engine", "operations"), [("postgres", set()), ("mariadb", set(OPERATIONS))])
 def test_every_statement_that_is_asked_for_exists(engine: str, operations: set[str]) -> None:
     known = {*load(f"tampu.engines.{engine}"), *operations}
     asked = _asked_for(_trees("engines/sql", f"engines/{engine}"))
@@ -81,7 +81,7 @@ def test_every_statement_that_is_asked_for_exists(engine: str, operations: set[s
 
 
 def test_every_statement_that_is_asked_for_outside_of_the_engines_exists() -> None:
-    known = {*load("tampu.engines.postgres"), *load("tampu.engines.mariadb"), *MOVES}
+    known = {*load("tampu.engines.postgres"), *load("tampu.engines.mariadb"), *OPERATIONS}
     asked = _asked_for(_trees(about="tampu.engines.sql.db"))
     assert "snapshot_live" in asked
     assert asked <= known, f"no such statement: {sorted(asked - known)}"
@@ -94,4 +94,4 @@ def test_every_statement_is_used(engine: str) -> None:
 
 
 def test_every_operation_of_mariadb_is_asked_for() -> None:
-    assert not set(MOVES) - _asked_for(_trees())
+    assert not set(OPERATIONS) - _asked_for(_trees())

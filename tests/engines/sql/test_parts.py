@@ -20,7 +20,7 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
     with tampu.open(url, maintenance=False) as q:
         engine: Any = access.engine(q)
         asked: list[Call] = []
-        run, insist = engine.run, engine._insist
+        run, insist = engine.run, engine._commit_with_retries
 
         def note(calls: Sequence[Call]) -> Any:
             asked.extend(call for call in calls if isinstance(call, Publish))
@@ -37,7 +37,7 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
                 raise tampu.StorageFull("the server's disk is full; nothing was stored")
             return insist(calls)
 
-        monkeypatch.setattr(engine, "_insist", fail_the_second)
+        monkeypatch.setattr(engine, "_commit_with_retries", fail_the_second)
         replies = run(asked)
         told = [isinstance(reply, tampu.StorageFull) for reply in replies]
         assert told == [False] * together + [True] * together + [False] * together

@@ -1,4 +1,4 @@
-"""The MariaDB engine: tables of one database, shared by as many processes and machines as like."""
+"""The MariaDB engine: tables in one database, shared by any number of processes and machines."""
 
 from tampu.engines.mariadb.engine import MariaEngine
 

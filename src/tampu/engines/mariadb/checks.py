@@ -1,4 +1,4 @@
-"""What `tampu doctor` looks at in a database."""
+"""The checks of `tampu doctor` on a MariaDB database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(db: Db, database: str, durability: str) -> list[Finding]:
     found.append(_durability(durability))
     found.append(_binary_log(db))
     found.append(_packet(db))
-    found.append(_oldest(db))
+    found.append(_open_transactions(db))
     found.append(_indexes(db, database))
     return found
 
@@ -39,7 +39,7 @@ def _row(db: Db, sql: str) -> Any:
 
 def _durability(durability: str) -> Finding:
     if durability == "full":
-        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+        return ("durability", "ok", "full: acknowledged messages survive loss of power")
     if durability == "process":
         return (
             "durability",
@@ -50,7 +50,7 @@ def _durability(durability: str) -> Finding:
     return (
         "durability",
         "warn",
-        "none: a crash of the server loses the last second; innodb_flush_log_at_trx_commit = 1",
+        "none: a crash of the server loses the last second; set innodb_flush_log_at_trx_commit = 1",
     )
 
 
@@ -59,7 +59,7 @@ def _binary_log(db: Db) -> Finding:
     if int(galera):
         return ("replication", "bad", "Galera checks locks only at commit, and has no SKIP LOCKED: use one server")
     if int(on) and form == "STATEMENT":
-        return ("replication", "bad", "binlog_format is STATEMENT, which READ COMMITTED can not use: set MIXED or ROW")
+        return ("replication", "bad", "binlog_format is STATEMENT, which READ COMMITTED cannot use: set MIXED or ROW")
     return ("replication", "ok", f"binary log in the form {form}" if int(on) else "no binary log")
 
 
@@ -67,12 +67,12 @@ def _packet(db: Db) -> Finding:
     most = int(_row(db, "SELECT @@max_allowed_packet")[0])
     text = f"max_allowed_packet is {most >> 20} MB"
     if most < _LEAST_PACKET:
-        return ("packets", "warn", f"{text}: a larger payload is refused; 16 MB or more is good")
+        return ("packets", "warn", f"{text}: larger payloads are refused; set it to 16 MB or more")
     return ("packets", "ok", text)
 
 
-def _oldest(db: Db) -> Finding:
-    """A transaction left open keeps every row that was deleted since: claims must step over them."""
+def _open_transactions(db: Db) -> Finding:
+    """While a transaction is open, deleted rows are not removed and claims must step over them."""
     try:
         (age,) = _row(
             db,
@@ -81,16 +81,16 @@ def _oldest(db: Db) -> Finding:
         )
         history = _row(db, "SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")
     except pymysql.Error:
-        return ("transactions", "ok", "not looked at: that needs the right PROCESS")
+        return ("transactions", "ok", "not checked: that needs the PROCESS privilege")
     if age is not None and int(age) > _LONG_SECONDS:
-        return ("transactions", "warn", f"one has been open for {age} s: nothing can be purged meanwhile; end it")
+        return ("transactions", "warn", f"one has been open for {age} s and blocks purge; end it")
     if history and int(history[0]) > _MUCH_HISTORY:
         return ("transactions", "warn", f"{history[0]} changes wait to be purged: see innodb_purge_threads")
-    return ("transactions", "ok", "none is long open")
+    return ("transactions", "ok", "none has been open for long")
 
 
 def _indexes(db: Db, database: str) -> Finding:
-    """Counts kept with each commit against the rows, and every message in exactly one index; one snapshot."""
+    """Every message must be in exactly one index, and the stored counts must match; read in one snapshot."""
     parts = [
         f"SELECT {kind} AS kind, q, COUNT(*) AS n FROM tampu_{table} WHERE q > 0 GROUP BY q"  # noqa: S608 - constants
         for kind, table in enumerate(_INDEXES)
@@ -109,6 +109,6 @@ def _indexes(db: Db, database: str) -> Finding:
         return (
             "indexes",
             "bad",
-            f"{messages} messages in {places} places, {wrong} counts are wrong; this is a fault of tampu's, report it",
+            f"{messages} messages in {places} places, {wrong} wrong counts; this is a bug in tampu, please report it",
         )
     return ("indexes", "ok", f"{messages} messages, each in one index; counts agree")

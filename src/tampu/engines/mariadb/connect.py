@@ -1,4 +1,4 @@
-"""From a url to connections, and what MariaDB's errors mean to a user."""
+"""Parses the url, connects, and translates MariaDB's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFu
 OLDEST = (10, 6)
 CONNECT_SECONDS = 10
 READ_SECONDS = 120
-"""Every statement of ours is bounded; who has not answered by then is gone."""
+"""A server that has not replied by then is gone: every statement of ours is bounded."""
 IDLE_SECONDS = 8 * 3600
 NAME = re.compile(r"[A-Za-z0-9_$\-]{1,64}\Z")
 _OWN = ("durability", "index")
@@ -45,9 +45,9 @@ class Target(msgspec.Struct, frozen=True):
     options: dict[str, Any]
     database: str
     durability: str | None
-    """What was asked for, if anything was."""
+    """The durability the user asked for, if any."""
     index: str | None
-    """The url of a Redis that serves order and leases."""
+    """The url of a Redis that holds the order of ready messages."""
     shown: str
     """The url without its password."""
 
@@ -58,20 +58,20 @@ def target(url: str, durability: str | None) -> Target:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or 3306
     except ValueError as error:
-        raise InvalidConfig(f"the url can not be read: {error}", field="url") from None
+        raise InvalidConfig(f"the url is not valid: {error}", field="url") from None
     given = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
     own = {name: given.pop(name) for name in _OWN if name in given}
     database = urllib.parse.unquote(parts.path.lstrip("/"))
     if not NAME.match(database):
         raise InvalidConfig(
-            f"{database!r:.80} can not be a database's name", field="url", hint="mariadb://user:password@host/database"
+            f"{database!r:.80} is not a valid database name", field="url", hint="mariadb://user:password@host/database"
         )
     durability = own.get("durability", durability)
     if durability is not None and durability not in _ORDER:
         raise InvalidConfig(
             f"no such durability: {durability}",
             field="durability",
-            hint="full, process or none: the least the server gives",
+            hint="full, process or none: the least that the server must give",
         )
     options: dict[str, Any] = {
         "host": parts.hostname or "localhost",
@@ -87,7 +87,7 @@ def target(url: str, durability: str | None) -> Target:
     if tls:
         options["ssl"] = _tls(tls)
     elif options["host"] in _HERE or socket is not None:
-        options["ssl_disabled"] = True  # 20 ms for each connection, for nothing
+        options["ssl_disabled"] = True  # TLS would cost 20 ms per connection and protect nothing on this machine
     if given:
         known = ", ".join([*_OWN, "unix_socket", *_TLS])
         raise InvalidConfig(f"no such option in the url: {', '.join(given)}", field="url", hint=f"known: {known}")
@@ -96,7 +96,7 @@ def target(url: str, durability: str | None) -> Target:
 
 
 def _tls(given: dict[str, str]) -> ssl.SSLContext:
-    """Who names an authority, or wants the name checked, gets both; the driver by itself takes any certificate."""
+    """A TLS context that checks what the user asked for; the driver's own default accepts any certificate."""
     identity = given.get("ssl_verify_identity", "false")
     if identity not in ("true", "false"):
         raise InvalidConfig("ssl_verify_identity must be true or false", field="url")
@@ -105,8 +105,8 @@ def _tls(given: dict[str, str]) -> ssl.SSLContext:
         if "ssl_cert" in given:
             context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
     except OSError as error:
-        raise InvalidConfig(f"a certificate can not be read: {error}", field="url") from None
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that servers make for themselves do not pass it
+        raise InvalidConfig(f"a certificate cannot be read: {error}", field="url") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # self-signed certificates of servers fail the strict check
     context.check_hostname = identity == "true"
     if identity == "false" and "ssl_ca" not in given:
         context.verify_mode = ssl.CERT_NONE
@@ -114,7 +114,7 @@ def _tls(given: dict[str, str]) -> ssl.SSLContext:
 
 
 def connect(place: Target) -> Db:
-    """A connection in autocommit: transactions are begun and ended by name."""
+    """Connect in autocommit mode: we send BEGIN and COMMIT ourselves."""
     connection = pymysql.connect(
         **place.options,
         charset="utf8mb4",
@@ -130,7 +130,7 @@ def connect(place: Target) -> Db:
         db = Db(connection, place.database, ours=True, most_bytes=1 << 20)
         db.send("configure_session", LOCK_SECONDS, IDLE_SECONDS)
         ((_, _, _, packet),) = db.rows("select_durability")
-        # Room for what surrounds a single large body, which is never cut.
+        # Half of the packet limit: a single large body is never split and needs room for the SQL around it.
         db.most_bytes = max(1 << 16, min(packet // 2, 4 << 20))
         return db
     except BaseException:
@@ -138,17 +138,17 @@ def connect(place: Target) -> Db:
         raise
 
 
-def _check_version(said: str) -> None:
-    """Older servers, and MySQL, lack what the statements use."""
-    found = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", said)
+def _check_version(text: str) -> None:
+    """Refuse MySQL and older servers, which lack features that our statements use."""
+    found = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", text)
     if not found:
-        raise Unavailable(f"this is not MariaDB: {said}", hint="tampu needs MariaDB 10.6 or newer")
+        raise Unavailable(f"this is not MariaDB: {text}", hint="tampu needs MariaDB 10.6 or newer")
     if (int(found[1]), int(found[2])) < OLDEST:
         raise Unavailable(f"MariaDB {found[1]}.{found[2]} is too old", hint="tampu needs 10.6 or newer")
 
 
 def durability(db: Db, wanted: str | None) -> str:
-    """What the server gives; refuses one that is weaker than what was asked for. A session can not change it."""
+    """The server's durability, which a session cannot change. Raises InvalidConfig if it is less than asked for."""
     ((flush, binlog, sync, _),) = db.rows("select_durability")
     gives = "full"
     if flush not in (1, 3):
@@ -157,7 +157,7 @@ def durability(db: Db, wanted: str | None) -> str:
         gives = "process"  # after a crash of the machine, commits that the binary log lacks are rolled back
     if wanted is not None and _ORDER.index(gives) < _ORDER.index(wanted):
         raise InvalidConfig(
-            f"durability {wanted} was asked for, the server gives {gives}",
+            f"durability {wanted} was asked for, but the server gives {gives}",
             field="durability",
             hint="set on the server: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1 where it has a binary log",
         )
@@ -194,21 +194,21 @@ class MariaDriver:
 
     def translate(self, error: pymysql.Error) -> TampuError:  # noqa: PLR0911 - one line per meaning
         number, shown = code(error), self.place.shown
-        said = str(error.args[1] if len(error.args) > 1 else error).strip().partition("\n")[0]
+        text = str(error.args[1] if len(error.args) > 1 else error).strip().partition("\n")[0]
         if number in _FULL:
-            return StorageFull("the server's disk is full; nothing was stored", hint="make room and call again")
+            return StorageFull("the server's disk is full; nothing was stored", hint="free some space, then try again")
         if number in _DENIED:
-            return Forbidden(f"{shown}: {said}", hint="check user and password in the url, and what the user may do")
+            return Forbidden(f"{shown}: {text}", hint="check user and password in the url, and the user's rights")
         if number == 1049:
-            return InvalidConfig(f"{shown}: {said}", field="url", hint=f"CREATE DATABASE `{self.place.database}`")
+            return InvalidConfig(f"{shown}: {text}", field="url", hint=f"CREATE DATABASE `{self.place.database}`")
         if number in _READ_ONLY:
-            return Unavailable(f"{shown} is read only: {said}", hint="connect to the primary server")
+            return Unavailable(f"{shown} is read only: {text}", hint="connect to the primary server")
         if number in _UNKNOWN:
-            return StorageError(f"{shown}: {said}", hint="the tables are of another version: tampu migrate")
+            return StorageError(f"{shown}: {text}", hint="the tables have another version: run tampu migrate")
         if number in (_DEADLOCK, _LOCK_TIMEOUT, 1317, 1969, 3024):
-            return Unavailable(f"{shown}: {said}", hint="look for a long transaction on the database")
+            return Unavailable(f"{shown}: {text}", hint="look for a long transaction on the database")
         if number == 1153:
-            return StorageError(f"{shown}: {said}", hint="raise max_allowed_packet on the server")
+            return StorageError(f"{shown}: {text}", hint="raise max_allowed_packet on the server")
         if self.gone(error):
-            return Unavailable(f"{shown} can not be reached: {said}", hint="is the server running?")
-        return StorageError(f"{shown}: {said}")
+            return Unavailable(f"{shown} cannot be reached: {text}", hint="is the server running?")
+        return StorageError(f"{shown}: {text}")

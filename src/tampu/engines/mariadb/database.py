@@ -1,4 +1,4 @@
-"""A connection as `tampu.engines.sql` needs it: every operation by its name, of one statement or of several."""
+"""A MariaDB connection for `tampu.engines.sql`: runs statements and operations (several statements) by name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from tampu.engines.mariadb.ops import snapshot, table
 from tampu.engines.mariadb.wire import Rows, Wire
 
-MOVES = table.MOVES | snapshot.MOVES
+OPERATIONS = table.OPERATIONS | snapshot.OPERATIONS
 
 
 class Db(Wire):
     """See `tampu.engines.sql.db.Db`."""
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
-        move = MOVES.get(name)
-        return self.ask(name, *parameters).get if move is None else move(self, *parameters)
+        operation = OPERATIONS.get(name)
+        return self.ask(name, *parameters).get if operation is None else operation(self, *parameters)
 
     def rows(self, name: str, *parameters: Any) -> Rows:
         if self._together:
@@ -39,11 +39,10 @@ class Db(Wire):
     def send(self, name: str, *parameters: Any) -> None:
         with self.together():
             rest = self.ahead(name, *parameters)
-            if name in MOVES:
+            if name in OPERATIONS:
                 rest()
 
     def execute(self, sql: str, parameters: Any) -> Any:
-        """The user's own SQL; the cursor has the answer."""
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters or None)
         return cursor
@@ -63,8 +62,8 @@ class Db(Wire):
         stale = None if self.index is None else self.ask("is_index_stale")
 
         def fetch() -> Any:
-            ((told,),) = begun.get()
-            now, *rest = (int(part) if part else None for part in told.split(" "))
+            ((text,),) = begun.get()
+            now, *rest = (int(part) if part else None for part in text.split(" "))
             self.now = now or 0
             self.stale = stale is not None and stale.get() != [(0,)]
             number, delay, lease, expiry, *_ = (*rest, None, None, None)
@@ -77,7 +76,7 @@ class Db(Wire):
         self.say(b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def patient(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()  # the driver has one limit for all
+        return contextlib.nullcontext()  # the driver has one timeout for all statements
 
     def rollback(self) -> None:
         self.say(b"ROLLBACK")

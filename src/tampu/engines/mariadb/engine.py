@@ -1,7 +1,7 @@
-"""The MariaDB engine: what is MariaDB's own about an engine on SQL (see `tampu.engines.sql.engine`).
+"""The MariaDB engine: what differs from the base class (`tampu.engines.sql.engine`).
 
-Wake-ups of other processes come by looking, users join with PyMySQL's connections, and what a reader of the journal
-has seen is on disk before it is told. With an index in Redis, claims are told there what to take, and processes ring.
+Processes notice each other's commits by polling, calls can join a PyMySQL transaction, and journal records are on disk
+before a reader sees them. With an index in Redis, claims take their order from it and wake-ups go through Redis.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class MariaEngine(SqlEngine):
         self.place = connect.target(url, durability)
         self._migrate = migrate
         self._on_disk = 0
-        """The journal's offset that is known to be on disk."""
+        """Journal offset up to which the journal is known to be on disk."""
         self.index: Index | None = None
-        self.guests_say: str | None = None
-        """How a connection that can not tell the index says so (see `wire.Wire.guest`)."""
+        self.stale_statement: str | None = None
+        """Statement that a connection without the index runs to mark it stale (see `wire.Wire.stale_statement`)."""
         super().__init__(connect.MariaDriver(self.place), "full", clock)
         self._index_repair = None if self.index is None else IndexRepair(self.index, self.readers.ask)
 
@@ -49,52 +49,52 @@ class MariaEngine(SqlEngine):
         self.schema = migrations.version_of(db.connection, self.place.database)
         registry = migrations.registry(db.connection, self.place.database)
         if self.place.index is not None:
-            self.index = Index(self.place.index, registry.tail, self._stirred)
-            self.guests_say = "insert_stale"
+            self.index = Index(self.place.index, registry.tail, self._on_remote_change)
+            self.stale_statement = "insert_stale"
             db.send("enable_index")
         elif db.value("is_index_enabled"):
-            self.guests_say = "mark_index_stale"
+            self.stale_statement = "mark_index_stale"
         return registry
 
     def _connected(self, give_up: float) -> Any:
         db: Any = super()._connected(give_up)
         db.index = self.index
-        db.guest = self.guests_say
+        db.stale_statement = self.stale_statement
         return db
 
     def announce(self, commit: Commit) -> None:
         db: Any = self._db
         if self.index is not None and db is not None:
-            self._tell(self.index, db, notify=bool(commit.ready))
+            self._update_index(self.index, db, notify=bool(commit.ready))
         super().announce(commit)
 
-    def _tell(self, index: Index, db: Db, *, notify: bool) -> None:
-        """After a commit: the index learns what it did. What it can not be told, the database remembers."""
+    def _update_index(self, index: Index, db: Db, *, notify: bool) -> None:
+        """After a commit: send its changes to the index, or mark the index stale in the database if that fails."""
         entered, left = db.entered, db.left
         db.entered, db.left, db.offered = [], [], []
         if not index.up or not (entered or left or notify):
             if entered:
-                self._say_stale()
+                self._mark_stale()
             return
-        if not index.tell(entered, left, notify=notify) and entered:
-            self._say_stale()
+        if not index.update(entered, left, notify=notify) and entered:
+            self._mark_stale()
 
-    def _say_stale(self) -> None:
-        with contextlib.suppress(TampuError):  # then a claim of the next second finds it
+    def _mark_stale(self) -> None:
+        with contextlib.suppress(TampuError):  # if that fails too, a claim within a second finds the messages
             self.readers.ask(lambda db: db.send("mark_index_stale"))
 
     def _undo(self, db: Any, error: BaseException) -> None:
         offered = db.offered
         db.entered, db.left, db.offered = [], [], []
         super()._undo(db, error)
-        if db.hurried and self._db is not None:
+        if db.short_lock_timeout and self._db is not None:
             with contextlib.suppress(self.driver.error):
                 db.send("end_sweep")
         if offered and self.index is not None and self.index.up:
-            self.index.tell(offered, [], notify=False)
+            self.index.update(offered, [], notify=False)
 
-    def _listening(self) -> Wakeup:
-        return Wakeup(self.place, self._stirred, lambda: self.index is not None and self.index.up)
+    def _start_wakeup(self) -> Wakeup:
+        return Wakeup(self.place, self._on_remote_change, lambda: self.index is not None and self.index.up)
 
     def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
         return user_transaction.joined(self, connection)
@@ -108,15 +108,15 @@ class MariaEngine(SqlEngine):
         return page
 
     def seal(self) -> None:
-        """A crash must not take back what a reader was told: the offsets would be given out again."""
+        """Flush the journal to disk: if a crash lost what a reader has seen, its offsets would be given out again."""
         self.readers.ask(lambda db: db.send("seal_journal"))
 
     def check(self) -> list[tuple[str, str, str]]:
-        def look(db: Any) -> list[tuple[str, str, str]]:
+        def run(db: Any) -> list[tuple[str, str, str]]:
             assert isinstance(db, Db)
             return checks.check(db, self.place.database, self.durability)
 
-        found = self.readers.ask(look)
+        found = self.readers.ask(run)
         if self.index is not None:
             found.append(("index", *self.index.health()))
         return found

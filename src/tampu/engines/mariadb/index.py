@@ -1,13 +1,13 @@
-"""The order of ready messages, kept in Redis as well: it proposes, the database decides.
+"""An optional copy of the order of ready messages in Redis: Redis proposes what to claim, the database decides.
 
-Redis has the places (rank, position) of each queue's ready messages in a sorted set. A claim takes the first of them,
-and then locks those very rows in MariaDB: what is not there any more is dropped, and whoever gets a row has it. Nothing
-depends on Redis. Whatever is wrong with it, `offer` gives nothing, and the claim walks the database's own index.
+Redis has the places (rank, position) of each queue's ready messages in a sorted set. A claim takes the first of them
+and locks those rows in MariaDB; places without a row are dropped. Nothing depends on Redis: if anything is wrong with
+it, `offer` returns nothing and the claim scans the database's own index.
 
-When is it wrong? It has no mark of being whole, made for this run of the server (it was emptied, restarted, failed
-over); or the database has rows in `stale`: somebody has made messages ready and could not tell Redis. Then one process
-repairs it. A process that dies between its commit and telling Redis leaves no trace: so once a second a claim
-walks the database's index anyway, which finds what has been waiting longest.
+The copy is incomplete if Redis has no valid mark (it was emptied, restarted or failed over), or if the database has
+rows in `stale`: a process made messages ready and could not reach Redis. Then one process repairs it. A process that
+dies between its commit and the update of Redis leaves no sign. So once a second a claim scans the database's index
+anyway, and finds what has waited longest.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = logging.getLogger("tampu")
 Place = tuple[int, int, int]
 """(q, rank, pos): the primary key of `ready`."""
 SECONDS = 0.5
-"""Redis answers within this time, or goes without."""
-LOOK_SECONDS = 1.0
-"""Between two claims of a queue that walk the database's index, whatever Redis says."""
+"""If Redis does not answer within this time, the database is used alone."""
+SCAN_SECONDS = 1.0
+"""Between two claims of a queue that scan the database's index even though Redis works."""
 _REPAIR_SECONDS = 30
 _PLACE = struct.Struct(">QQ")
 _BIAS = 1 << 63
 
 
 def member(rank: int, pos: int) -> bytes:
-    """A place as bytes that sort as it does; all scores are the same."""
+    """A place as bytes with the same order; all scores in the sorted set are equal."""
     return _PLACE.pack(rank + _BIAS, pos)
 
 
@@ -51,8 +51,8 @@ def place(raw: bytes) -> tuple[int, int]:
 
 
 class Index:
-    def __init__(self, url: str, tail: int, heard: Callable[[], Any]) -> None:
-        self._heard = heard
+    def __init__(self, url: str, tail: int, on_remote_change: Callable[[], Any]) -> None:
+        self._on_remote_change = on_remote_change
         self._base = f"{{tampu:index:{tail}}}"
         try:
             self._redis: Any = redis.Redis.from_url(
@@ -60,118 +60,118 @@ class Index:
                 socket_timeout=SECONDS,
                 socket_connect_timeout=SECONDS,
                 retry=Retry(NoBackoff(), 0),
-                redis_connect_func=self._connecting,
+                redis_connect_func=self._on_connect,
                 protocol=2,
             )
         except ValueError as error:
             raise InvalidConfig(
-                f"the index can not be: {error}", field="url", hint="?index=redis%3A%2F%2Fhost"
+                f"the url of the index is not valid: {error}", field="url", hint="?index=redis%3A%2F%2Fhost"
             ) from None
         folder = resources.files("tampu.engines.mariadb") / "lua"
         self._offer = self._redis.register_script((folder / "offer.lua").read_text())
-        self._finish = self._redis.register_script((folder / "whole.lua").read_text())
+        self._mark_complete = self._redis.register_script((folder / "whole.lua").read_text())
         self.up = False
-        """Redis takes what it is told."""
+        """Redis is reachable."""
         self.refused: str | None = None
         """Why this Redis is not used at all."""
         self._mark: bytes | None = None
-        """The mark, while the index is whole as far as we know."""
+        """The mark of a complete index; None while it may be incomplete."""
         self._run = b""
-        """Which run of the server it is that we talk to."""
-        self._looked: dict[int, float] = {}
-        self.wanted = threading.Event()
-        """Somebody should look what is wrong."""
+        """run_id of the Redis server."""
+        self._scanned: dict[int, float] = {}
+        self.check_wanted = threading.Event()
+        """Set when the index must be checked."""
 
-    def _connecting(self, connection: Any) -> None:
-        """Every new connection: it may be to another server, or to one that was restarted and has older data."""
+    def _on_connect(self, connection: Any) -> None:
+        """Check the run_id of each new connection: another or a restarted server may have older data."""
         connection.on_connect()
         connection.send_command("INFO", "server")
         run = _run_of(connection.read_response())
         if run != self._run:
             self._run = run
-            self.doubt()
+            self.invalidate()
 
-    def _lost(self, error: Exception) -> None:
+    def _disconnected(self, error: Exception) -> None:
         if self.up:
-            log.warning("the index does not answer, the database serves alone: %s", error)
+            log.warning("the index in Redis is not reachable, using the database alone: %s", error)
         self.up = False
         self._mark = None
-        self.wanted.set()
+        self.check_wanted.set()
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         return self._mark is not None
 
     def health(self) -> tuple[str, str]:
-        """How it is, and what to know, for `tampu doctor`."""
+        """Status and note for `tampu doctor`."""
         if self.refused is not None:
             return ("bad", f"not used, {self.refused}; set it to noeviction")
         if not self.up:
-            return ("warn", "Redis does not answer: the database serves alone, slower")
-        if not self.whole:
-            return ("warn", "it is being repaired: the database serves alone meanwhile")
+            return ("warn", "Redis does not answer: claims use the database alone and are slower")
+        if not self.complete:
+            return ("warn", "it is being repaired: claims use the database alone meanwhile")
         return ("ok", "order and wake-ups come from Redis")
 
-    # -- what commits do
+    # -- used by commits
 
     def offer(self, q: int, count: int) -> list[tuple[int, int]]:
-        """Take the first places of a queue; nothing when the database must be asked."""
+        """Take the first places of a queue; empty if the claim must use the database's index."""
         now = time.monotonic()
         mark = self._mark
-        if mark is None or now - self._looked.get(q, 0.0) > LOOK_SECONDS:
-            self._looked[q] = now
+        if mark is None or now - self._scanned.get(q, 0.0) > SCAN_SECONDS:
+            self._scanned[q] = now
             return []
         try:
             found = self._offer(keys=[f"{self._base}:mark", self._key(q)], args=[mark, count])
         except redis.RedisError as error:
-            self._lost(error)
+            self._disconnected(error)
             return []
         if found is None:
-            self.doubt()
+            self.invalidate()
             return []
         return [place(raw) for raw in found]
 
     def _current_mark(self) -> bytes | None:
-        """The mark, if it was made for this run of the server: one that came back with its data is not believed."""
+        """The mark, if it was set during this run of the server: after a restart its data may be old."""
         try:
-            told: bytes | None = self._redis.get(f"{self._base}:mark")
+            mark: bytes | None = self._redis.get(f"{self._base}:mark")
         except redis.RedisError as error:
-            self._lost(error)
+            self._disconnected(error)
             return None
-        return told if told is not None and told.startswith(self._run) else None
+        return mark if mark is not None and mark.startswith(self._run) else None
 
-    def tell(self, entered: Sequence[Place], left: Sequence[Place], *, notify: bool) -> bool:
-        """What became ready, and what is not any more. False: Redis does not know it."""
+    def update(self, entered: Sequence[Place], left: Sequence[Place], *, notify: bool) -> bool:
+        """Add messages that became ready and remove those that left; False if Redis was not reachable."""
         try:
-            with self._redis.pipeline(transaction=False) as sent:
+            with self._redis.pipeline(transaction=False) as pipeline:
                 for q, members in _by_queue(entered):
-                    sent.zadd(self._key(q), dict.fromkeys(members, 0))
+                    pipeline.zadd(self._key(q), dict.fromkeys(members, 0))
                 for q, members in _by_queue(left):
-                    sent.zrem(self._key(q), *members)
+                    pipeline.zrem(self._key(q), *members)
                 if notify:
-                    sent.publish(f"{self._base}:bell", b"")
-                sent.execute()
+                    pipeline.publish(f"{self._base}:bell", b"")
+                pipeline.execute()
         except redis.RedisError as error:
-            self._lost(error)
+            self._disconnected(error)
             return False
         return True
 
-    def doubt(self) -> None:
-        """It may lack something: have it looked at."""
+    def invalidate(self) -> None:
+        """The index may be incomplete: stop using it, and have it checked."""
         self._mark = None
-        self.wanted.set()
+        self.check_wanted.set()
 
     def _key(self, q: int) -> str:
         return f"{self._base}:{q}"
 
     # -- repair
 
-    def look(self, repair: Callable[[Index, bool], None]) -> None:
-        """See what is wrong and have it repaired; raises nothing of Redis."""
+    def check(self, repair: Callable[[Index, bool], None]) -> None:
+        """Check the index and repair it if needed; raises no Redis errors."""
         try:
             info = self._redis.info()
             if info.get("maxmemory_policy", "noeviction") != "noeviction":
-                self.refused = f"its maxmemory-policy is {info['maxmemory_policy']}: it may forget a part"
+                self.refused = f"its maxmemory-policy is {info['maxmemory_policy']}: it may evict a part"
                 self.up = False
                 return
             self.refused = None
@@ -180,35 +180,35 @@ class Index:
             if self.up:
                 self._mark = self._current_mark()
         except redis.RedisError as error:
-            self._lost(error)
+            self._disconnected(error)
 
     @contextlib.contextmanager
-    def making(self) -> Iterator[bool]:
-        """Make the index anew, if nobody else is at it; marked as whole at the end."""
+    def rebuild(self) -> Iterator[bool]:
+        """Rebuild the index unless another process does; marks it as complete at the end."""
         me = secrets.token_hex(8)
         key = f"{self._base}:making"
         ours = bool(self._redis.set(key, me, nx=True, ex=_REPAIR_SECONDS))
         yield ours
         if ours:
-            self._finish(keys=[f"{self._base}:mark", key], args=[self._run + secrets.token_bytes(8), me])
+            self._mark_complete(keys=[f"{self._base}:mark", key], args=[self._run + secrets.token_bytes(8), me])
 
     def add(self, places: Sequence[Place]) -> None:
-        """As `tell`, while it is being repaired; raises."""
-        with self._redis.pipeline(transaction=False) as sent:
+        """Add messages during a repair; raises Redis errors."""
+        with self._redis.pipeline(transaction=False) as pipeline:
             for q, members in _by_queue(places):
-                sent.zadd(self._key(q), dict.fromkeys(members, 0))
-            sent.expire(f"{self._base}:making", _REPAIR_SECONDS)
-            sent.execute()
+                pipeline.zadd(self._key(q), dict.fromkeys(members, 0))
+            pipeline.expire(f"{self._base}:making", _REPAIR_SECONDS)
+            pipeline.execute()
 
     # -- wake-ups
 
     def listen(self, stopped: threading.Event) -> None:
-        """Call ``heard`` when somebody rings, until it is stopped or the connection is lost."""
+        """Call ``on_remote_change`` on each wake-up, until ``stopped`` is set or the connection is lost."""
         with self._redis.pubsub(ignore_subscribe_messages=True) as channel:
             channel.subscribe(f"{self._base}:bell")
             while not stopped.is_set():
                 if channel.get_message(timeout=SECONDS / 2) is not None:
-                    self._heard()
+                    self._on_remote_change()
 
     def close(self) -> None:
         self._redis.close()

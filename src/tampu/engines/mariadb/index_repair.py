@@ -1,7 +1,4 @@
-"""Keeps the index in Redis as the database is: repairs it when it is wrong, and rings between processes.
-
-Two threads of an engine that has an index. One waits until something is wrong; one hears others ring.
-"""
+"""Background threads of an engine with an index in Redis: one repairs the index, one listens for wake-ups."""
 
 from __future__ import annotations
 
@@ -28,47 +25,47 @@ class IndexRepair:
         self._index = index
         self._ask = ask
         self._stop = threading.Event()
-        self._look()
+        self._check()
         self._threads = [
-            threading.Thread(target=self._keep, name="tampu-index", daemon=True),
-            threading.Thread(target=self._hear, name="tampu-index-bell", daemon=True),
+            threading.Thread(target=self._repair_loop, name="tampu-index", daemon=True),
+            threading.Thread(target=self._listen_loop, name="tampu-index-wakeup", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
 
-    def _keep(self) -> None:
+    def _repair_loop(self) -> None:
         index = self._index
         while not self._stop.is_set():
-            if index.whole or index.refused:
-                index.wanted.wait(SECONDS)
+            if index.complete or index.refused:
+                index.check_wanted.wait(SECONDS)
             else:
                 self._stop.wait(SECONDS / 10)
-            if self._stop.is_set() or (index.whole and not index.wanted.is_set()):
+            if self._stop.is_set() or (index.complete and not index.check_wanted.is_set()):
                 continue
-            index.wanted.clear()
-            self._look()
+            index.check_wanted.clear()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
-            self._index.look(self._repair)
+            self._index.check(self._repair)
         except (pymysql.Error, TampuError) as error:
             log.debug("the index is not repaired yet: %s", error)
 
     def _repair(self, index: Index, anew: bool) -> None:
-        """Bring into Redis what it lacks: all that is ready, or what `stale` names."""
+        """Add what Redis lacks: all ready messages, or only those listed in `stale`."""
         rows = self._ask(lambda db: db.rows("select_stale", _STEP))
         if anew or any(q == 0 for _, q, _, _ in rows):
-            with index.making() as ours:
+            with index.rebuild() as ours:
                 if not ours:
                     return
-                self._make(index)
+                self._add_all(index)
         elif rows:
             index.add([(q, rank, pos) for _, q, rank, pos in rows])
         if rows:
             self._ask(lambda db: db.send("delete_stale", Ints(no for no, _, _, _ in rows)))
 
-    def _make(self, index: Index) -> None:
-        """All that is ready, by growing place. What becomes ready meanwhile, its own process tells."""
+    def _add_all(self, index: Index) -> None:
+        """Add all ready messages in the order of their places. What becomes ready meanwhile, its own process adds."""
         rows = self._after(0, _END, _END)  # queue 0 has no messages
         while rows:
             index.add(rows)
@@ -78,18 +75,18 @@ class IndexRepair:
         found: list[Any] = self._ask(lambda db: db.rows("page_all_ready", q, rank, pos, _STEP))
         return found
 
-    def _hear(self) -> None:
+    def _listen_loop(self) -> None:
         while not self._stop.is_set():
             if self._index.up:
                 try:
                     self._index.listen(self._stop)
                 except redis.RedisError as error:
-                    log.debug("nobody rings for a moment: %s", error)
+                    log.debug("wake-ups through Redis are off, retrying in %s s: %s", SECONDS, error)
             self._stop.wait(SECONDS)
 
     def close(self) -> None:
         self._stop.set()
-        self._index.wanted.set()
+        self._index.check_wanted.set()
         for thread in self._threads:
             thread.join()
         self._index.close()

@@ -1,9 +1,9 @@
-"""The schema's versions. Migrations are the files of `schema/`; only they change tables.
+"""Schema versions. Migrations are the files in `schema/`; nothing else changes tables.
 
-Opening makes the tables where there are none and the user may, and refuses those of a newer program. Older ones are
-brought up to date at opening too, one process at a time. MariaDB commits with every change of a table: so each
-statement of a step may be repeated, the version is written last, and whoever finds half a step does it again. Steps
-must leave the old code able to run: add, do not rename; what can not be so is a step of two releases.
+Opening a store creates the tables if they are missing and the user may create them, migrates older ones (one process at
+a time), and refuses tables of a newer program. MariaDB commits after every change of a table. So each statement of a
+migration can be repeated, the version is written last, and an unfinished migration is simply run again. Code of the
+previous version must be able to run on the new tables: add, do not rename. What cannot be done so takes two releases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def migrations() -> list[Migration]:
     return sorted(steps)
 
 
-def _one(connection: pymysql.Connection[Any], sql: str, *values: Any) -> Any:
+def _value(connection: pymysql.Connection[Any], sql: str, *values: Any) -> Any:
     with connection.cursor(pymysql.cursors.Cursor) as cursor:
         cursor.execute(sql, values or None)
         row = cursor.fetchone()
@@ -39,22 +39,22 @@ def _one(connection: pymysql.Connection[Any], sql: str, *values: Any) -> Any:
 
 
 def _meta(connection: pymysql.Connection[Any], database: str, name: str) -> str | None:
-    there = _one(
+    there = _value(
         connection,
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'tampu_meta'",
         database,
     )
     if there is None:
         return None
-    value = _one(connection, f"SELECT value FROM `{database}`.tampu_meta WHERE name = %s", name)  # noqa: S608 - a checked name
+    value = _value(connection, f"SELECT value FROM `{database}`.tampu_meta WHERE name = %s", name)  # noqa: S608 - a checked name
     return None if value is None else str(value)
 
 
 def version_of(connection: pymysql.Connection[Any], database: str) -> int:
-    """The version the tables have; 0 if they are not there. Refuses those of a newer program."""
+    """The version of the tables; 0 if there are none. Raises SchemaMismatch if this program is too old for them."""
     version = int(_meta(connection, database, "schema") or 0)
     newest = migrations()[-1][0]
-    least = int(_meta(connection, database, "least") or 1)  # the oldest whose code may still use them
+    least = int(_meta(connection, database, "least") or 1)  # the oldest code version that may use the tables
     if version > newest and least > newest:
         raise SchemaMismatch(
             f"the tables in {database} have version {version}; this tampu knows up to {newest}", hint="upgrade tampu"
@@ -63,7 +63,7 @@ def version_of(connection: pymysql.Connection[Any], database: str) -> int:
 
 
 def script(database: str, since: int = 0, steps: Sequence[Migration] | None = None) -> list[str]:
-    """The statements that bring the tables from a version up to date, for people to run or read."""
+    """The statements that migrate the tables from version ``since``, for people to read or run."""
     found: list[str] = []
     for number, text in migrations() if steps is None else steps:
         if number > since:
@@ -79,31 +79,31 @@ def script(database: str, since: int = 0, steps: Sequence[Migration] | None = No
 
 
 def migrate(connection: pymysql.Connection[Any], database: str, steps: Sequence[Migration] | None = None) -> int:
-    """Bring the tables up to date, one process at a time; the version they have then."""
+    """Migrate the tables, one process at a time; returns their version."""
     newest = (migrations() if steps is None else steps)[-1][0]
     version = version_of(connection, database)
     if version >= newest:
         return version
     lock = f"tampu/{database}"[:64]
-    if _one(connection, "SELECT GET_LOCK(%s, %s)", lock, _LOCK_SECONDS) != 1:
-        raise Unavailable(f"somebody else is changing the tables in {database}", hint="try again")
+    if _value(connection, "SELECT GET_LOCK(%s, %s)", lock, _LOCK_SECONDS) != 1:
+        raise Unavailable(f"another process is migrating the tables in {database}", hint="try again later")
     try:
-        version = version_of(connection, database)  # somebody else may have done it meanwhile
+        version = version_of(connection, database)  # another process may have migrated meanwhile
         for statement in script(database, version, steps):
             with connection.cursor() as cursor:
                 cursor.execute(statement)
     finally:
         if connection.open:
-            _one(connection, "SELECT RELEASE_LOCK(%s)", lock)
+            _value(connection, "SELECT RELEASE_LOCK(%s)", lock)
     return max(version, newest)
 
 
 def registry(connection: pymysql.Connection[Any], database: str) -> QueueRegistry:
-    """What is true of the tables for good, and the newest id's time."""
+    """Make the queue registry from the tail of the ids and the time of the newest one."""
     tail = _meta(connection, database, "tail")
     if tail is None:
-        raise SchemaMismatch(f"there are no tables of tampu's in {database}", hint="tampu migrate")
-    newest = _one(
+        raise SchemaMismatch(f"there are no tampu tables in {database}", hint="run tampu migrate")
+    newest = _value(
         connection,
         f"SELECT created DIV 1000 + COALESCE(ahead, 0) FROM `{database}`.tampu_message ORDER BY seq DESC LIMIT 1",  # noqa: S608 - a checked name
     )

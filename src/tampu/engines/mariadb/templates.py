@@ -1,14 +1,14 @@
-"""The statements of `statements/`, and how values get into them.
+"""Fills values into the statements of `statements/`.
 
-``$1``, ``$2``, … are values. A column of values is written out where it stands, with commas, so ``IN ($1)`` is one of
-them. What is in braces is repeated for each row of the columns inside, with commas between: ``VALUES {($1, $2)}``, or
-with OR if it ends so: ``WHERE {(a = $1 AND b = $2) OR}``. (``(a, b) IN ({($1, $2)})`` is a scan of the table when there
-is one row.) ``#1`` is the number of rows. A statement with columns that have no rows is not sent; one with very many is
-sent in parts. What has one name may be several statements, each ended by a semicolon at the end of a line.
+``$1``, ``$2``, … are values. A column of values becomes a list with commas, as for ``IN ($1)``. Text in braces is
+repeated for each row of the columns inside, separated by commas: ``VALUES {($1, $2)}``, or by OR if it ends with OR:
+``WHERE {(a = $1 AND b = $2) OR}``. (``(a, b) IN ({($1, $2)})`` would scan the table if there is one row.) ``#1`` is the
+number of rows. A statement whose columns have no rows is not sent; one with very many rows is sent in parts. One name
+may stand for several statements, each ended by a semicolon at the end of a line.
 
-A DELETE takes no hint which index to use, and a small table is rather scanned: that would wait for every row somebody
-has locked. A LIMIT below the number of rows in the table makes the server use the index. So a DELETE has the number of
-its rows as LIMIT, and tables that many work on have some rows, always (see the schema).
+A DELETE takes no index hint, and the server prefers to scan a small table, which would wait for every locked row. A
+LIMIT below the number of rows in the table makes it use the index. So each DELETE has the number of its rows as LIMIT,
+and busy tables always contain some dummy rows (see the schema).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.named_statements import load
 
 MOST_ROWS = 500
-"""Rows of one statement. From a thousand on, the server makes a join of an IN list, and plans it as it likes."""
+"""Most rows of one statement. From a thousand on, the server turns an IN list into a join with an unknown plan."""
 MOST_BYTES = 1 << 20
 _PART = re.compile(r"\$(\d+)|\{([^}]*)\}|#(\d+)")
 Column = Ints | Blobs
@@ -31,23 +31,23 @@ Quote = Callable[[bytes], bytes]
 
 
 def escaped(value: bytes) -> bytes:
-    """For our own sessions, whose character set and mode we know: half as long as hexadecimal."""
+    """For our own sessions, whose character set and SQL mode we know. Half as long as hexadecimal."""
     return b"_binary'%b'" % value.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
 
 
 def in_hex(value: bytes) -> bytes:
-    """For sessions of users, whatever they have set."""
+    """For sessions of users, safe with any settings."""
     return b"x'%b'" % value.hex().encode()
 
 
 class Statement:
-    """One statement, cut where values go."""
+    """One statement, split where values go."""
 
     def __init__(self, text: str) -> None:
         self._parts = list(_cut(text))
 
     def written(self, values: Sequence[Any], quote: Quote) -> Iterator[bytes]:
-        """The statement with its values; several times if there are many rows."""
+        """The statement with its values; several statements if there are many rows."""
         used = [values[n] for part in self._parts for n in part.numbers]
         sizes = {len(value.values) for value in used if isinstance(value, Ints | Blobs)}
         if not sizes:
@@ -69,7 +69,7 @@ def _some(value: Any, start: int, end: int) -> Any:
 
 
 def _slices(rows: int, used: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """(first, end) of the rows of each part, none too long."""
+    """(first, end) of the rows of each part, within the limits of rows and bytes."""
     wide = [value.values for value in used if isinstance(value, Blobs)]
     if rows <= MOST_ROWS and sum([len(value or b"") for values in wide for value in values]) <= MOST_BYTES:
         if rows:
@@ -108,14 +108,14 @@ class _Value:
 
 
 class _Count(_Value):
-    """How many rows a column has."""
+    """The number of rows of a column."""
 
     def written(self, values: Sequence[Any], quote: Quote) -> bytes:  # noqa: ARG002 - a number needs none
         return b"%d" % len(values[self.numbers[0]].values)
 
 
 class _Rows:
-    """Repeated for each row. Formatting bytes by a pattern is the fastest that Python has."""
+    """Text repeated for each row. Formatting with % is the fastest way in Python."""
 
     def __init__(self, text: str) -> None:
         self._between = b" OR " if text.endswith(" OR") else b","
@@ -158,7 +158,7 @@ def _column(column: Column, quote: Quote) -> list[bytes]:
 
 
 def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per type
-    """A single value as SQL has it."""
+    """A single value as an SQL literal."""
     if value is None:
         return b"NULL"
     if isinstance(value, bool):
@@ -175,19 +175,19 @@ def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per 
 
 
 def simple(text: str) -> list[str]:
-    """The statements of a text, without its comments."""
+    """The statements in a text, without comments."""
     text = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
     return [part.strip() for part in re.split(r";\s*(?:\n|\Z)", text) if part.strip()]
 
 
 def in_database(text: str, database: str) -> str:
-    """Our tables by their full names: a user's session may be in another database."""
+    """Qualify our tables with the database, because a user's session may be in another one."""
     return re.sub(r"(?<!@)\btampu_", f"`{database}`.tampu_", text)
 
 
 @cache
 def statements(database: str) -> dict[str, list[Statement]]:
-    """Every statement by its name."""
+    """All statements by name."""
     texts = load("tampu.engines.mariadb")
     return {name: [Statement(in_database(part, database)) for part in simple(text)] for name, text in texts.items()}
 

@@ -1,4 +1,4 @@
-"""Working inside a transaction of the user's: PyMySQL's connection, or SQLAlchemy's on it."""
+"""Joins the user's transaction on a connection of PyMySQL, or of SQLAlchemy on PyMySQL."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def joined(engine: MariaEngine, connection: Any) -> Iterator[Transaction]:
-    """In the user's transaction: theirs to commit if they began it, ours if not."""
+    """Run calls in the user's transaction. If none is open, begin one and commit it at the end of the block."""
     with contextlib.ExitStack() as begun:
         driver = connection
         if not isinstance(connection, pymysql.Connection):
-            # SQLAlchemy's Connection: the one of the driver is inside.
+            # A SQLAlchemy Connection wraps the driver's.
             driver = getattr(getattr(connection, "connection", None), "driver_connection", None)
             if isinstance(driver, pymysql.Connection) and not connection.in_transaction():
                 begun.enter_context(connection.begin())
         if not isinstance(driver, pymysql.Connection):
             raise InvalidConfig(
-                "the connection must be PyMySQL's, or SQLAlchemy's on PyMySQL",
+                "the connection must be one of PyMySQL, or of SQLAlchemy on PyMySQL",
                 field="connection",
                 hint="pymysql.connect(…), or create_engine('mysql+pymysql://…').connect()",
             )
-        _begin(driver, begun, theirs=driver is not connection)
+        _begin(driver, begun, user_commits=driver is not connection)
         _check_same_database(engine, driver)
         db = Db(driver, engine.place.database, ours=False, most_bytes=1 << 20)
-        db.guest = engine.guests_say
+        db.stale_statement = engine.stale_statement
         yield Transaction(engine, db, notify_queues=True)
 
 
-def _begin(driver: pymysql.Connection[Any], begun: contextlib.ExitStack, *, theirs: bool) -> None:
-    """Begin, where the user has not. Either way what we look up must be what is true now, not what was at the start."""
+def _begin(driver: pymysql.Connection[Any], begun: contextlib.ExitStack, *, user_commits: bool) -> None:
+    """Begin a transaction unless one is open. It must be READ COMMITTED, so that look-ups see other commits."""
     with driver.cursor(Cursor) as cursor:
         cursor.execute("SELECT @@in_transaction, @@tx_isolation")
         ((inside, isolation),) = cursor.fetchall()
         if int(inside):
             if isolation not in ("READ-COMMITTED", "READ-UNCOMMITTED"):
                 raise InvalidState(
-                    f"the transaction under way is {isolation}: it does not see what others have done since",
+                    f"the open transaction is {isolation}: it does not see what others have committed since it began",
                     hint="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED before it begins,"
                     " or let q.transaction(connection) begin it",
                 )
             return
         cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         cursor.execute("START TRANSACTION")
-    if not theirs:
-        begun.push(_Ending(driver))
+    if not user_commits:
+        begun.push(_CommitOrRollback(driver))
 
 
-class _Ending(contextlib.AbstractContextManager[None]):
-    """Commits what we began, or takes it back."""
+class _CommitOrRollback(contextlib.AbstractContextManager[None]):
+    """Commits the transaction that we began, or rolls it back."""
 
     def __init__(self, driver: pymysql.Connection[Any]) -> None:
         self._driver = driver
@@ -69,12 +69,12 @@ class _Ending(contextlib.AbstractContextManager[None]):
         if kind is None:
             self._driver.commit()
         elif self._driver.open:
-            with contextlib.suppress(pymysql.Error):  # the error that brought us here is what matters
+            with contextlib.suppress(pymysql.Error):  # the caller needs the first error
                 self._driver.rollback()
 
 
 def _check_same_database(engine: MariaEngine, driver: pymysql.Connection[Any]) -> None:
-    """By what only these tables have: the tail of their ids."""
+    """Compare the tail of the ids, which differs in every database."""
     try:
         with driver.cursor(Cursor) as cursor:
             cursor.execute(f"SELECT value FROM `{engine.place.database}`.tampu_meta WHERE name = 'tail'")  # noqa: S608 - a checked name

@@ -1,8 +1,8 @@
-"""A connection of PyMySQL as the operations use it: statements by name, sent together where nobody waits.
+"""A PyMySQL connection that runs statements by name, several in one round trip.
 
-The text protocol takes several statements in one packet, and answers each. So what is sent `together` is written into
-one text, and read when an answer is needed: a commit is two round trips. A transaction of the user's is on a
-connection that may not take several: there each statement goes by itself.
+The text protocol takes several statements in one packet and returns a result for each. So statements inside `together`
+are joined into one text, which is sent when a result is needed: a commit takes two round trips. A user's connection may
+not allow several statements in one packet; there each one is sent alone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
 
 Rows = list[Any]
 _IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is looked at."""
+"""A connection that was idle for longer is checked before use."""
 _BINARY_STRING = 16
 
 
 def _uuid_or_bytes(raw: bytes | str) -> Any:
-    """BINARY(16) is what ids are; nothing else of ours has a fixed length."""
+    """Ids are BINARY(16); no other column of ours has a fixed length."""
     return UUID(bytes=raw) if isinstance(raw, bytes) and len(raw) == _BINARY_STRING else raw
 
 
@@ -41,14 +41,14 @@ DECODERS: dict[Any, Any] = {
 
 
 class Answer:
-    """What a statement will answer."""
+    """The future result of a statement."""
 
     __slots__ = ("_wire", "left", "rows")
 
     def __init__(self, wire: Wire, left: int) -> None:
         self._wire = wire
         self.left = left
-        """Results that are still to come."""
+        """Number of results that have not arrived yet."""
         self.rows: Rows = []
 
     def get(self) -> Rows:
@@ -58,12 +58,12 @@ class Answer:
 
 
 class Wire:
-    """See `tampu.engines.sql.db.Db` for what the operations need of it."""
+    """See `tampu.engines.sql.db.Db`."""
 
     def __init__(self, connection: pymysql.Connection[Any], database: str, *, ours: bool, most_bytes: int) -> None:
         self.connection = connection
         self.ours = ours
-        """The session is ours alone: what is set in it stays, and it takes several statements at once."""
+        """True if the session is the engine's: its settings are known and stay."""
         self._texts = statements(database)
         self._quote: Quote = escaped if ours else in_hex
         self._several = bool(connection.client_flag & CLIENT.MULTI_STATEMENTS)
@@ -74,19 +74,19 @@ class Wire:
         self._waiting: list[Answer] = []
         self._used = time.monotonic()
         self.now = 0
-        """The time of the commit under way."""
-        self.hurried = False
-        """The session does not wait for locks as it usually does."""
+        """The time of the current commit."""
+        self.short_lock_timeout = False
+        """A sweep has shortened the session's lock timeout."""
         self.index: Index | None = None
-        """Where we tell what is ready, and are told what to take."""
-        self.guest: str | None = None
-        """How to say, in the database, that an index which we can not tell lacks something: a statement's name."""
+        """The index in Redis, if this connection may use it."""
+        self.stale_statement: str | None = None
+        """Name of the statement that marks the index stale, for a connection that does not use the index itself."""
         self.stale = False
-        """The index may lack something, as of the beginning of this commit."""
+        """The index may be incomplete, as of the beginning of this commit."""
         self.entered: list[Place] = []
         self.left: list[Place] = []
         self.offered: list[Place] = []
-        """What the commit under way does to `ready`, and what it was offered."""
+        """Places that the current commit added to `ready`, removed from it, and got from `Index.offer`."""
 
     @property
     def closed(self) -> bool:
@@ -96,8 +96,8 @@ class Wire:
         if self.closed:
             return False
         if time.monotonic() - self._used < _IDLE_SECONDS:
-            return True  # if not, that is noticed with the first answer
-        if not self._spoken_to():
+            return True  # if it is not, the first statement fails
+        if not self._has_input():
             return True
         try:
             self.connection.ping(reconnect=False)
@@ -105,9 +105,9 @@ class Wire:
             return False
         return True
 
-    def _spoken_to(self) -> bool:
-        """Is there something to read, though nothing was asked? Mostly that is the end of the connection."""
-        sock: Any = self.connection._sock  # type: ignore[attr-defined]  # PyMySQL's types do not tell of it
+    def _has_input(self) -> bool:
+        """True if there is input though nothing was sent. Mostly the server has closed the connection."""
+        sock: Any = self.connection._sock  # type: ignore[attr-defined]  # missing in PyMySQL's types
         looking = select.poll()
         looking.register(sock, select.POLLIN)
         return bool(looking.poll(0))
@@ -134,13 +134,13 @@ class Wire:
         except BaseException as error:
             self._out, self._size, self._waiting = [], 0, []
             if not isinstance(error, Exception):
-                self.close()  # interrupted anywhere: nobody knows what is under way
+                self.close()  # interrupted at an unknown point, such as by Ctrl-C: cannot be used again
             raise
         finally:
             self._together = False
 
     def ask(self, name: str, *values: Any) -> Answer:
-        """Send a named statement, `together` with others; its rows are there when they are asked for."""
+        """Send a named statement, inside `together` with others; `Answer.get` returns its rows."""
         answer = Answer(self, 0)
         for statement in self._texts[name]:
             for text in statement.written(values, self._quote):
@@ -150,7 +150,6 @@ class Wire:
         return answer
 
     def say(self, sql: bytes) -> None:
-        """Send a command of the session: begin, commit, savepoints."""
         self._send(sql, Answer(self, 0))
         if not self._together:
             self.flush()
@@ -164,24 +163,24 @@ class Wire:
         answer.left += 1
 
     def flush(self) -> None:
-        """Have all that was sent carried out, and read the answers."""
+        """Send the gathered statements and read their results."""
         if not self._out:
             return
         text, waiting = b";".join(self._out), self._waiting
         self._out, self._size, self._waiting = [], 0, []
-        with self._ours(), self.cursor() as cursor:
-            cursor.execute(text)  # type: ignore[call-overload]  # it takes bytes as they are
+        with self._our_decoders(), self.cursor() as cursor:
+            cursor.execute(text)  # type: ignore[call-overload]  # bytes are sent unchanged
             for place, answer in enumerate(waiting):
                 if place and not cursor.nextset():
-                    raise pymysql.InternalError("an answer is missing")
+                    raise pymysql.InternalError("the server sent too few results")
                 if cursor.description is not None:
                     answer.rows.extend(cursor.fetchall())
                 answer.left -= 1
         self._used = time.monotonic()
 
     @contextlib.contextmanager
-    def _ours(self) -> Iterator[None]:
-        """Users read numbers and dates as they like; while we ask, they are read as we need them."""
+    def _our_decoders(self) -> Iterator[None]:
+        """Use our decoders while we read results: a user's connection may have others."""
         connection: Any = self.connection
         theirs = connection.decoders, connection.use_unicode
         connection.decoders, connection.use_unicode = DECODERS, True

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: one schema of a database, shared by as many processes and machines as like."""
+"""The PostgreSQL engine: one schema of a database, shared by any number of processes and machines."""
 
 from tampu.engines.postgres.engine import PostgresEngine
 

@@ -1,4 +1,4 @@
-"""What `tampu doctor` looks at in a database."""
+"""The checks of `tampu doctor` on a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def check(db: Db, schema: str, durability: str) -> list[Finding]:
     found.append(_durability(connection, durability))
     found.append(_role(connection, schema))
     found.append(_vacuum(connection))
-    found.append(_oldest(connection))
+    found.append(_open_transactions(connection))
     found.append(_pooler(connection))
     found.append(_indexes(connection, schema))
     return found
 
 
-def _one(connection: psycopg.Connection[Any], sql: str, *parameters: Any) -> Any:
+def _value(connection: psycopg.Connection[Any], sql: str, *parameters: Any) -> Any:
     row = connection.execute(sql, parameters or None).fetchone()
     return None if row is None else row[0]
 
@@ -39,50 +39,50 @@ def _one(connection: psycopg.Connection[Any], sql: str, *parameters: Any) -> Any
 def _durability(connection: psycopg.Connection[Any], durability: str) -> Finding:
     off = turned_off(connection)
     if off:
-        return ("durability", "warn", f"none: the server has {off} off, a crash of its machine may damage it")
+        return ("durability", "warn", f"none: the server has {off} off, a crash of its machine may damage the data")
     if durability == "full":
-        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+        return ("durability", "ok", "full: acknowledged messages survive loss of power")
     return ("durability", "warn", "process: the last moments before a crash of the server may be lost")
 
 
 def _role(connection: psycopg.Connection[Any], schema: str) -> Finding:
-    who = _one(connection, "SELECT current_user")
-    owner = _one(
+    role = _value(connection, "SELECT current_user")
+    owner = _value(
         connection,
         "SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = to_regclass(%s)",
         f'"{schema}".ready',
     )
     if owner:
-        return ("role", "ok", f"{who} owns the tables, and vacuums them as messages pass")
-    return ("role", "warn", f"{who} does not own the tables and can not vacuum them: see that autovacuum keeps up")
+        return ("role", "ok", f"{role} owns the tables and can vacuum them")
+    return ("role", "warn", f"{role} does not own the tables and cannot vacuum them: check that autovacuum keeps up")
 
 
 def _vacuum(connection: psycopg.Connection[Any]) -> Finding:
-    if _one(connection, "SHOW autovacuum") == "on":
+    if _value(connection, "SHOW autovacuum") == "on":
         return ("autovacuum", "ok", "on")
-    return ("autovacuum", "bad", "off: tables of a queue grow without end; turn it on")
+    return ("autovacuum", "bad", "off: the tables of queues grow without bound; turn it on")
 
 
-def _oldest(connection: psycopg.Connection[Any]) -> Finding:
-    """A transaction left open keeps every row that has died since: claims must step over them."""
-    age = _one(
+def _open_transactions(connection: psycopg.Connection[Any]) -> Finding:
+    """While a transaction is open, deleted rows are not removed and claims must step over them."""
+    age = _value(
         connection,
         "SELECT extract(epoch FROM max(now() - xact_start))::int8 FROM pg_stat_activity"
         " WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()",
     )
     if age is None or age < _LONG_SECONDS:
-        return ("transactions", "ok", "none is long open")
-    return ("transactions", "warn", f"one has been open for {age} s: nothing can be vacuumed meanwhile; end it")
+        return ("transactions", "ok", "none has been open for long")
+    return ("transactions", "warn", f"one has been open for {age} s and blocks vacuum; end it")
 
 
 def _pooler(connection: psycopg.Connection[Any]) -> Finding:
-    if _one(connection, "SELECT pg_backend_pid()") == connection.info.backend_pid:
+    if _value(connection, "SELECT pg_backend_pid()") == connection.info.backend_pid:
         return ("connection", "ok", "direct")
-    return ("connection", "warn", "through a pooler: nothing is prepared, and wake-ups of other processes take 0.25 s")
+    return ("connection", "warn", "through a pooler: no prepared statements; wake-ups of other processes take 0.25 s")
 
 
 def _indexes(connection: psycopg.Connection[Any], schema: str) -> Finding:
-    """Counts kept with each commit against the rows, and every message in exactly one index; one snapshot."""
+    """Every message must be in exactly one index, and the stored counts must match; read in one snapshot."""
     parts = [
         f"SELECT {kind} AS kind, q, count(*) AS n FROM tampu.{table} GROUP BY q"  # noqa: S608 - constants
         for kind, table in enumerate(_INDEXES)
@@ -100,6 +100,6 @@ def _indexes(connection: psycopg.Connection[Any], schema: str) -> Finding:
         return (
             "indexes",
             "bad",
-            f"{messages} messages in {places} places, {wrong} counts are wrong; this is a fault of tampu's, report it",
+            f"{messages} messages in {places} places, {wrong} wrong counts; this is a bug in tampu, please report it",
         )
     return ("indexes", "ok", f"{messages} messages, each in one index; counts agree")

@@ -1,8 +1,7 @@
-"""From a url to connections, and what PostgreSQL's errors mean to a user.
+"""Parses the url, connects, and translates PostgreSQL's errors.
 
-A pooler between us and the server (pgbouncer in transaction mode) gives each transaction another session. It is
-noticed by the process id of the server's session, which is not the one that the connection was told; then nothing is
-prepared and nothing listens.
+A pooler (pgbouncer in transaction mode) gives each transaction another server session. It is detected by the process id
+of the session, which differs from the one the connection was given. Then no statement is prepared, and no LISTEN sent.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from tampu.model.errors import Forbidden, InvalidConfig, StorageError, StorageFu
 OLDEST = 130_000
 CONNECT_SECONDS = 10
 LOST_SECONDS = 30
-"""What was sent and not acknowledged by then is lost, and so is the connection."""
+"""If sent data is not acknowledged for this long, the connection is lost (tcp_user_timeout)."""
 REPLY_SECONDS = 60
-"""A server that has said nothing for so long is gone, also where something on the way to it acknowledges what we send.
-Locks are waited for less long (see `database.LOCK_SECONDS`), and so are the batches of a commit."""
+"""A server that has not replied for this long is gone, even if a proxy acknowledges what we send. Longer than any wait
+for a lock (`database.LOCK_SECONDS`) or any statement of a commit takes."""
 POOLED_SECONDS = 180
-"""The same behind a pooler, which lets us wait for a session of its server: pgbouncer two minutes."""
+"""The same behind a pooler, which may make us wait for a server session: pgbouncer up to two minutes."""
 _OWN = ("schema", "durability")
 _DURABILITIES = {"full": "on", "process": "off"}
 """synchronous_commit; the server's own setting may be stricter than ``on``, and stays."""
@@ -40,10 +39,10 @@ class PostgresDriver:
     def __init__(self, place: Target) -> None:
         self.place = place
         self.shown = place.shown
-        self._stepping = DeadRowSkip()
+        self._dead_rows = DeadRowSkip()
 
     def connect(self) -> Db:
-        return connect(self.place, self._stepping, patience=REPLY_SECONDS)
+        return connect(self.place, self._dead_rows, patience=REPLY_SECONDS)
 
     def gone(self, error: BaseException) -> bool:
         return gone(error)
@@ -67,9 +66,9 @@ class Target(msgspec.Struct, frozen=True):
     conninfo: str
     schema: str
     durability: str
-    """What our sessions ask of the server."""
+    """The durability that our sessions set."""
     strict: bool
-    """Whether ``full`` was asked for by name: then a server that gives less is refused."""
+    """True if the user asked for ``full`` explicitly: then a server that gives less is refused."""
     shown: str
     """The url without its password."""
 
@@ -82,7 +81,7 @@ def target(url: str, durability: str | None) -> Target:
     schema = own.get("schema", "tampu")
     if not NAME.match(schema) or schema.startswith("pg_"):
         raise InvalidConfig(
-            f"{schema!r:.60} can not be a schema's name", field="url", hint="a-z 0-9 _, at most 40, not pg_…"
+            f"{schema!r:.60} is not a valid schema name", field="url", hint="a-z 0-9 _, at most 40, not pg_…"
         )
     asked = own.get("durability", durability)
     durability = asked or "full"
@@ -92,12 +91,12 @@ def target(url: str, durability: str | None) -> Target:
             field="durability",
             hint="full (survives a crash of the server) or process (the last moments before one may be lost)",
         )
-    # libpq knows no + for a space, as several settings in `options` have between them.
+    # libpq does not read + as a space, which separates settings in `options`.
     rest = f"{base}?{urllib.parse.urlencode(options, quote_via=urllib.parse.quote)}" if options else base
     try:
         parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(rest)
     except psycopg.ProgrammingError as error:
-        raise InvalidConfig(f"the url can not be read: {error}".strip(), field="url") from None
+        raise InvalidConfig(f"the url is not valid: {error}".strip(), field="url") from None
     parts.setdefault("connect_timeout", CONNECT_SECONDS)
     parts.setdefault("application_name", "tampu")
     for name, value in (("keepalives_idle", 30), ("keepalives_interval", 10), ("keepalives_count", 3)):
@@ -107,10 +106,10 @@ def target(url: str, durability: str | None) -> Target:
     return Target(psycopg.conninfo.make_conninfo(**parts), schema, durability, asked == "full", shown)
 
 
-def connect(place: Target, stepping: DeadRowSkip | None = None, *, patience: float | None = None) -> Db:
-    """A connection in autocommit: transactions are begun and ended by name.
+def connect(place: Target, dead_rows: DeadRowSkip | None = None, *, patience: float | None = None) -> Db:
+    """Connect in autocommit mode: we send BEGIN and COMMIT ourselves.
 
-    ``patience`` is for how many seconds the server may say nothing when it was asked something; None: for ever.
+    ``patience``: seconds to wait for a reply of the server; None: for ever.
     """
     connection = psycopg.connect(place.conninfo, autocommit=True, prepare_threshold=None)
     try:
@@ -120,7 +119,7 @@ def connect(place: Target, stepping: DeadRowSkip | None = None, *, patience: flo
         ours, synchronous = not _pooled(connection, place, patience), _DURABILITIES[place.durability]
         if patience is not None and not ours:
             patience = max(patience, POOLED_SECONDS)
-        db = Db(connection, place.schema, ours=ours, synchronous=synchronous, stepping=stepping, patience=patience)
+        db = Db(connection, place.schema, ours=ours, synchronous=synchronous, dead_rows=dead_rows, patience=patience)
         if db.ours:
             db.rows("configure_session", False)
         return db
@@ -130,11 +129,11 @@ def connect(place: Target, stepping: DeadRowSkip | None = None, *, patience: flo
 
 
 def durability(connection: psycopg.Connection[Any], place: Target) -> str:
-    """What there is: less than was asked for, if the server does not write its log to the disk."""
+    """The durability we get: less than asked for if the server does not flush its log to disk."""
     off = turned_off(connection)
     if off and place.strict:
         raise InvalidConfig(
-            f"durability full was asked for, the server has {off} off",
+            f"durability full was asked for, but the server has {off} off",
             field="durability",
             hint=f"turn {off} on in the server's configuration",
         )
@@ -142,7 +141,7 @@ def durability(connection: psycopg.Connection[Any], place: Target) -> str:
 
 
 def turned_off(connection: psycopg.Connection[Any]) -> str:
-    """Which settings that keep what was committed are off."""
+    """Names of the server settings for crash safety that are off."""
     rows = connection.execute(
         "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
     )
@@ -150,14 +149,14 @@ def turned_off(connection: psycopg.Connection[Any]) -> str:
 
 
 def _pooled(connection: psycopg.Connection[Any], place: Target, patience: float | None) -> bool:
-    """Is there a pooler between us and the server?"""
+    """True if there is a pooler between us and the server."""
     patience = None if patience is None else max(patience, POOLED_SECONDS)
     row = Db(connection, place.schema, ours=False, patience=patience).row("select_session_number")
     return row is None or row[0] != connection.info.backend_pid
 
 
 def gone(error: BaseException) -> bool:
-    """Was it the connection, or the way to the server, that failed? Not what was asked of it."""
+    """True if the connection or the network failed, not the statement."""
     shut_down = errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.TooManyConnections
     if isinstance(error, shut_down):
         return True
@@ -170,27 +169,27 @@ def gone(error: BaseException) -> bool:
 
 
 def retriable(error: BaseException) -> bool:
-    """Did the server undo the transaction for the sake of others, so that it may simply be tried again?"""
+    """True if the server rolled back because of a conflict with others: the transaction can be repeated."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
 def translate(error: psycopg.Error, place: Target) -> TampuError:  # noqa: PLR0911 - one line per meaning
-    """What an error of PostgreSQL means for the caller. Nothing of the call took effect."""
-    said = str(error).strip().partition("\n")[0]
+    """The error for the caller. Nothing of the call took effect."""
+    text = str(error).strip().partition("\n")[0]
     if isinstance(error, errors.DiskFull):
-        return StorageFull("the server's disk is full; nothing was stored", hint="make room and call again")
+        return StorageFull("the server's disk is full; nothing was stored", hint="free some space, then try again")
     if isinstance(error, errors.InsufficientPrivilege):
         return Forbidden(
-            f"{place.shown}: {said}", hint=f"have the schema's owner run tampu migrate, and grant on {place.schema}"
+            f"{place.shown}: {text}", hint=f"have the schema's owner run tampu migrate, and grant on {place.schema}"
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return Unavailable(f"{place.shown} is read only: {said}", hint="connect to the primary server")
+        return Unavailable(f"{place.shown} is read only: {text}", hint="connect to the primary server")
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedColumn):
-        return StorageError(f"{place.shown}: {said}", hint="the schema is not tampu's, or of another version: migrate")
+        return StorageError(f"{place.shown}: {text}", hint="wrong schema, or another version of it: run tampu migrate")
     if isinstance(error, errors.InvalidPassword | errors.InvalidAuthorizationSpecification):
-        return Forbidden(f"{place.shown}: {said}", hint="check user and password in the url")
+        return Forbidden(f"{place.shown}: {text}", hint="check user and password in the url")
     if isinstance(error, errors.LockNotAvailable | errors.QueryCanceled):
-        return Unavailable(f"{place.shown}: {said}", hint="look for a long transaction on the database")
+        return Unavailable(f"{place.shown}: {text}", hint="look for a long transaction on the database")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return Unavailable(f"{place.shown} can not be reached: {said}", hint="is the server running?")
-    return StorageError(f"{place.shown}: {said}")
+        return Unavailable(f"{place.shown} cannot be reached: {text}", hint="is the server running?")
+    return StorageError(f"{place.shown}: {text}")

@@ -1,4 +1,4 @@
-"""A connection that runs the statements of `statements/` by name. Their parameters are $1, $2, …"""
+"""A PostgreSQL connection that runs the statements in `statements/` by name."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from tampu.engines.sql.named_statements import load
 
 T = TypeVar("T")
 MANY = 50
-"""Messages of a commit from which on it is worth to make its replies while the server commits."""
+"""From this many messages on, replies are built while the server commits."""
 LOCK_SECONDS = 10.0
-"""How long an engine's commit waits for a lock, unless the user has set something. Transactions of users wait as they
-like."""
+"""How long an engine's commit waits for a lock, unless the user has set lock_timeout. Not for users' transactions."""
 _WHOLE = "snapshot_"
-"""Statements about all messages there are: it is not for us to say how long they take."""
+"""Prefix of statements that read the whole store: they have no reply timeout."""
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 
 
 def in_schema(text: str, schema: str) -> str:
-    """A statement for another schema than ``tampu``, without its comments."""
+    """The statement with ``tampu.`` replaced by the schema's name, without comments."""
     simple = re.sub(r"^\s*--.*\n|\s+--.*$", "", text, flags=re.MULTILINE)
     return re.sub(r"\btampu\.", f'"{schema}".', simple).strip().rstrip(";")
 
 
 @cache
 def statements(schema: str) -> dict[str, bytes]:
-    """Every statement by its name."""
+    """All statements by name."""
     return {name: in_schema(text, schema).encode() for name, text in load("tampu.engines.postgres").items()}
 
 
 class Db:
-    """A connection as the operations use it: statements by name, rows as tuples, values in binary."""
+    """See `tampu.engines.sql.db.Db`. Values are sent in binary format."""
 
     def __init__(
         self,
@@ -48,15 +47,15 @@ class Db:
         *,
         ours: bool,
         synchronous: str = "on",
-        stepping: DeadRowSkip | None = None,
+        dead_rows: DeadRowSkip | None = None,
         patience: float | None = None,
     ) -> None:
         self.connection = connection
-        self._stepping = stepping or DeadRowSkip()
+        self._dead_rows = dead_rows or DeadRowSkip()
         self.synchronous = synchronous
-        """synchronous_commit: on unless the server has something stricter, or off."""
+        """synchronous_commit: on (a stricter setting of the server stays), or off."""
         self.ours = ours
-        """The session is ours alone: what is set or prepared in it stays."""
+        """True if the session is not shared: settings and prepared statements stay."""
         self._texts = statements(schema)
         self._wire = Wire(connection, prepare=ours, patience=patience)
         self._together = False
@@ -89,14 +88,14 @@ class Db:
         self.say(b"BEGIN")
         if not self.ours:
             self.send("configure_session", True)
-        past = self._stepping.begin()
+        past = self._dead_rows.begin()
         lock_ms = 0 if self._wire.patience is None else LOCK_SECONDS * 1000
         begun = self.ahead("begin", now, numbers, due, self.synchronous, *past, f"{lock_ms:.0f}")
 
         def answer() -> Any:
             ((began, first, delay, lease, expiry, *_),) = begun()
             if due:
-                self._stepping.looked(began, (delay, lease, expiry))
+                self._dead_rows.saw_due(began, (delay, lease, expiry))
             return began, first, delay, lease, expiry
 
         return answer
@@ -105,12 +104,11 @@ class Db:
         self.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def rollback(self) -> None:
-        self._stepping.undone()
+        self._dead_rows.rolled_back()
         self.connection.rollback()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What is sent inside goes out together; nobody waits but for answers, and for all of it at the end."""
         if self._together:
             yield
             return
@@ -124,7 +122,7 @@ class Db:
                 with contextlib.suppress(psycopg.Error):
                     self._wire.abandon()
             else:
-                self.connection.close()  # interrupted anywhere: nobody knows what is under way
+                self.connection.close()  # interrupted at an unknown point, such as by Ctrl-C: cannot be used again
             raise
         finally:
             self._together = False
@@ -138,7 +136,6 @@ class Db:
             self._wire.patience = usual
 
     def rows(self, name: str, *parameters: Any) -> list[Any]:
-        """What a statement answers."""
         if name == "claim_ready":
             return self._claim_ready(parameters)()
         if name.startswith(_WHOLE):
@@ -165,39 +162,37 @@ class Db:
         return value
 
     def send(self, name: str, *parameters: Any) -> None:
-        """Have a statement carried out that answers nothing; `together`, nobody waits for it."""
         if name == "rerank":
-            self._stepping.forget()
+            self._dead_rows.forget()
         with self.together():
             self._wire.send(self._texts[name], parameters)
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], list[Any]]:
-        """Send a statement, `together` with others, and fetch its answer later."""
         if name == "claim_ready":
             return self._claim_ready(parameters)
         return self._wire.send(self._texts[name], parameters).get
 
     def _claim_ready(self, parameters: tuple[Any, ...]) -> Callable[[], list[Any]]:
-        """Send a claim, from where it may begin."""
+        """Send a claim that skips dead rows at the front, if there are many."""
         q, *_ = parameters
-        head = self._stepping.head(q)
+        head = self._dead_rows.head(q)
         sent = self._wire.send(self._texts["claim_ready"], (*parameters, head))
 
         def answer() -> list[Any]:
             rows = sent.get()
-            if not rows and head is not None:  # there may be something before it, by a commit that came late
+            if not rows and head is not None:  # a late commit may have put messages before the head
                 rows = self._wire.send(self._texts["claim_ready"], (*parameters, None)).get()
             if rows:
                 *_, last = rows[-1]
-                self._stepping.took(q, last, lambda: int(self.value("count_dead_rows")))
+                self._dead_rows.claimed(q, last, lambda: int(self.value("count_dead_rows")))
             return rows
 
         return answer
 
     def whole(self, name: str, count: int, make: Callable[[list[Any]], T], *parameters: Any) -> T:
-        """A statement that is a commit by itself, and what is made of its answer; of many, while the server commits.
+        """Run a statement that is a whole commit; ``make`` builds the reply, for large ones while the server commits.
 
-        When it fails, `answered` says if it was carried out before.
+        If it fails, `answered` tells whether the statement itself had succeeded.
         """
         answer, made = None, []
         try:
@@ -207,37 +202,35 @@ class Db:
                     self._wire.answer_first(answer)
                     made = [make(answer.rows)]
         finally:
-            self.answered = answer is not None and answer.there
+            self.answered = answer is not None and answer.received
         return made[0] if made else make(answer.rows)
 
     def claim_in_one_statement(
         self, make: Callable[[int, list[Any]], T], q: int, limit: int, *parameters: Any, record: tuple[bytes, bytes]
     ) -> tuple[Any, T]:
-        """A claim that is a commit; what it says of itself, and what is made of its time and the rows it took."""
+        """Run a claim as a whole commit; returns its first row (see the statement) and what ``make`` builds."""
 
         def read(answer: list[Any]) -> tuple[Any, list[Any], T]:
-            told, *rows = answer
-            began, *_ = told
-            return told, rows, make(began, rows)
+            summary, *rows = answer
+            began, *_ = summary
+            return summary, rows, make(began, rows)
 
-        past, head = self._stepping.begin(), self._stepping.head(q)
+        past, head = self._dead_rows.begin(), self._dead_rows.head(q)
         given = (*past, self.synchronous, *record)
-        told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, head, *given)
-        began, plain, delay, lease, expiry, _ = told
-        if plain is None and head is not None:  # there may be something before it, by a commit that came late
-            told, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, None, *given)
-            began, plain, delay, lease, expiry, _ = told
-        self._stepping.looked(began, (delay, lease, expiry))
+        summary, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, head, *given)
+        began, simple, delay, lease, expiry, _ = summary
+        if simple is None and head is not None:  # a late commit may have put messages before the head
+            summary, rows, made = self.whole("claim_in_one_statement", limit, read, q, limit, *parameters, None, *given)
+            began, simple, delay, lease, expiry, _ = summary
+        self._dead_rows.saw_due(began, (delay, lease, expiry))
         if rows:
             *_, last, _ = rows[-1]
-            self._stepping.took(q, last, lambda: int(self.value("count_dead_rows")))
-        return told, made
+            self._dead_rows.claimed(q, last, lambda: int(self.value("count_dead_rows")))
+        return summary, made
 
     def flush(self) -> None:
-        """Let the server begin with what was sent, `together`."""
         self._wire.flush()
 
     def say(self, sql: bytes) -> None:
-        """Send a command of the session: begin, commit, savepoints."""
         with self.together():
             self._wire.send(sql)

@@ -1,8 +1,8 @@
-"""The schema's versions. Migrations are the files of `schema/`, each one transaction; only they change tables.
+"""Schema versions. Migrations are the files in `schema/`; nothing else changes tables.
 
-Opening makes the schema where there is none and the role may, and refuses one that is newer than this program. One
-that is older is brought up to date at opening too, one process at a time. Steps must leave the old code able to run:
-add, do not rename; what can not be so is a step of two releases.
+Opening a store creates the schema if it is missing and the role may create it, migrates an older one (one process at a
+time, in one transaction), and refuses one that is newer than this program. Code of the previous version must be able to
+run on the new schema: add, do not rename. What cannot be done so takes two releases.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def migrations() -> list[Migration]:
 
 
 def version_of(connection: psycopg.Connection[Any], schema: str) -> int:
-    """The version a schema has; 0 if it is not there. Refuses one of a newer program."""
-    # Not to_regclass: what a session has once not found it may go on not finding, inside a transaction.
+    """The version of a schema; 0 if it does not exist. Raises SchemaMismatch if this program is too old for it."""
+    # Not to_regclass: inside a transaction, a session may go on not finding what it once did not find.
     there = connection.execute(
         "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = 'meta'",
@@ -51,13 +51,13 @@ def version_of(connection: psycopg.Connection[Any], schema: str) -> int:
 
 
 def _least(connection: psycopg.Connection[Any], schema: str) -> int:
-    """The oldest version whose code may still use the schema as it is now."""
+    """The oldest code version that may use the schema."""
     row = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'least'").fetchone()  # noqa: S608 - a checked name
     return int(row[0]) if row else 1
 
 
 def script(schema: str, since: int = 0, steps: Sequence[Migration] | None = None) -> list[str]:
-    """The statements that bring a schema from a version up to date, for people to run or read."""
+    """The statements that migrate a schema from version ``since``, for people to read or run."""
     found = []
     for number, text in migrations() if steps is None else steps:
         if number > since:
@@ -79,15 +79,15 @@ def _statements(text: str) -> list[str]:
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, steps: Sequence[Migration] | None = None) -> int:
-    """Bring the schema up to date in one transaction, one process at a time; the version it has then."""
+    """Migrate the schema in one transaction, one process at a time; returns its version."""
     newest = (migrations() if steps is None else steps)[-1][0]
     if version_of(connection, schema) >= newest:
         return version_of(connection, schema)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        version = version_of(connection, schema)  # somebody else may have done it meanwhile
+        version = version_of(connection, schema)  # another process may have migrated meanwhile
         for statement in script(schema, version, steps):
-            # The schema may be there, made by somebody who may; then we need no right to make one.
+            # If an admin has created the schema, the role needs no right to create one.
             if statement.startswith("CREATE SCHEMA") and _exists(connection, schema):
                 continue
             connection.execute(statement)
@@ -99,11 +99,11 @@ def _exists(connection: psycopg.Connection[Any], schema: str) -> bool:
 
 
 def registry(connection: psycopg.Connection[Any], schema: str) -> QueueRegistry:
-    """What is true of the schema for good, and the newest id's time."""
+    """Make the queue registry from the schema's tail and the time of its newest id."""
     tail = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'tail'").fetchone()  # noqa: S608 - a checked name
     newest = connection.execute(
         f'SELECT created / 1000 + coalesce(ahead, 0) FROM "{schema}".message ORDER BY seq DESC LIMIT 1'  # noqa: S608 - a checked name
     ).fetchone()
     if tail is None:
-        raise SchemaMismatch(f"the schema {schema} is not tampu's", hint="name another with ?schema=")
+        raise SchemaMismatch(f"the schema {schema} is not tampu's", hint="choose another with ?schema=")
     return QueueRegistry(int(tail[0]), int(newest[0]) if newest else 0)

@@ -1,8 +1,8 @@
-"""Commits of one round trip: the plain batches of publish, claim and ack, each as one statement.
+"""Fast path: commits of one round trip for the common batches of publish, claim and ack, each as one statement.
 
-What most commits are made of needs no decision in between: a batch of bare messages, a claim of fresh ones, the acks of
-one claim. The statement writes what `Commit.finish` writes besides: the journal's record, the counts, the row of the
-claim. Everything else, and what a statement refuses because it is not plain, goes the general way.
+A batch of simple messages, a claim of new messages, and the acks of one claim need no decision in Python. The statement
+also writes what `Commit.finish` writes: journal record, counts, and the row of the claim. All other calls, and those
+that a statement finds not to be simple, take the general path.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ from tampu.model.outcome import Outcome
 
 Done = tuple[list[Any], Commit]
 FEWEST, FURTHEST = 100, 12_800
-"""Claims, or acks, of a queue that go the general way after one that was not plain; twice as many each time."""
+"""After a claim or ack that was not simple, this many of its queue take the general path; doubled each time."""
 MOST = 10_000
-"""Messages of one statement."""
+"""Most messages of one statement."""
 _FEW, _FAR = 8, 16 * BLOCK
-"""Ranges of numbers that get an entry each (see `claim_in_one_statement`), and how far apart: all between is walked."""
+"""Most ranges of numbers that get a journal entry each (see `claim_in_one_statement`), and their greatest span: the
+statement reads all numbers in between."""
 _pack = msgspec.msgpack.Encoder().encode
 _NOTHING = _pack(None)
 _COLUMNS = b"\x99"
-"""An array of nine follows: see `tampu.engines.sql.journal_record`."""
+"""MessagePack: an array of nine follows (see `tampu.engines.sql.journal_record`)."""
 _LONG, _BYTES, _RUN = b"\xcf", b"\xc6", b"\xc4\x14"
-"""An unsigned number of eight bytes follows; so many bytes, after a length of four; 20 bytes."""
+"""MessagePack: what follows is an unsigned number of eight bytes; bytes with a length of four bytes; 20 bytes."""
 
 
 class SingleStatement:
-    """Of one engine."""
+    """The fast path of one engine."""
 
     def __init__(self, registry: QueueRegistry) -> None:
         self._registry = registry
         self._left: dict[tuple[type[Any], int], int] = {}
-        """By verb and queue: how often to go the general way first."""
+        """By verb and queue: how many calls take the general path before the next try."""
         self._refused: dict[tuple[type[Any], int], int] = {}
-        """How often that was, the last time."""
+        """By verb and queue: how many it was the last time."""
 
     def run(self, db: Db, calls: Sequence[Call], now: int | None) -> Done | None:
-        """Carry out the calls; None: nothing was done, they must go the general way."""
+        """Run the calls; None: nothing was done, they must take the general path."""
         kind = type(calls[0])
         if any(type(call) is not kind for call in calls):
             return None
@@ -64,14 +65,14 @@ class SingleStatement:
             return self._ack(db, cast("Sequence[Settle]", calls), now)
         return self._claim(db, calls[0], now) if isinstance(calls[0], Claim) and len(calls) == 1 else None
 
-    def _plain(self, verb: type[Any], q: int) -> bool:
-        """Is it worth trying?"""
+    def _worth_trying(self, verb: type[Any], q: int) -> bool:
+        """True if the fast path is worth trying."""
         left = self._left.get((verb, q), 0)
         if left:
             self._left[verb, q] = left - 1
         return not left
 
-    def _not_plain(self, verb: type[Any], q: int) -> None:
+    def _pause(self, verb: type[Any], q: int) -> None:
         times = min(2 * self._refused.get((verb, q), FEWEST // 2), FURTHEST)
         self._left[verb, q] = self._refused[verb, q] = times
 
@@ -90,7 +91,7 @@ class SingleStatement:
         types = [item.body.type for item in items]
         if any(item.max_attempts != attempts for item in items):
             return None
-        kinds = types[0] if types.count(types[0]) == len(types) else types
+        type_column = types[0] if types.count(types[0]) == len(types) else types
         state = State.READY
 
         def make(answer: list[Any]) -> tuple[int, list[Message]]:
@@ -114,12 +115,12 @@ class SingleStatement:
             Blobs([item.packed for item in items]),
             b"".join((_COLUMNS, _pack("publish"), _pack(READY), _NOTHING, _RUN)),
             struct.pack(">qI", 1, len(items)) + _LONG,
-            _pack(0) + _pack(kinds) + _NOTHING + _NOTHING,
+            _pack(0) + _pack(type_column) + _NOTHING + _NOTHING,
         )
         commit = Commit(db, self._registry, began)
         commit.became_ready(q, len(items))
         commit.named = {q: (tenant, name)}
-        return _shares(calls, made), commit
+        return _split_replies(calls, made), commit
 
     # -- claim
 
@@ -128,7 +129,7 @@ class SingleStatement:
         q = self._registry.numbers.get((call.tenant, want.queue))
         if len(call.wants) > 1 or want.max_in_flight or want.rate or want.has_group_rate or self._registry.expects_due:
             return None
-        if q is None or call.limit > MOST or not self._plain(Claim, q):
+        if q is None or call.limit > MOST or not self._worth_trying(Claim, q):
             return None
         lease = secrets.randbits(63)
         before = b"".join((_COLUMNS, _pack("claim"), _pack(LEASED), _pack(call.worker), _BYTES))
@@ -149,7 +150,7 @@ class SingleStatement:
                 for id, (created, seq, _, max_attempts, _, body) in zip(ids, rows, strict=True)
             ]
 
-        (began, plain, *due, _), leases = db.claim_in_one_statement(
+        (began, simple, *due, _), leases = db.claim_in_one_statement(
             make, q, call.limit, lease, want.lease_us, blob(worker), now, record=(before, after)
         )
         next_ = min((at for at in due if at is not None), default=None)
@@ -157,12 +158,12 @@ class SingleStatement:
             self._registry.expects_due = True
             if next_ <= began:
                 return None
-        if plain == 0:
-            self._not_plain(Claim, q)
+        if simple == 0:
+            self._pause(Claim, q)
             return None
         commit = Commit(db, self._registry, began)
         if leases:
-            commit.took(began + want.lease_us, lease, len(leases))
+            commit.note_claim(began + want.lease_us, lease, len(leases))
         return [leases], commit
 
     # -- ack
@@ -176,11 +177,11 @@ class SingleStatement:
             return None
         q = self._registry.numbers.get((tenant, items[0].queue))
         found = acks_of_one_claim(items)
-        if found is None or q is None or any(item.id is None for item in items) or not self._plain(Settle, q):
+        if found is None or q is None or any(item.id is None for item in items) or not self._worth_trying(Settle, q):
             return None
         lease, seqs = found
-        until = self._registry.watched.rest(lease, len(seqs))
-        parts = stretches(sorted(seqs))
+        until = self._registry.open_claims.until_if_complete(lease, len(seqs))
+        parts = ranges(sorted(seqs))
         walked = len(parts) > 1 or parts[0][-1] - parts[0][0] == len(seqs) - 1
         packed = [pack_seqs(part) for part in parts]
         done = STATES[DONE]
@@ -209,15 +210,15 @@ class SingleStatement:
                 _NOTHING + _NOTHING + _NOTHING,
             )
         except errors.InvalidTextRepresentation:
-            self._not_plain(Settle, q)
+            self._pause(Settle, q)
             return None
         commit = Commit(db, self._registry, began)
         commit.settled(lease, len(seqs))
-        return _shares(calls, outcomes), commit
+        return _split_replies(calls, outcomes), commit
 
 
-def stretches(seqs: Sequence[int]) -> list[Sequence[int]]:
-    """Growing numbers cut where one is missing, if that gives few pieces, not too far apart; otherwise all of them."""
+def ranges(seqs: Sequence[int]) -> list[Sequence[int]]:
+    """Split ascending numbers where one is missing, if that gives few ranges close together; else all as one."""
     count = len(seqs)
     if seqs[-1] - seqs[0] < count or seqs[-1] - seqs[0] > _FAR:
         return [seqs]
@@ -227,8 +228,8 @@ def stretches(seqs: Sequence[int]) -> list[Sequence[int]]:
     return [seqs[start:end] for start, end in zip([0, *ends], [*ends, count], strict=True)]
 
 
-def _shares(calls: Sequence[Publish | Settle], replies: list[Any]) -> list[Any]:
-    """What each call gets of the replies to all items."""
+def _split_replies(calls: Sequence[Publish | Settle], replies: list[Any]) -> list[Any]:
+    """Split the replies to all items by call."""
     if len(calls) == 1:
         return [replies]
     each = iter(replies)

@@ -1,4 +1,4 @@
-"""Working inside a transaction of the user's: psycopg's connection, or SQLAlchemy's on it."""
+"""Joins the user's transaction on a connection of psycopg, or of SQLAlchemy on psycopg."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def joined(engine: PostgresEngine, connection: Any) -> Iterator[Transaction]:
-    """In the user's transaction: theirs to commit if they began it, ours if not."""
+    """Run calls in the user's transaction. If none is open, begin one and commit it at the end of the block."""
     with contextlib.ExitStack() as begun:
         driver = connection
         if not isinstance(connection, psycopg.Connection):
-            # SQLAlchemy's Connection: the one of the driver is inside.
+            # A SQLAlchemy Connection wraps the driver's.
             driver = getattr(getattr(connection, "connection", None), "driver_connection", None)
             if isinstance(driver, psycopg.Connection) and not connection.in_transaction():
                 begun.enter_context(connection.begin())
         if not isinstance(driver, psycopg.Connection):
             raise InvalidConfig(
-                "the connection must be psycopg's, or SQLAlchemy's on psycopg",
+                "the connection must be one of psycopg, or of SQLAlchemy on psycopg",
                 field="connection",
                 hint="psycopg.connect(…), or create_engine('postgresql+psycopg://…').connect()",
             )
@@ -37,15 +37,15 @@ def joined(engine: PostgresEngine, connection: Any) -> Iterator[Transaction]:
         if driver is connection and driver.info.transaction_status == TransactionStatus.IDLE:
             begun.enter_context(driver.transaction())
         elif driver.autocommit and driver.info.transaction_status == TransactionStatus.IDLE:
-            begun.enter_context(driver.transaction())  # SQLAlchemy's AUTOCOMMIT: what it began is none
+            begun.enter_context(driver.transaction())  # SQLAlchemy in AUTOCOMMIT: its begin() opens no transaction
         elif driver.info.transaction_status == TransactionStatus.IDLE:
-            driver.execute("SELECT 1")  # SQLAlchemy has begun; the driver begins with the first statement
+            driver.execute("SELECT 1")  # SQLAlchemy has begun, but the driver begins only with the first statement
         db = Db(driver, engine.place.schema, ours=False)
         yield Transaction(engine, db, notify_queues=True)
 
 
 def _check_same_database(engine: PostgresEngine, driver: psycopg.Connection[Any]) -> None:
-    """By what only this schema has: the tail of its ids."""
+    """Compare the tail of the ids, which differs in every schema."""
     status = driver.info.transaction_status
     try:
         with driver.cursor() as cursor:
@@ -57,7 +57,7 @@ def _check_same_database(engine: PostgresEngine, driver: psycopg.Connection[Any]
             driver.rollback()
     else:
         if status == TransactionStatus.IDLE and not driver.autocommit:
-            driver.rollback()  # looking began a transaction
+            driver.rollback()  # our SELECT began a transaction
     values = tuple(row.values()) if isinstance(row, dict) else row
     if not values or int(values[0]) != engine.registry.tail:
         raise InvalidConfig(

@@ -1,9 +1,9 @@
-"""Statements in a row without waiting for each: libpq's pipeline, used directly.
+"""Pipelined statements: libpq's pipeline mode, used directly.
 
-psycopg's own pipeline writes to the socket with every statement and steps through several generators for each; for a
-commit of six small statements that was half of the client's work. Here what is sent is written together, when an
-answer is needed; values are put into PostgreSQL's binary form by their Python type, so every parameter of our
-statements names its type. Answers are read by psycopg's own loaders.
+psycopg's own pipeline writes to the socket for every statement and runs several generators for each; in a commit of six
+small statements that was half of the client's CPU time. Here statements are written together, when a result is needed.
+Values are encoded in PostgreSQL's binary format by their Python type, so every parameter in our statements has a cast.
+Results are read by psycopg's loaders.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BINARY = [[Format.BINARY] * count for count in range(_MOST_FORMATS)]
 
 
 def _ints(column: Ints) -> bytes:
-    """An int8[]."""
+    """An int8[] in binary format."""
     values: list[Any] = column.values
     if not values:
         return _HEADER.pack(0, 0, _INT8, 0, 1)[:12]
@@ -48,7 +48,7 @@ def _ints(column: Ints) -> bytes:
 
 
 def _blobs(column: Blobs, item: int = _BYTEA) -> bytes:
-    """A bytea[], or another array of bytes."""
+    """A bytea[] in binary format, or an array of another type with bytes inside."""
     values = column.values
     if not values:
         return _HEADER.pack(0, 0, item, 0, 1)[:12]
@@ -80,20 +80,20 @@ _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
 
 
 class Wire:
-    """One connection, outside of psycopg's cursors. Used by one thread at a time."""
+    """One connection, used without psycopg's cursors, by one thread at a time."""
 
     def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool, patience: float | None = None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._prepare = prepare
         self.patience = patience
-        """For how many seconds the server may say nothing; None: for ever."""
+        """Seconds to wait for a reply of the server; None: for ever."""
         self._prepared: dict[bytes, bytes] = {}
-        self._made = 0
+        self._prepared_count = 0
         self._loader = Transformer()
-        self._under_way: deque[Answer] = deque()
-        self._ending = False
-        """The server was told that this is all."""
+        self._pending: deque[Answer] = deque()
+        self._sync_sent = False
+        """The sync message that ends the pipeline was sent."""
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
 
@@ -101,35 +101,35 @@ class Wire:
         self._pgconn.enter_pipeline_mode()
 
     def send(self, text: bytes, parameters: tuple[Any, ...] = ()) -> Answer:
-        """A statement that goes out with the next answer that is waited for."""
+        """Queue a statement; it is sent when a result is needed."""
         values = [None if value is None else _TO_BINARY[type(value)](value) for value in parameters]
         formats = _BINARY[len(values)]
         if self._prepare:
             name = self._prepared.get(text)
             if name is None:
-                self._made += 1
-                name = self._prepared[text] = b"tampu%d" % self._made
+                self._prepared_count += 1
+                name = self._prepared[text] = b"tampu%d" % self._prepared_count
                 self._pgconn.send_prepare(name, text)
-                self._under_way.append(Answer(self, prepares=text))
+                self._pending.append(Answer(self, prepares=text))
             self._pgconn.send_query_prepared(name, values, formats, Format.BINARY)
         else:
             self._pgconn.send_query_params(text, values, None, formats, Format.BINARY)
         answer = Answer(self)
-        self._under_way.append(answer)
+        self._pending.append(answer)
         return answer
 
     def flush(self) -> None:
-        """Let the server begin."""
+        """Send what is queued, so that the server can begin."""
         self._pgconn.flush()
 
     def receive(self, wanted: Answer) -> None:
-        """Read answers until this one is there."""
+        """Read results until this one has arrived."""
         self._pgconn.send_flush_request()
-        while not wanted.there:
+        while not wanted.received:
             self._next()
 
     def _next(self) -> None:
-        """The answer of the oldest statement under way."""
+        """Read the result of the oldest pending statement."""
         while True:
             result = self._result()
             if result is None:
@@ -138,12 +138,12 @@ class Wire:
                 count = result.ntuples
                 if count:
                     self._loader.set_pgresult(result, format=Format.BINARY)
-                    self._under_way[0].rows = self._loader.load_rows(0, count, tuple)
+                    self._pending[0].rows = self._loader.load_rows(0, count, tuple)
             elif result.status not in _DONE:
                 if result.status == ExecStatus.PIPELINE_ABORTED:
-                    raise psycopg.OperationalError("a statement before it failed")
+                    raise psycopg.OperationalError("an earlier statement of the pipeline failed")
                 raise psycopg.errors.error_from_result(result)
-        self._under_way.popleft().there = True
+        self._pending.popleft().received = True
 
     def _result(self) -> psycopg.pq.abc.PGresult | None:
         pgconn = self._pgconn
@@ -155,7 +155,7 @@ class Wire:
         return pgconn.get_result()
 
     def _write(self) -> None:
-        """The socket's buffer is full: read meanwhile, or both sides would wait for each other."""
+        """The socket's buffer is full. Read while writing, or both sides would wait for each other."""
         writing = select.poll()
         writing.register(self._pgconn.socket, select.POLLIN | select.POLLOUT)
         while True:
@@ -173,39 +173,39 @@ class Wire:
         return events
 
     def answer_first(self, wanted: Answer) -> None:
-        """That is all; have the server answer before it commits, and read that answer. `leave` waits for the commit."""
+        """End the pipeline, and read this result before the server commits. `leave` waits for the commit."""
         self._pgconn.send_flush_request()
-        self._say_all()
-        while not wanted.there:
+        self._send_sync()
+        while not wanted.received:
             self._next()
 
     def leave(self) -> None:
-        """All that was sent has been carried out when this returns; raises the first error."""
-        if not self._ending:
-            self._say_all()
-        while self._under_way:
+        """Wait until all statements have run; raises the first error."""
+        if not self._sync_sent:
+            self._send_sync()
+        while self._pending:
             self._next()
         failed = self._end()
         if failed is not None:  # the commit itself
             raise psycopg.errors.error_from_result(failed)
 
     def abandon(self) -> None:
-        """After an error: forget what is under way, so that the session can go on."""
+        """After an error: drop all pending results, so that the session can be used again."""
         if self._pgconn.status != psycopg.pq.ConnStatus.OK:
             return
-        for answer in self._under_way:
-            if answer.prepares is not None:  # perhaps it was not
+        for answer in self._pending:
+            if answer.prepares is not None:  # it may not have been prepared
                 self._prepared.pop(answer.prepares, None)
-        if not self._ending:
-            self._say_all()
+        if not self._sync_sent:
+            self._send_sync()
         self._end()
 
-    def _say_all(self) -> None:
+    def _send_sync(self) -> None:
         self._pgconn.pipeline_sync()
-        self._ending = True
+        self._sync_sent = True
 
     def _end(self) -> psycopg.pq.abc.PGresult | None:
-        """The session is as it was before `enter`; what went wrong since the last answer that was read."""
+        """Leave pipeline mode; returns the first error since the last result that was read."""
         failed = None
         while True:
             result = self._result()
@@ -213,24 +213,24 @@ class Wire:
                 break
             if result is not None and result.status == ExecStatus.FATAL_ERROR:
                 failed = failed or result
-        self._under_way.clear()
-        self._ending = False
+        self._pending.clear()
+        self._sync_sent = False
         self._pgconn.exit_pipeline_mode()
         return failed
 
 
 class Answer:
-    """What a statement will answer."""
+    """The future result of a statement."""
 
-    __slots__ = ("_wire", "prepares", "rows", "there")
+    __slots__ = ("_wire", "prepares", "received", "rows")
 
     def __init__(self, wire: Wire, prepares: bytes | None = None) -> None:
         self._wire = wire
         self.prepares = prepares
         self.rows: list[Any] = []
-        self.there = False
+        self.received = False
 
     def get(self) -> list[Any]:
-        if not self.there:
+        if not self.received:
             self._wire.receive(self)
         return self.rows

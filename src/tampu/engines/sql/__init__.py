@@ -1,5 +1,5 @@
-"""What engines on SQL databases have in common: all that is decided in Python, over statements by name.
+"""The rules that PostgreSQL and MariaDB share: every verb in Python, over SQL statements that are called by name.
 
-An engine brings its driver (`db.Driver`, `db.Db`), its tables, and for every statement that is named here a file with
-the same contract: what goes in, what comes out. Nothing here knows which database it is.
+An engine brings its driver (`db.Driver`, `db.Db`), its tables, and a statement for every name used here, with the same
+parameters and result columns. Nothing in this package knows which database it runs on.
 """

@@ -1,7 +1,7 @@
-"""extend, cancel, free, replay, rerank, regroup: what people and workers do to single messages.
+"""extend, cancel, free, replay, rerank, regroup.
 
 Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
-A message that others move at the same time is looked for again: the answer is about where it is in the end.
+If others move a message at the same time, it is looked up again: the outcome tells its final state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
 from tampu.engines.sql.finish import end
 from tampu.engines.sql.group_rates import retime
-from tampu.engines.sql.groups import admit, fill, known_groups, leave_groups, set_limits
+from tampu.engines.sql.groups import admit, fill, leave_groups, lock_groups, set_limits
 from tampu.engines.sql.indexes import restore_marks, withdraw
 from tampu.engines.sql.locks import fair_lock
 from tampu.engines.sql.message_row import MessageRow, Waiting
@@ -29,40 +29,40 @@ from tampu.model.rank import FAIR, rank
 
 _TRIES = 5
 NOBODY = 0
-"""No message has this number: a group that nobody leaves, and whose places are filled."""
+"""No message has this number: `leave_groups` then frees no slot and only fills those that are free."""
 
 
 def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
-    """Leases run on for the time given, from now; not journaled, small rows change."""
+    """Set leases to end this long after now. Not journaled."""
     return [_extend(commit, call) for call in calls]
 
 
 def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
     replies: list[Extended | TampuError] = []
-    places: dict[tuple[int, int], tuple[int, int]] = {}
+    targets: dict[tuple[int, int], tuple[int, int]] = {}
     keys: list[tuple[int, int] | TampuError] = []
     for queue, receipt, lease_us in call.items:
         try:
-            place = parse_receipt(receipt)
+            lease_key = parse_receipt(receipt)
         except TampuError as error:
             keys.append(error)
             continue
         q = commit.registry.number(commit.db, call.tenant, queue)
-        keys.append(place)
+        keys.append(lease_key)
         if q is not None:
-            places[place] = (q, lease_us)
-    wanted = sorted(places)
+            targets[lease_key] = (q, lease_us)
+    wanted = sorted(targets)
     rows = commit.db.rows(
         "extend_leases",
         commit.now,
         Ints(seq for seq, _ in wanted),
         Ints(lease for _, lease in wanted),
-        Ints(q for q, _ in map(places.__getitem__, wanted)),
-        Ints(lease_us for _, lease_us in map(places.__getitem__, wanted)),
+        Ints(q for q, _ in map(targets.__getitem__, wanted)),
+        Ints(lease_us for _, lease_us in map(targets.__getitem__, wanted)),
     )
     found = {(seq, lease): Extended(until, cancel) for seq, lease, until, cancel, _ in rows}
-    # The claim's own row only says when it is too early to look.
-    commit.watch([(until, lease, [seq]) for seq, lease, until, _, before in rows if until < before])
+    # The claim's row is due no later than its leases, so only a shorter lease needs a row of its own.
+    commit.schedule_reap([(until, lease, [seq]) for seq, lease, until, _, before in rows if until < before])
     for key in keys:
         if isinstance(key, TampuError):
             replies.append(key)
@@ -72,18 +72,19 @@ def _extend(commit: Commit, call: Extend) -> list[Extended | TampuError]:
 
 
 Act = Callable[[Commit, dict[int, str]], dict[int, int | TampuError]]
-"""What is done to messages, given as seq: id; the outcome of each."""
+"""Does something to messages, given as {seq: id}; returns a state number or an error for each seq."""
 
 
 def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
-    places = read.find(commit.db, commit.registry, tenant, ids) if ids else {}
-    done = act(commit, dict(sorted((seq, id) for id, (seq, _) in places.items())))
+    found = read.find(commit.db, commit.registry, tenant, ids) if ids else {}
+    done = act(commit, dict(sorted((seq, id) for id, (seq, _) in found.items())))
     outcomes = []
     for id in ids:
-        if id not in places:
+        if id not in found:
             outcomes.append(Outcome(id, None, NotFound(f"no message {id}", field="id")))
             continue
-        code = done[places[id][0]]
+        seq, _ = found[id]
+        code = done[seq]
         outcomes.append(Outcome(id, None, code) if isinstance(code, TampuError) else Outcome(id, STATES[code]))
     return outcomes
 
@@ -104,14 +105,14 @@ def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]
             commit.note("cancel", CANCELLED, message)
             done[message.seq] = CANCELLED
         left = [seq for seq in left if seq not in done]
-        asked = commit.db.rows("request_cancel", Ints(left)) if left else []
-        for seq, q, attempts, stamp, own in asked:
+        leased = commit.db.rows("request_cancel", Ints(left)) if left else []
+        for seq, q, attempts, stamp, own in leased:
             commit.note("ask_cancel", LEASED, MessageRow(seq, q, attempts, stamp, own, None, 0, 0, None, False))
             done[seq] = LEASED
         for seq, code in read.states(commit.db, [seq for seq in left if seq not in done]).items():
             if code in (CANCELLED,):
                 done[seq] = CANCELLED
-            elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or somebody keeps moving it
+            elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or others keep moving it
                 done[seq] = InvalidState(f"the message is {STATES[code]}: nothing to cancel")
     return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
 
@@ -121,12 +122,12 @@ def free(commit: Commit, calls: Sequence[Free]) -> list[list[Outcome] | TampuErr
 
 
 def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
-    """As `_each`; an id that is named again comes after itself: it is not in that state any more."""
+    """As `_each`, but an id that is given twice succeeds only once: then it is no longer in the state ``wanted``."""
     outcomes = _each(commit, tenant, ids, act)
     seen = set()
-    for place, outcome in enumerate(outcomes):
+    for i, outcome in enumerate(outcomes):
         if outcome.ok and outcome.id in seen:
-            outcomes[place] = Outcome(outcome.id, None, InvalidState(f"the message is {outcome.state}, not {wanted}"))
+            outcomes[i] = Outcome(outcome.id, None, InvalidState(f"the message is {outcome.state}, not {wanted}"))
         seen.add(outcome.id)
     return outcomes
 
@@ -137,7 +138,7 @@ def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
     for *columns, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
         message = MessageRow(*columns)
         if waits:
-            hint = "it goes on by itself"
+            hint = "it becomes ready by itself"
             done[message.seq] = InvalidState("the message waits for its turn in its group", hint=hint)
         else:
             going.append((message, run_at, None))
@@ -177,7 +178,7 @@ def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> di
 
 
 def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
-    """Messages that have not ended, or may be replayed, get the rank of the new ordering, a bounded step at a time."""
+    """Give live and dead messages their rank in the new ordering, a bounded number per call."""
     return [_rerank(commit, call) for call in calls]
 
 
@@ -191,11 +192,11 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
     changes: list[tuple[int, int, int]] = []
     for seq, created, packed, old, is_ready in rows:
         body = unpack_body(packed)
-        place = new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
+        index_rank = new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
         if new != old:
             if new == FAIR and is_ready:
-                (place,) = commit.turns.ranks([(q, (body.group or "").encode())])
-            changes.append((seq, place, new))
+                (index_rank,) = commit.turns.ranks([(q, (body.group or "").encode())])
+            changes.append((seq, index_rank, new))
     if changes:
         commit.db.send("rerank", q, *(Ints(change[i] for change in changes) for i in range(3)))
     if len(rows) < call.limit:
@@ -205,7 +206,7 @@ def _rerank(commit: Commit, call: Rerank) -> int | None:
 
 
 def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
-    """Groups have so many places from now on; who may go then, goes, a bounded step at a time."""
+    """Set the slots and the rate of groups, and admit messages that may run now, a bounded number per call."""
     return [_regroup(commit, call) for call in calls]
 
 
@@ -220,5 +221,5 @@ def _regroup(commit: Commit, call: Regroup) -> str | None:
     if limits.group_rate is None:
         leave_groups(commit, ((q, group, NOBODY) for group in groups))
     else:
-        fill(commit, known_groups(commit, {(q, group) for group in groups}))
+        fill(commit, lock_groups(commit, {(q, group) for group in groups}))
     return groups[-1].decode() if len(groups) == call.limit else None

@@ -1,8 +1,8 @@
 """claim: lease the first messages of the ready index.
 
-Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than limit, the
-queue's max_in_flight and its rate allow, never a message past its expiry. Cost does not depend on what else waits.
-Claims of several processes pass over what the others are taking; only those of a limited queue wait for each other.
+Contract: attempts + 1; a receipt that never repeats (63 random bits per claim); never more than limit, max_in_flight
+and the queue's rate allow; never a message past its expiry. The cost does not depend on the backlog. Claims of several
+processes skip each other's rows; they wait for each other only in queues with max_in_flight or a rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from tampu.engines.encoding import LEASED, READY
 from tampu.engines.port import AGAIN, Again, Call, Claim, QueueClaim, RetryLater
 from tampu.engines.rules import SWEEP_FIRST, next_token, nothing
-from tampu.engines.sql.commit import Commit, NotYet
+from tampu.engines.sql.commit import Commit, SentTooEarly
 from tampu.engines.sql.db import Db, Ints, blob, text
 from tampu.engines.sql.finish import expire
 from tampu.engines.sql.group_rates import spend
@@ -31,22 +31,22 @@ from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
 
 SOON = 20_000
-"""What is due within so many microseconds is looked for before the next claim is sent."""
+"""Microseconds. If something is due within this time, the next claim sweeps first instead of being sent ahead."""
 Row = tuple[Any, ...]
 """A row of `claim_ready`: seq, attempts before, created, stamp, max_attempts, expires, has a key, id, group, body"""
 EXPIRES = 5
-"""Where a `Row` has its expiry. Every row is asked for it, most for nothing else: unpacking would cost more."""
+"""Index of the expiry in a `Row`. Read for every row; unpacking the whole row would cost more."""
 
 
 class Sent(NamedTuple):
-    """A claim that was sent together with the beginning of the commit, to spare a round trip."""
+    """A claim that was sent in the same round trip as the beginning of the commit."""
 
     lease: int
     rows: Callable[[], list[Row]]
 
 
 def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
-    """The one plain claim of a run, when it is likely that nothing is due that would have to come first."""
+    """Send the only claim of a run ahead, if its queue has no limits and probably nothing must be swept first."""
     call = calls[0]
     if len(calls) > 1 or not isinstance(call, Claim) or len(call.wants) != 1 or registry.expects_due:
         return None
@@ -62,8 +62,8 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLat
     due = min((at for at in commit.next if at is not None), default=None)
     commit.registry.expects_due = due is not None and due <= commit.now + SOON
     if commit.sent is not None and due is not None and due <= commit.now:
-        raise NotYet  # what is due may go first: once more, in the other order
-    # Before the sweep: what it holds, nobody else can sweep, and these may have to be waited for.
+        raise SentTooEarly  # due messages may come first: start again, and sweep before the claim
+    # Before the sweep, because waiting for these locks must not block other sweepers.
     commit.locks.take(
         queue_lock(call.tenant, want.queue) for call in calls for want in call.wants if want.max_in_flight or want.rate
     )
@@ -86,7 +86,7 @@ def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLat
 def _take(
     commit: Commit, call: Claim, want: QueueClaim, q: int, limit: int, leases: list[Lease], waits: list[int]
 ) -> int:
-    """Take messages of a queue; how many. ``leases`` is filled later."""
+    """Claim messages of one queue; returns how many. ``leases`` is filled while the server commits."""
     now = commit.now
     limit, tokens = _allowed(commit, want, q, limit)
     if want.rate and tokens < 1:
@@ -99,12 +99,12 @@ def _take(
     if not rows:
         return 0
     seqs, attempts, _, stamps, _, expires, named, owns, groups, *_ = zip(*rows, strict=True)
-    commit.claimed(until, lease, seqs)
+    commit.add_claim(until, lease, seqs)
     commit.count(q, READY, -len(rows))
     commit.count(q, LEASED, len(rows))
     record = commit.record("claim", q, LEASED, call.worker)
     if any(owns):
-        record.own.update({place: own.bytes for place, own in enumerate(owns, len(record.seqs)) if own is not None})
+        record.own.update({i: own.bytes for i, own in enumerate(owns, len(record.seqs)) if own is not None})
     record.extend(seqs, stamps, [before + 1 for before in attempts])
     if want.rate:
         commit.db.send("spend_tokens", q, float(tokens - len(rows)), now)
@@ -121,7 +121,7 @@ def _take(
 def _fresh_bodies(
     commit: Commit, seqs: Sequence[int], expires: Sequence[int | None], named: Sequence[bool]
 ) -> dict[int, bytes]:
-    """Marks go. A publish that was replacing a payload had the key's row: now it is done, and its payload counts."""
+    """Delete keys and expiries. This waits for publishes that replace a payload, so read the payloads afterwards."""
     marks = list(zip(seqs, expires, named, strict=True))
     drop_marks(commit, [seq for seq, at, has_key in marks if at is not None or has_key])
     keyed = [seq for seq, _, has_key in marks if has_key]
@@ -169,7 +169,7 @@ def _leases(
 
 
 def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker: str | None) -> list[Row]:
-    """Take the head of the index; what is past its expiry and was not swept ends here instead, and others follow."""
+    """Take the head of the index. Messages past their expiry are expired here, and the next ones are taken instead."""
     taken: list[Row] = []
     for _ in range(2):
         if commit.sent is None:
@@ -187,14 +187,14 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
         commit.count(q, READY, -len(late))
         drop_marks(commit, [message.seq for message in late])
         expire(commit, late)
-        commit.begin_record_group()  # the next record must not join one of an earlier claim
+        commit.begin_record_group()  # the next claim record must not join an earlier one
     return taken
 
 
 def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int, float]:
-    """What max_in_flight and the claim rate leave of the limit, and the claims the rate allows now.
+    """(limit after max_in_flight and rate, tokens of the rate).
 
-    Nothing is written, unless the clock went back: a claim that finds nothing must not cost a commit.
+    Writes nothing unless the clock went back: a claim that finds nothing must not cost a write.
     """
     tokens = 0.0
     if want.max_in_flight:
@@ -202,7 +202,7 @@ def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int,
     if want.rate:
         burst = want.burst or max(1, math.ceil(want.rate))
         tokens, at = commit.db.row("select_tokens", q)
-        if at is not None and at > commit.now:  # of a clock that was ahead: the rate must not stand still until then
+        if at is not None and at > commit.now:  # written by a clock that was ahead: do not block the rate until then
             commit.db.send("spend_tokens", q, float(tokens), commit.now)
             at = commit.now
         tokens = float(burst) if at is None else min(burst, tokens + (commit.now - at) * want.rate / 1_000_000)

@@ -1,4 +1,4 @@
-"""A database as the operations see it: statements by name, columns of values in, rows of tuples out."""
+"""The database as verbs see it: statements by name, columns of values in, rows as tuples out."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ class Db(Protocol):
     """One connection. Used by one thread at a time."""
 
     connection: Any
-    """The driver's own."""
+    """The driver's connection object."""
 
     @property
     def closed(self) -> bool: ...
 
     @property
     def active(self) -> bool:
-        """Is a transaction open, and may go on?"""
+        """True if a transaction is open and has not failed."""
         ...
 
     def alive(self) -> bool:
-        """Without a round trip: has the server ended this connection while it was idle?"""
+        """False if the server has closed this idle connection. Mostly needs no round trip."""
         ...
 
     def close(self) -> None: ...
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        """What is sent inside goes out together; nobody waits but for answers, and for all of it at the end."""
+        """Statements inside are pipelined: only reading a result waits, and the end waits for all of them."""
         ...
 
     def rows(self, name: str, *parameters: Any) -> list[Any]:
-        """What a statement answers."""
+        """The rows that a statement returns."""
         ...
 
     def row(self, name: str, *parameters: Any) -> Any:
@@ -70,67 +70,67 @@ class Db(Protocol):
         ...
 
     def send(self, name: str, *parameters: Any) -> None:
-        """Have a statement carried out that answers nothing; `together`, nobody waits for it."""
+        """Run a statement that returns nothing; inside `together` without waiting for it."""
         ...
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], list[Any]]:
-        """Send a statement, `together` with others, and fetch its answer later."""
+        """Send a statement inside `together`; call the result later to get its rows."""
         ...
 
     def flush(self) -> None:
-        """Let the server begin with what was sent, `together`."""
+        """Send what `together` has gathered, so that the server can begin."""
         ...
 
     def say(self, sql: bytes) -> None:
-        """Send a command of the session: begin, commit, savepoints."""
+        """Send a session command such as BEGIN, COMMIT or SAVEPOINT."""
         ...
 
     def execute(self, sql: str, parameters: Any) -> Any:
-        """SQL of the user's own, as their driver takes it; a cursor with the answer."""
+        """Run the user's own SQL, in the driver's parameter style; returns a cursor."""
         ...
 
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
-        """Begin a commit. Fetch later: the time, the first of a block of numbers, the next delay, lease and expiry."""
+        """Begin a commit. Call the result later: (now, first number of a block, next delay, lease, expiry)."""
         ...
 
     def begin_reading(self) -> None:
-        """What is read from now on, until COMMIT, is of one moment."""
+        """Begin a read-only transaction: all reads until COMMIT see one snapshot."""
         ...
 
     def patient(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the server may take any time to answer: what is asked of it is not only ours."""
+        """No reply timeout inside, because the user's own SQL runs there."""
         ...
 
     def rollback(self) -> None: ...
 
 
 class Driver(Protocol):
-    """How to reach the database, and what its errors mean."""
+    """Connects to the database, and knows what its errors mean."""
 
     error: type[Exception]
     shown: str
-    """Where it is, without a password."""
+    """Address of the database for error texts, without the password."""
 
     def connect(self) -> Db: ...
 
     def gone(self, error: BaseException) -> bool:
-        """Was it the connection, or the way to the server, that failed? Not what was asked of it."""
+        """True if the connection or the network failed, not the statement."""
         ...
 
     def retriable(self, error: BaseException) -> bool:
-        """Did the server undo the transaction for the sake of others, so that it may simply be tried again?"""
+        """True if the server rolled back because of a conflict with others: the transaction can be repeated."""
         ...
 
     def locked(self, error: BaseException) -> bool:
-        """Did others have locked, for longer than we wait, what was asked for?"""
+        """True if waiting for a lock took too long."""
         ...
 
     def read_only(self, error: BaseException | None) -> bool:
-        """Is the server one that may not be written to, perhaps not any more?"""
+        """True if the server refuses writes, as a replica or a demoted primary does."""
         ...
 
     def translate(self, error: Any) -> TampuError:
-        """What an error means for the caller. Nothing of the call took effect."""
+        """The error for the caller. Nothing of the call took effect."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""Documents: (kind, tenant, name) → versioned bytes. What policy stores; engines do not look inside.
+"""Documents: (kind, tenant, name) → versioned bytes, such as settings. Engines do not read the content.
 
-Changes are one at a time, over all processes, by the row that holds the revision; there are few.
+Changes are rare and run one at a time over all processes: each locks the row of the revision.
 """
 
 from __future__ import annotations

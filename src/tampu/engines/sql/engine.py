@@ -1,8 +1,8 @@
-"""An engine on a SQL database: connects, runs commits, answers reads. What each verb does is in its own file.
+"""Base class of the engines on SQL databases: connects, runs commits, answers reads. Each verb has its own file.
 
-One connection writes; a run of calls is one transaction on it. Reads come from any thread and have a few connections
-of their own. A connection that is lost is made again: at once and unnoticed when nothing could have been committed,
-with `Unavailable` when it was lost in the middle of a commit, for only the caller can know what to do then.
+One connection writes; the calls of a run are one transaction on it. Reads may come from any thread and use a small
+pool. A lost connection is replaced without an error if nothing can have been committed. If it was lost during COMMIT,
+the caller gets `Unavailable`: only the caller knows whether it is safe to try again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tampu.engines import port
 from tampu.engines.commit import carry_out
 from tampu.engines.merged_claims import run_joined
 from tampu.engines.sql import claim, documents, journal, read, settle, transfer, unit_names
-from tampu.engines.sql.commit import Commit, NotYet
+from tampu.engines.sql.commit import Commit, SentTooEarly
 from tampu.engines.sql.db import Db, Driver
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read_pool import ReadPool
-from tampu.engines.sql.sweep import rest
+from tampu.engines.sql.sweep import pause_sweeps
 from tampu.engines.sql.user_transaction import Transaction, own
 from tampu.engines.sql.verbs import VERBS
 from tampu.engines.transfer import Import, RequestPage, SnapshotPage
@@ -37,19 +37,19 @@ from tampu.model.times import SECOND, Clock
 _NUMBERED = (port.Publish, port.Load, Import, port.Replay, port.Free, port.Together)
 _TIMED = (port.Claim, port.Sweep)
 _SOON = SECOND
-"""Keepers look by themselves this often; only what is due sooner needs the bell."""
+"""Maintenance checks this often anyway; only what is due sooner needs a wake-up."""
 _TRIES = 8
 _PATIENCE_SECONDS = 15.0
 _LEADER_SECONDS = 5.0
 FOLD_EVERY = 200
-"""Commits of this process between two folds of the counts."""
+"""Commits of this process after which it adds up the rows of the counts."""
 _FOLD_MOST = 5_000
 _MOST_ITEMS = 100_000
-"""Messages in one commit; a flood is several."""
+"""Most messages in one commit; larger runs are split into several commits."""
 
 
 class Wakeup(Protocol):
-    """Tells other processes that something is ready, and hears it from them."""
+    """Tells other processes that messages are ready, and calls back when they say so."""
 
     def notify(self) -> None: ...
 
@@ -62,7 +62,7 @@ class SqlEngine(abc.ABC):
     capabilities = frozenset({"transaction", "group_order", "load", "atomic:isolated"})
     schema = 0
     statements_may_commit = False
-    """Some of the user's own statements commit by themselves what came before them, such as CREATE TABLE."""
+    """True if some SQL statements commit the open transaction, such as CREATE TABLE on MariaDB."""
 
     def __init__(self, driver: Driver, durability: str, clock: Clock | None) -> None:
         self.driver = driver
@@ -73,8 +73,8 @@ class SqlEngine(abc.ABC):
         self._listener: port.Listener | None = None
         self._wakeup: Wakeup | None = None
         self._closed = False
-        self._me = secrets.token_hex(8)
-        self._leader = 0.0
+        self._instance = secrets.token_hex(8)
+        self._leader_until = 0.0
         self._commits = 0
         self.readers = ReadPool(driver, self._check_usable)
         try:
@@ -89,24 +89,24 @@ class SqlEngine(abc.ABC):
 
     @abc.abstractmethod
     def _open_schema(self, db: Db) -> QueueRegistry:
-        """Make or check the tables, with the first connection; what is true of them for good."""
+        """Create, migrate or check the tables on the first connection."""
 
     @abc.abstractmethod
-    def _listening(self) -> Wakeup:
-        """Begin to hear other processes; `_stirred` is what to call."""
+    def _start_wakeup(self) -> Wakeup:
+        """Start listening to other processes; it calls `_on_remote_change`."""
 
     @abc.abstractmethod
     def join(self, connection: Any) -> contextlib.AbstractContextManager[Transaction]:
-        """Work inside a transaction of the user's."""
+        """Run calls inside the user's open transaction."""
 
     @abc.abstractmethod
     def check(self) -> list[tuple[str, str, str]]: ...
 
     def notify_inside(self, db: Db) -> None:  # noqa: B027 - most have nothing to do
-        """In a transaction of the user's: those who wait shall hear of it when it commits."""
+        """Wake waiting claims when the user's transaction commits."""
 
-    def _passed(self, commit: Commit) -> None:  # noqa: B027 - most have nothing to do
-        """Something was committed."""
+    def _after_commit(self, commit: Commit) -> None:  # noqa: B027 - most have nothing to do
+        """Called after each commit of this engine."""
 
     def now(self) -> int:
         if self._clock is not None:
@@ -114,7 +114,7 @@ class SqlEngine(abc.ABC):
         return int(self.readers.ask(lambda db: db.value("select_server_time")))
 
     def fake_now(self) -> int | None:
-        """The time for statements; None: they look at the server's clock."""
+        """The time to pass to statements; None: they use the server's clock."""
         return None if self._clock is None else self._clock.now()
 
     # -- writing
@@ -126,13 +126,13 @@ class SqlEngine(abc.ABC):
             for part in _parts(calls):
                 if len(part) == len(calls):
                     return run_joined(self._run, part)
-                replies.extend(self._apart(part))
+                replies.extend(self._run_part(part))
             return replies
 
-    def _apart(self, part: Sequence[port.Call]) -> list[Any | TampuError]:
-        """One commit of several: when it fails, that is told to its callers only; the others' may have happened."""
+    def _run_part(self, part: Sequence[port.Call]) -> list[Any | TampuError]:
+        """One of several commits. If it fails, only its own callers get the error: the others may have succeeded."""
         if len(part) == 1:
-            return [self._alone(part[0])]
+            return [self._run_one(part[0])]
         try:
             return run_joined(self._run, part)
         except TampuError as error:
@@ -140,59 +140,60 @@ class SqlEngine(abc.ABC):
 
     def _run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         try:
-            replies, commit = self._insist(calls)
+            replies, commit = self._commit_with_retries(calls)
         except self.driver.error as error:
             raise self.driver.translate(error) from error
         except Refused as refused:
-            return run_apart(self._apart, self._alone, calls, refused)
+            return run_apart(self._run_part, self._run_one, calls, refused)
         except TampuError:
             raise
         except Exception:
-            # One call that breaks must not take the others along: each alone, and only the broken one fails.
+            # A bug in one call must not fail the others: run each in its own commit.
             if len(calls) == 1:
                 raise
-            return [self._alone(call) for call in calls]
-        commit.landed()
-        self._passed(commit)
+            return [self._run_one(call) for call in calls]
+        commit.committed()
+        self._after_commit(commit)
         self.announce(commit)
         return replies
 
-    def _alone(self, call: port.Call) -> Any | TampuError:
+    def _run_one(self, call: port.Call) -> Any | TampuError:
         try:
             return self._run([call])[0]
         except TampuError as error:
             return error
         except Exception as error:
-            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint="this is a fault of tampu's")
+            hint = "this is a bug in tampu; please report it"
+            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint=hint)
             failed.__cause__ = error
             return failed
 
-    def _insist(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
-        """Commit; again when the server undid it for others' sake, or the connection was lost before the commit."""
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+    def _commit_with_retries(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
+        """Commit. Try again after a deadlock, or if the connection was lost before COMMIT was sent."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         pause = threading.Event()
-        for turn in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
-                return self._commit(self._connected(give_up), calls)
+                return self._commit(self._connected(deadline), calls)
             except Uncertain as error:
                 raise Unavailable(
-                    f"{self.driver.shown}: the connection was lost in a commit, it may or may not have happened",
-                    hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
+                    f"{self.driver.shown}: the connection was lost during a commit, which may or may not have happened",
+                    hint="check before you try again; repeating a settle, or a publish with idempotency_key, is safe",
                 ) from error.__cause__
             except self.driver.error as error:
-                lost = self._db is None and not self.driver.read_only(error) and time.monotonic() < give_up
-                if turn == _TRIES - 1 or not (lost or self.driver.retriable(error)):
+                lost = self._db is None and not self.driver.read_only(error) and time.monotonic() < deadline
+                if attempt == _TRIES - 1 or not (lost or self.driver.retriable(error)):
                     raise
-                pause.wait(0.01 * secrets.randbelow(1 << turn))
+                pause.wait(0.01 * secrets.randbelow(1 << attempt))
         raise AssertionError("unreachable")
 
-    def _connected(self, give_up: float) -> Db:
+    def _connected(self, deadline: float) -> Db:
         pause, seconds = threading.Event(), 0.02
         while self._db is None:
             try:
                 self._db = self.driver.connect()
             except self.driver.error as error:
-                if not self.driver.gone(error) or time.monotonic() + seconds > give_up or self._closed:
+                if not self.driver.gone(error) or time.monotonic() + seconds > deadline or self._closed:
                     raise self.driver.translate(error) from error
                 pause.wait(seconds)
                 seconds = min(seconds * 2, 1.0)
@@ -218,10 +219,10 @@ class SqlEngine(abc.ABC):
             if commit is not None:
                 commit.forget_new_queues()
             self._undo(db, error)
-            if isinstance(error, NotYet):
+            if isinstance(error, SentTooEarly):
                 return self._commit(db, calls, ahead=False)
             if commit is not None and commit.swept and self._db is not None and self.driver.locked(error):
-                rest(commit)
+                pause_sweeps(commit)
                 return self._commit(db, calls, ahead=False)
             lost = committing and self._db is None and isinstance(error, self.driver.error)
             if lost and not self.driver.read_only(error):
@@ -243,9 +244,9 @@ class SqlEngine(abc.ABC):
         return Commit(db, self.registry, now, block, (delays, leases, ends), sent)
 
     def _undo(self, db: Db, error: BaseException) -> None:
-        """Leave the connection clean, or leave it."""
+        """Roll back; close the connection if that fails."""
         if self.driver.read_only(error) or self.driver.read_only(error.__cause__):
-            # Another server may have taken over: nobody here stays with this one.
+            # Another server may be the primary now: drop every connection to this one.
             db.close()
             self.readers.close()
         try:
@@ -258,7 +259,7 @@ class SqlEngine(abc.ABC):
 
     @contextlib.contextmanager
     def transaction(self, connection: Any) -> Iterator[Transaction]:
-        """Calls and the user's own writes in one commit; on the engine's connection, or the user's."""
+        """Calls and the user's own writes in one commit, on the user's connection or, if None, on the engine's."""
         if connection is not None:
             self._check_usable()
             with self.join(connection) as work:
@@ -277,17 +278,17 @@ class SqlEngine(abc.ABC):
             except self.driver.error as error:
                 raise self.driver.translate(error) from error
         for commit in work.commits:
-            commit.landed()
+            commit.committed()
             self.announce(commit)
 
     def begin_joined(self, db: Db) -> Commit:
-        """A commit inside a transaction that is under way."""
+        """A commit inside the user's open transaction."""
         (now,) = db.row("join_user_transaction", self.fake_now())
-        # A house of its own: whether these queues will exist is known only when the transaction has ended.
-        return Commit(db, QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.watched), now)
+        # Its own registry: new queues exist for others only once the user's transaction has committed.
+        return Commit(db, QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.open_claims), now)
 
     def announce(self, commit: Commit) -> None:
-        """Tell who waits, in this process and the others."""
+        """Wake waiting claims, in this process and in others."""
         soon = commit.due is not None and commit.due < commit.now + _SOON
         wakeup = self._wakeup
         if wakeup is not None and (commit.ready or soon):
@@ -302,14 +303,14 @@ class SqlEngine(abc.ABC):
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise Unavailable("this queue was closed", hint="open it again")
+            raise Unavailable("this store was closed", hint="open it again")
         if os.getpid() != self._pid:
             raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     # -- reading
 
     def get(self, tenant: str, id: str) -> Message | None:
-        return self.readers.ask_once(lambda db: read.whole(db, self.registry, tenant, id, self.fake_now()))
+        return self.readers.ask_once(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
 
     def page(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
@@ -327,7 +328,7 @@ class SqlEngine(abc.ABC):
         return self.readers.ask_once(lambda db: journal.read(db, self.registry, after, limit, tenant))
 
     def seal(self) -> None:  # noqa: B027 - most have nothing to do
-        """What anybody has seen of the journal so far must outlive a crash; mostly only what does is seen."""
+        """Make sure that a crash cannot take back journal records that were already read."""
 
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
         return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
@@ -358,33 +359,33 @@ class SqlEngine(abc.ABC):
         return min((at for at in times if at is not None), default=None)
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
-        return self.readers.ask(lambda db: read.poll_status(db, queues, self._me, self.fake_now()))
+        return self.readers.ask(lambda db: read.poll_status(db, queues, self._instance, self.fake_now()))
 
-    # -- company
+    # -- other processes
 
     def listen(self, listener: port.Listener) -> None:
         self._listener = listener
         if self._wakeup is None:
-            self._wakeup = self._listening()
+            self._wakeup = self._start_wakeup()
 
-    def _stirred(self) -> bool:
+    def _on_remote_change(self) -> bool:
         return not self._closed and self._listener is not None and self._listener.on_remote_change()
 
     def lead(self) -> bool:
-        """Hold the keeper's seat for a few seconds more, or try to take it."""
-        if time.monotonic() < self._leader - _LEADER_SECONDS / 2:
+        """Stay leader for a few more seconds, or try to become it; True if this process leads."""
+        if time.monotonic() < self._leader_until - _LEADER_SECONDS / 2:
             return True
-        asked = time.monotonic()
-        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._me, _LEADER_SECONDS)) is not None
-        self._leader = asked + _LEADER_SECONDS if ours else 0.0
+        started = time.monotonic()
+        ours = self.readers.ask(lambda db: db.row("acquire_leader", self._instance, _LEADER_SECONDS)) is not None
+        self._leader_until = started + _LEADER_SECONDS if ours else 0.0
         return ours
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
-        if self._leader:
+        if self._leader_until:
             with contextlib.suppress(TampuError):
-                self.readers.ask(lambda db: db.send("release_leader", self._me))
+                self.readers.ask(lambda db: db.send("release_leader", self._instance))
         with self._lock:
             self._closed = True
             if self._db is not None:
@@ -395,11 +396,11 @@ class SqlEngine(abc.ABC):
 
 
 class Uncertain(Exception):
-    """The connection was lost when the commit was under way."""
+    """The connection was lost after COMMIT was sent: nobody knows whether it happened."""
 
 
 def _parts(calls: Sequence[port.Call]) -> Iterator[Sequence[port.Call]]:
-    """The calls of a run, in commits of bounded size. A call is never cut."""
+    """The calls of a run, split into commits of bounded size. A call is never split."""
     if len(calls) == 1:
         yield calls
         return

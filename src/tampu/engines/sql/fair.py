@@ -1,6 +1,6 @@
-"""The turns of groups in queues with the ordering `fair`: where a group stands is looked up once, and kept at the end.
+"""Turns of groups in queues with `fair` ordering: read once per commit, written at its end.
 
-What a turn is: `tampu.engines.fair_ranks`. Who gives turns in a queue has its lock: others who would do so wait.
+`tampu.engines.fair_ranks` explains turns. A commit that gives turns in a queue holds the queue's fair lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tampu.model.rank import FAIR
 
 
 class FairTurns(FairRanks[bytes]):
-    """One commit's."""
+    """The turns that one commit gives."""
 
     def __init__(self, db: Db, registry: QueueRegistry, locks: Locks) -> None:
         super().__init__()
@@ -25,10 +25,10 @@ class FairTurns(FairRanks[bytes]):
         self._registry = registry
         self._locks = locks
         self.groups: dict[int, bytes] = {}
-        """Of messages that take turns and are known here: the group, empty if there is none."""
+        """Groups of fair messages by seq, as far as they are known; empty for a message without a group."""
 
     def ranks_of(self, messages: Sequence[MessageRow]) -> list[int]:
-        """The ranks of messages that become ready, also of those that take no turns."""
+        """The ranks of messages that become ready, of any ordering."""
         ranks = [message.rank for message in messages]
         fair = [message for message in messages if message.rank == FAIR]
         if fair:
@@ -54,7 +54,7 @@ class FairTurns(FairRanks[bytes]):
         return [self.take(q, group) for q, group in groups]
 
     def keep(self) -> None:
-        """Write down where the groups stand now, and forget some that need not be remembered any more."""
+        """Write the new turns, and delete some that are in the past."""
         if not self.changed:
             return
         kept = sorted(self.changed)
@@ -62,7 +62,7 @@ class FairTurns(FairRanks[bytes]):
             "upsert_fair_turns",
             Ints(q for q, _ in kept),
             Blobs(group for _, group in kept),
-            Ints(self.last[place] for place in kept),
+            Ints(self.last[key] for key in kept),
         )
         for q, now in self.rounds.items():
             self._db.send("delete_past_fair_turns", q, now, FORGOTTEN * len(kept))

@@ -1,4 +1,4 @@
-"""How messages end, and what is kept of attempts that failed. Who ends leaves its group's place to the next."""
+"""Ends messages and records failed attempts. A message that ends leaves its group's slot to the next one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Failed(NamedTuple):
 
 
 def expire(commit: Commit, messages: Sequence[MessageRow]) -> None:
-    """Messages that waited past their expiry, and have left their index: they are expired, or dead."""
+    """End messages that are past their expiry as expired or dead. They have left their index already."""
     if not messages:
         return
     long = dict(commit.db.rows("select_long_bodies", Ints(message.seq for message in messages)))
@@ -45,8 +45,8 @@ def expire(commit: Commit, messages: Sequence[MessageRow]) -> None:
 def end(
     commit: Commit, state: int, messages: Sequence[MessageRow], traces: Sequence[int | None], *, leaves: bool = True
 ) -> None:
-    """Messages that have left their index end as ``state``. Without ``leaves`` the caller lets them leave their places,
-    when all that end together have ended."""
+    """End messages as ``state``. They have left their index already. Without ``leaves`` the caller frees their slots,
+    after all messages that end together."""
     if not messages:
         return
     commit.db.send(
@@ -68,7 +68,7 @@ def end(
 
 
 def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
-    """Keep what went wrong, for the history of the messages."""
+    """Store failed attempts, for the history of the messages."""
     if failed:
         commit.db.send(
             "insert_failures",
@@ -83,7 +83,7 @@ def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
 
 
 def dead_letter(commit: Commit, dead: Sequence[tuple[MessageRow, int | None, str]], *, leaves: bool = True) -> None:
-    """(card, trace, reason): the messages are dead; somebody may replay them. ``leaves`` as in `end`."""
+    """(message, settle marker, reason): make messages dead. ``leaves`` as in `end`."""
     if not dead:
         return
     commit.db.send(

@@ -1,7 +1,7 @@
-"""The pace of groups: what a claim costs, when a message that comes back may go again, and a pace that changes.
+"""Group rates: claims spend tokens, returned messages wait for a token, and a changed rate gives new times.
 
-What it means is in `tampu.engines.groups`. Everything here has the locks of its groups first, so of two commits that
-look at the tokens of a group one comes after the other.
+`tampu.engines.groups` explains the rule. Every function here locks its groups first, so two commits never read the
+tokens of a group at the same time.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from tampu.engines.groups import ORDERED, Limits
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
-from tampu.engines.sql.groups import Named, Slot, fill, free_slots, known_groups, take_slots
+from tampu.engines.sql.groups import GroupKey, Slot, fill, free_slots, lock_groups, take_slots
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.message_row import MessageRow
 
 
 def spend(commit: Commit, q: int, claimed: Sequence[tuple[bytes | None, int]]) -> None:
-    """(lane, seq) were claimed: each costs a token of its group, and the next ones of the group get their times."""
-    by_group: dict[Named, list[int]] = {}
+    """(group, seq) were claimed: each costs a token of its group, and the group's next messages get their times."""
+    by_group: dict[GroupKey, list[int]] = {}
     for group, seq in claimed:
         if group is not None:
             by_group.setdefault((q, group), []).append(seq)
     groups = {
-        name: state for name, state in known_groups(commit, by_group).items() if state.limits.group_rate is not None
+        name: state for name, state in lock_groups(commit, by_group).items() if state.limits.group_rate is not None
     }
     if not groups:
         return
-    commit.begin_record_group()  # the next claim of this commit may take what is set free here
+    commit.begin_record_group()  # the next claim of this commit may take messages that are admitted here
     left: list[Slot] = []
     for name, state in groups.items():
         assert state.limits.group_rate is not None
@@ -43,17 +43,17 @@ def spend(commit: Commit, q: int, claimed: Sequence[tuple[bytes | None, int]]) -
     fill(commit, groups)
 
 
-def again(commit: Commit, messages: Sequence[MessageRow]) -> list[int | None]:
-    """When messages whose leases are over may be claimed again; None: at once. Each needs another token.
+def _retry_times(commit: Commit, messages: Sequence[MessageRow]) -> list[int | None]:
+    """When messages whose leases ended may be claimed again; None: at once. Each needs another token.
 
-    While others wait for all there is, a message has no place, and asks for one when that time has come.
+    If others already wait for a full burst, a message gives up its slot and asks for one when its time has come.
     """
-    groups = known_groups(commit, {(message.q, message.group) for message in messages if message.group is not None})
-    came = {(message.q, message.group or b"", message.seq) for message in messages}
+    groups = lock_groups(commit, {(message.q, message.group) for message in messages if message.group is not None})
+    returned = {(message.q, message.group or b"", message.seq) for message in messages}
     before = {(*name, seq) for name, state in groups.items() for seq in state.seqs}
     for (q, name), state in groups.items():
         if state.limits.group_rate is not None:
-            state.seqs.difference_update({seq for owner, group, seq in came if (owner, group) == (q, name)})
+            state.seqs.difference_update({seq for owner, group, seq in returned if (owner, group) == (q, name)})
     times: list[int | None] = []
     for message in messages:
         own = None if message.group is None else groups[message.q, message.group]
@@ -72,21 +72,21 @@ def again(commit: Commit, messages: Sequence[MessageRow]) -> list[int | None]:
     return times
 
 
-def coming_back(commit: Commit, messages: Sequence[tuple[MessageRow, bool]]) -> list[int | None]:
-    """`again` of those of a group with a pace; the others are ready at once."""
+def return_times(commit: Commit, messages: Sequence[tuple[MessageRow, bool]]) -> list[int | None]:
+    """`_retry_times` for (message, whether its group has a rate); messages without a rate get None: ready at once."""
     has_group_rate = [message for message, has_group_rate in messages if has_group_rate]
-    times = iter(again(commit, has_group_rate) if has_group_rate else ())
+    times = iter(_retry_times(commit, has_group_rate) if has_group_rate else ())
     return [next(times) if has_group_rate else None for _, has_group_rate in messages]
 
 
 def retime_ahead(commit: Commit, limit: int) -> None:
-    """Groups that a clock which was ahead has put off get the times of now; those that others have locked, later."""
+    """Correct the times of groups that a clock which was ahead postponed. Groups that others have locked wait."""
     found = [(q, state) for q, state in commit.db.rows("select_rates_ahead", commit.now, limit)]
     if not found:
         return
     locks = {(q, state): group_lock(commit.registry.name(commit.db, q), state) for q, state in found}
     had = commit.locks.try_take(locks.values())
-    groups = known_groups(commit, [name for name in found if locks[name] in had])
+    groups = lock_groups(commit, [name for name in found if locks[name] in had])
     for q in {q for q, _ in groups}:
         names = [name for owner, name in groups if owner == q]
         retime(commit, q, names, groups[q, names[0]].limits)
@@ -95,11 +95,11 @@ def retime_ahead(commit: Commit, limit: int) -> None:
 
 
 def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> None:
-    """The pace has changed, or the clock: who waits for a token gets a new time. Where groups keep order, some wait for
-    another reason, and nobody can tell who: they stay as they are."""
+    """Give new times to messages that wait for a token, after the rate or the clock has changed. Not in ordered groups:
+    there a message may be delayed for another reason, such as a backoff, and nothing tells which."""
     if limits.slots == ORDERED or not names:
         return
-    groups = known_groups(commit, {(q, name) for name in names})
+    groups = lock_groups(commit, {(q, name) for name in names})
     waits: dict[bytes, list[int]] = {}
     spent: dict[bytes, int] = {}
     for name, _, seq, until in sorted(commit.db.rows("select_token_waits", q, Blobs(sorted(names)))):
@@ -117,7 +117,7 @@ def retime(commit: Commit, q: int, names: Sequence[bytes], limits: Limits) -> No
         commit.falls_due(min(times)[0])
 
 
-def _keep(commit: Commit, spent: dict[Named, int]) -> None:
+def _keep(commit: Commit, spent: dict[GroupKey, int]) -> None:
     names = sorted(spent)
     commit.db.send(
         "upsert_group_rates",

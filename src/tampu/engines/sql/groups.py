@@ -1,7 +1,7 @@
-"""The places of groups: who gets one and goes on, who is held, who goes next when one is left.
+"""Slots of groups: which messages get one, which are held, and which are next when a slot becomes free.
 
-What a place is, and a pace: `tampu.engines.groups`. What a claim costs where there is a pace: `pacing`. Everything here
-has the locks of its groups first.
+`tampu.engines.groups` explains slots and group rates; `group_rates` has what claims and retries cost in groups with a
+rate. Every function here locks its groups first.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from tampu.engines.sql.indexes import hold, start
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.message_row import MessageRow, Waiting
 
-Named = tuple[int, bytes]
+GroupKey = tuple[int, bytes]
 """A group: its queue and its name."""
 Slot = tuple[int, bytes, int]
-"""A place: the group's queue and name, and the message that has it."""
+"""A taken slot: the group's queue and name, and the message that has it."""
 
 
 @dataclass
 class Group:
-    """A group: its limits, and who has its places."""
+    """A group: its limits, and the messages that have its slots."""
 
     limits: Limits
     seqs: set[int]
     claimed: set[int] = field(default_factory=set)
-    """Of these, and where there is a pace: who is leased."""
+    """Those of them that are leased; only known in groups with a rate."""
     spent: int = 0
-    """When all the tokens that were spent are saved up again; by a clock that was ahead, as if all were spent now."""
+    """When all spent tokens will be back. A time written by a clock that was ahead counts as "all spent now"."""
 
     @property
     def waiting(self) -> int:
-        """How many have a place and were not claimed yet."""
+        """Number of messages that have a slot and are not claimed yet."""
         return len(self.seqs - self.claimed)
 
     @property
-    def room(self) -> int:
+    def free(self) -> int:
         return max(0, self.limits.vacant(len(self.seqs), self.waiting))
 
     def due(self, now: int, place: int, run_at: int | None) -> int | None:
-        """When the message may go that is so many-th to wait for a token; not before ``run_at``."""
+        """When the message at this place (from 1) among those that wait for a token may run; not before ``run_at``."""
         if self.limits.group_rate is None:
             return run_at
         return max(run_at or 0, self.limits.group_rate.due(self.spent, now, place))
 
 
-def known_groups(
-    commit: Commit, wanted: Collection[Named], limits: Limits | None = None, *, group_rates: bool = True
-) -> dict[Named, Group]:
-    """These groups, locked: nobody else takes or leaves a place or a token of theirs.
+def lock_groups(
+    commit: Commit, wanted: Collection[GroupKey], limits: Limits | None = None, *, group_rates: bool = True
+) -> dict[GroupKey, Group]:
+    """Lock these groups and read them: until the commit ends nobody else changes their slots or tokens.
 
-    ``limits`` are those of each group from now on; None: as the queue says.
+    ``limits`` become the limits of the queues; None: read them from the queues.
     """
-    found: dict[Named, Group] = {}
+    found: dict[GroupKey, Group] = {}
     if not wanted:
         return found
     _lock(commit, wanted)
@@ -84,11 +84,11 @@ def known_groups(
     return found
 
 
-def _lock(commit: Commit, groups: Iterable[Named]) -> None:
+def _lock(commit: Commit, groups: Iterable[GroupKey]) -> None:
     commit.locks.take(group_lock(commit.registry.name(commit.db, q), group) for q, group in groups)
 
 
-def _columns(groups: Iterable[Named]) -> tuple[Ints, Blobs]:
+def _columns(groups: Iterable[GroupKey]) -> tuple[Ints, Blobs]:
     pairs = sorted(groups)
     return Ints(q for q, _ in pairs), Blobs(group for _, group in pairs)
 
@@ -98,17 +98,17 @@ def set_limits(commit: Commit, q: int, limits: Limits) -> None:
     commit.db.send("set_group_limits", q, limits.slots, group_rate and group_rate.us, group_rate and group_rate.burst)
 
 
-# -- places
+# -- slots
 
 
 def take_slots(commit: Commit, slots: Sequence[Slot]) -> None:
-    """These have places now."""
+    """Record that these messages have slots."""
     if slots:
         commit.db.send("insert_slots", *_slots(slots))
 
 
 def free_slots(commit: Commit, slots: Sequence[Slot]) -> None:
-    """These have no places any more; nobody is let go for that."""
+    """Remove these slots without admitting the next messages."""
     if slots:
         commit.db.send("delete_slots", *_slots(slots))
 
@@ -117,19 +117,19 @@ def _slots(slots: Sequence[Slot]) -> tuple[Ints, Blobs, Ints]:
     return Ints(q for q, _, _ in slots), Blobs(group for _, group, _ in slots), Ints(seq for _, _, seq in slots)
 
 
-# -- going on
+# -- entering
 
 
 def admit(commit: Commit, waiting: Sequence[Waiting], limits: Limits | None = None) -> list[int]:
-    """`start`, except for those of whose group all places are taken: held until one is free.
+    """`start` messages, but hold those whose group has no free slot; returns the new states.
 
-    Who has kept its place through a retry goes on in it; where groups keep order it may need a token for that.
-    ``limits`` as in `known_lanes`.
+    A message that kept its slot through a retry goes on in it; in ordered groups with a rate it needs a token again.
+    ``limits`` as in `lock_groups`.
     """
     if not any(message.group is not None for message, _, _ in waiting):
         return start(commit, waiting)
     now = commit.now
-    groups = known_groups(
+    groups = lock_groups(
         commit, {(message.q, message.group) for message, _, _ in waiting if message.group is not None}, limits
     )
     held: list[tuple[MessageRow, int | None, bytes | None, bytes]] = []
@@ -142,7 +142,7 @@ def admit(commit: Commit, waiting: Sequence[Waiting], limits: Limits | None = No
             going.append((message, run_at, lease))
         elif message.seq in group.seqs:
             going.append((message, group.due(now, 1, run_at) if group.limits.slots == ORDERED else run_at, lease))
-        elif not group.room:
+        elif not group.free:
             held.append((message, run_at, message.group, b"group"))
         else:
             group.seqs.add(message.seq)
@@ -160,24 +160,24 @@ def admit(commit: Commit, waiting: Sequence[Waiting], limits: Limits | None = No
 # -- leaving
 
 
-def step_back(commit: Commit, messages: Iterable[MessageRow]) -> None:
-    """Messages will be tried again later: their places are others' meanwhile, where groups need not keep order."""
+def leave_for_retry(commit: Commit, messages: Iterable[MessageRow]) -> None:
+    """Free the slots of messages that will be retried later; in ordered groups they keep them."""
     grouped = [message for message in messages if message.group is not None]
     if grouped:
         names = {(message.q, message.group) for message in grouped if message.group is not None}
-        groups = known_groups(commit, names, group_rates=False)
+        groups = lock_groups(commit, names, group_rates=False)
         left = [message for message in grouped if groups[message.q, message.group or b""].limits.slots != ORDERED]
         leave_groups(commit, ((message.q, message.group, message.seq) for message in left))
 
 
 def leave_groups(commit: Commit, over: Iterable[tuple[int, bytes | None, int]]) -> None:
-    """(q, lane, seq) that have ended: the next of each group go from held to ready, in this same commit."""
+    """(q, group, seq) of messages that ended: free their slots and admit the next held messages in the same commit."""
     ends = [(q, group, seq) for q, group, seq in over if group is not None]
     if not ends:
         return
     _lock(commit, ((q, group) for q, group, _ in ends))
     next_: list[Waiting] = []
-    has_group_rate: list[Named] = []
+    has_group_rate: list[GroupKey] = []
     for seq, q, attempts, stamp, own, group, *columns, run_at in commit.db.rows(
         "release_slots", *_slots(ends), MOST_FREED
     ):
@@ -185,14 +185,14 @@ def leave_groups(commit: Commit, over: Iterable[tuple[int, bytes | None, int]]) 
             has_group_rate.append((q, group))
         else:
             next_.append((MessageRow(seq, q, attempts, stamp, own, group, *columns), run_at, None))
-    _let_go(commit, next_)
+    _admit_next(commit, next_)
     if has_group_rate:
-        fill(commit, known_groups(commit, has_group_rate))
+        fill(commit, lock_groups(commit, has_group_rate))
 
 
-def fill(commit: Commit, groups: dict[Named, Group]) -> None:
-    """Let go who waits for a place of these groups, which have a pace: each when there is a token for it."""
-    open_ = [(q, name, group.room) for (q, name), group in sorted(groups.items()) if group.room]
+def fill(commit: Commit, groups: dict[GroupKey, Group]) -> None:
+    """Admit held messages of these groups, which have a rate: each gets the time of its token."""
+    open_ = [(q, name, group.free) for (q, name), group in sorted(groups.items()) if group.free]
     if not open_:
         return
     next_: list[Waiting] = []
@@ -201,10 +201,10 @@ def fill(commit: Commit, groups: dict[Named, Group]) -> None:
         group = groups[message.q, message.group or b""]
         group.seqs.add(message.seq)
         next_.append((message, group.due(commit.now, group.waiting, run_at), None))
-    _let_go(commit, next_)
+    _admit_next(commit, next_)
 
 
-def _let_go(commit: Commit, next_: Sequence[Waiting]) -> None:
+def _admit_next(commit: Commit, next_: Sequence[Waiting]) -> None:
     commit.count_all((message for message, _, _ in next_), HELD, -1)
     take_slots(
         commit, [(message.q, message.group, message.seq) for message, _, _ in next_ if message.group is not None]

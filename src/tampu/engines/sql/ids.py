@@ -1,7 +1,7 @@
 """Ids of messages: UUIDv7, computed.
 
-An id is the millisecond of publishing, the sequence number (52 bits) and a tail that was drawn once per schema (22
-bits). So an id leads to its message without an index of ids, and (stamp, number) to the id.
+An id is made of the publish time in milliseconds, the sequence number (52 bits) and a random tail that is fixed per
+schema (22 bits). So a message is found by its id without an index of ids, and (stamp, number) gives the id.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 BLOCK = 1024
-"""Numbers that one step of the sequence gives (its INCREMENT)."""
+"""Numbers in one block: the INCREMENT of the sequence."""
 TAIL_BITS = 22
 _LOW_BITS = 26
 _LOW = (1 << _LOW_BITS) - 1
@@ -17,13 +17,13 @@ _TAIL = (1 << TAIL_BITS) - 1
 
 
 class Ids:
-    """Makes the ids of one schema. The beginning of an id is the same for a batch: it is made once."""
+    """Computes the ids of one schema. The first part of an id is mostly the same for a whole batch and is made once."""
 
     def __init__(self, tail: int) -> None:
         self.tail = tail
 
     def of(self, stamp: int, seq: int) -> str:
-        """The id of a number published at ``stamp`` (milliseconds)."""
+        """The id of the message with this number, published at ``stamp`` (milliseconds)."""
         return f"{_start(stamp, seq >> _LOW_BITS)}{(seq & _LOW) << TAIL_BITS | self.tail:012x}"
 
     def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]:

@@ -1,6 +1,6 @@
-"""How messages come to wait, in ready, delayed or held, and how they are taken out again.
+"""Puts messages into the indexes ready, delayed and held, and takes them out.
 
-Who waits may have marks: an expiry and a key, by which the message is found. They go when it no longer waits.
+A waiting message may have marks: rows in `key` and `expiry` by which it is found. They exist only while it waits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def enter_delayed(
 
 
 def start(commit: Commit, waiting: Sequence[Waiting]) -> list[int]:
-    """Let messages go to ready, or to delayed if their time has not come; the states they are in then."""
+    """Put messages into ready, or into delayed if run_at is in the future; returns their states."""
     now = commit.now
     later = [(message, run_at, lease) for message, run_at, lease in waiting if run_at is not None and run_at > now]
     at_once = [(message, lease) for message, run_at, lease in waiting if run_at is None or run_at <= now]
@@ -61,7 +61,7 @@ def start(commit: Commit, waiting: Sequence[Waiting]) -> list[int]:
 
 
 def hold(commit: Commit, held: Sequence[tuple[MessageRow, int | None, bytes | None, bytes]]) -> None:
-    """Rows are (card, run_at, the lane it waits for, reason)."""
+    """Rows are (message, run_at, the group it waits for, reason)."""
     if not held:
         return
     commit.db.send(
@@ -77,7 +77,7 @@ def hold(commit: Commit, held: Sequence[tuple[MessageRow, int | None, bytes | No
 
 
 def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, MessageRow]:
-    """Take waiting messages out of ready, delayed or held, with key and expiry; those that waited."""
+    """Take messages out of ready, delayed or held and drop their marks; returns those that were there."""
     if not seqs:
         return {}
     found: dict[int, MessageRow] = {}
@@ -90,7 +90,7 @@ def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, MessageRow]:
 
 
 def restore_marks(commit: Commit, messages: Iterable[MessageRow]) -> None:
-    """Messages that wait again take their expiry back, and their key if no newer message has it."""
+    """Restore the expiry of messages that wait again, and the key if no newer message has it."""
     marked = [message for message in messages if message.named or message.expires is not None]
     if marked:
         commit.db.send("restore_keys_and_expiries", Ints(message.seq for message in marked))
@@ -100,6 +100,6 @@ def restore_marks(commit: Commit, messages: Iterable[MessageRow]) -> None:
 
 
 def drop_marks(commit: Commit, seqs: Sequence[int]) -> None:
-    """Messages that no longer wait give up their expiry and their key."""
+    """Delete expiry and key of messages that no longer wait."""
     if seqs:
         commit.db.send("delete_keys_and_expiries", Ints(seqs))

@@ -1,8 +1,8 @@
-"""The journal: one packed row per commit, verb and queue; read back as one transition per message.
+"""The journal: one packed row per commit, verb and queue, read as one transition per message.
 
-A commit writes its records without offsets. Who reads first gives offsets to all that is visible to it, one reader at
-a time. So an entry whose commit comes late gets a later offset, nobody skips it, and nobody waits for it. The order
-is that of the entries' numbers, which are drawn at the end of a commit: a message's moves are told in their order.
+Commits write records without offsets. A reader first gives offsets to all records it can see; one reader does so at a
+time. So the record of a commit that becomes visible late gets a later offset: no reader skips it or waits for it. The
+order is that of the entry numbers, drawn at the end of each commit, so transitions of a message keep their order.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.journal import JournalPage, Position, Transition
 
 STEP = 5_000
-"""Records that get offsets at a time."""
+"""Records that get offsets in one statement."""
 _TURNS = 20
 
 
 def number(db: Db) -> int:
-    """Give offsets to a bounded part of what is visible; how many records. In a transaction of its own."""
+    """Give offsets to some of the visible records, in an open transaction; returns how many."""
     (end,) = db.row("lock_journal")
     return int(db.value("number_journal", STEP, end))
 
 
 def number_all(db: Db) -> bool:
-    """As `number`, several times if there is much; whether it was all."""
+    """`number` repeatedly, up to a bound; returns whether all visible records have offsets now."""
     return any(number(db) < STEP for _ in range(_TURNS))
 
 
 def catch_up(db: Db) -> bool:
-    """Give offsets to what is visible, if there is anything, in a transaction of its own; whether it was all."""
+    """Give offsets to visible records in a transaction of its own; returns whether all have offsets now."""
     if not db.value("has_unnumbered"):
         return True
     with db.together():
@@ -44,13 +44,13 @@ def catch_up(db: Db) -> bool:
 
 
 def read(db: Db, registry: QueueRegistry, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-    """Transitions after a position, at most ``limit``; those of other tenants are passed over."""
+    """At most ``limit`` transitions after a position; those of other tenants are skipped."""
     (latest,) = db.row("select_journal_end")
     offset = (after or {}).get(PARTITION, 0)
     found: list[Transition] = []
     left, step = MOST_RECORDS, limit
     while left > 0 and len(found) < limit:
-        # Mostly a record has several transitions, and all are the tenant's; if not, the next step is larger.
+        # Mostly a record has several transitions, all of this tenant; if not, the next step is larger.
         step = min(step + 1, left)
         rows = db.rows("read_journal", offset, step)
         for first, n, at, q, body in rows:
@@ -69,7 +69,7 @@ def read(db: Db, registry: QueueRegistry, after: Position | None, limit: int, te
                 break
         else:
             if len(rows) < step:
-                # What retention has removed is no backlog any more.
+                # Records removed by retention do not count as backlog.
                 offset = max(offset, latest)
                 break
         left -= len(rows)
@@ -80,7 +80,7 @@ def read(db: Db, registry: QueueRegistry, after: Position | None, limit: int, te
 def _unfold(
     first: int, at: int, tenant: str, queue: str, body: bytes, registry: QueueRegistry, wanted: range
 ) -> list[Transition]:
-    """The transitions of a record that are wanted, by place."""
+    """The transitions of a record at the positions ``wanted``."""
     verb, state, worker, packed, stamps, attempts, types, details, own = msgspec.msgpack.decode(body)
     seqs = unpack_seqs(packed)[wanted.start : wanted.stop]
     times = stamps[wanted.start : wanted.stop] if isinstance(stamps, list) else [stamps] * len(seqs)
@@ -104,6 +104,6 @@ def _unfold(
     ]
 
 
-def trimmed(db: Db, before: int, limit: int, upto: int | None) -> int:
-    """Remove records from the oldest on, as long as they are old enough and read; how many."""
+def trim(db: Db, before: int, limit: int, upto: int | None) -> int:
+    """Remove the oldest records that are from before ``before`` and read up to ``upto``; returns how many."""
     return len(db.rows("trim_journal", before, limit, upto))

@@ -1,4 +1,4 @@
-"""A record of the journal while its commit is under way: what one verb did, column by column."""
+"""A journal record while its commit builds it: what one verb did, column by column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record:
         self.types: list[str] = []
         self.details: list[str | None] = []
         self.own: dict[int, bytes] = {}
-        """Ids of the user's own, by place."""
+        """Ids given by the user, by position in the record."""
         self._own: list[bytes] = []
         self._owners = 0
 
@@ -47,18 +47,18 @@ class Record:
             self.types.extend(types)
 
     def add_own(self, count: int, packed: bytes) -> None:
-        """Many ids of the user's own: places and ids, as MessagePack's pairs."""
+        """Add many ids given by the user: positions and ids as pairs in MessagePack."""
         self._own.append(packed)
         self._owners += count
 
     def _all_own(self) -> Any:
         if not self._own:
             return self.own or None
-        self.add_own(len(self.own), b"".join(_pack(place) + _pack(id) for place, id in self.own.items()))
+        self.add_own(len(self.own), b"".join(_pack(i) + _pack(id) for i, id in self.own.items()))
         return msgspec.Raw(b"\xdf" + self._owners.to_bytes(4, "big") + b"".join(self._own))
 
     def packed(self, verb: str, state: int | None, worker: str | None) -> bytes:
-        """A column in which all values are the same is written as that one value."""
+        """The record as bytes. A column whose values are all equal is written as a single value."""
         return _pack(
             (
                 verb,

@@ -1,7 +1,7 @@
-"""load: store many plain messages under ids of their own, without making an object of any.
+"""load: store many simple messages under given ids, without making an object for each.
 
-Contract: a call is all or nothing; refuses with QueueFull. A message whose id is there already is left as it is. The
-others become ready in their order. Loads under one stem wait for each other, so that none is stored twice.
+Contract: a call is all or nothing; refused with QueueFull. A message whose id exists already stays as it is. The others
+become ready in order. Loads with the same id prefix wait for each other, so that no message is stored twice.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ def _load(commit: Commit, call: Load) -> int:
     )
     record = commit.record("publish", q, READY)
     record.own.update(enumerate(ids, len(record.seqs)))
-    tell(commit, record, q, seqs, [call.types[i] for i in chosen])
+    record_stored(commit, record, q, seqs, [call.types[i] for i in chosen])
     return len(seqs)
 
 
-def tell(commit: Commit, record: Record, q: int, seqs: list[int], types: list[str]) -> None:
-    """What the journal, the counts and those who wait must know of messages that were stored."""
+def record_stored(commit: Commit, record: Record, q: int, seqs: list[int], types: list[str]) -> None:
+    """Journal and count messages that were stored, and wake waiting claims."""
     record.extend(seqs, [commit.stamp] * len(seqs), [0] * len(seqs), types)
     commit.count(q, READY, len(seqs))
     commit.became_ready(q, len(seqs))
 
 
 def known_numbers(db: Db, call: Load) -> set[int]:
-    """The numbers whose messages are there already; other tenants' messages do not count."""
+    """The numbers whose messages exist already in this tenant."""
     low, high = (call.id_prefix + n.to_bytes(NUMBER_BYTES, "big") for n in (call.numbers[0], call.numbers[-1]))
     rows = db.rows("find_loaded_ids", call.tenant, low, high)
     return {int.from_bytes(id.bytes[-NUMBER_BYTES:], "big") for (id,) in rows}

@@ -1,4 +1,4 @@
-"""Locks by name: of two commits that are about to look at the same, the second waits until the first has ended."""
+"""Locks by name, held until the end of a commit. A commit locks what it looks up before it decides."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from tampu.engines.sql.db import Blobs, Db
 
 
 class Locks:
-    """One commit's."""
+    """The locks of one commit."""
 
     def __init__(self, db: Db) -> None:
         self._db = db
         self._taken: set[bytes] = set()
 
     def take(self, names: Iterable[bytes]) -> None:
-        """Nobody else looks at these until the end of the commit. One order for all of a call."""
+        """Wait for these locks. One statement takes them in one order, so that commits cannot deadlock."""
         new = set(names) - self._taken
         if new:
             self._db.send("acquire_locks", Blobs(new))
             self._taken |= new
 
     def try_take(self, names: Iterable[bytes]) -> set[bytes]:
-        """Those of these that nobody else has: nobody else looks at them until the end of the commit."""
+        """Lock those that nobody else has, without waiting; returns the ones that this commit has now."""
         wanted = set(names)
         new = wanted - self._taken
         if new:
@@ -43,5 +43,5 @@ def key_lock(tenant: str, name: str, key: str) -> bytes:
 
 
 def group_lock(queue: tuple[str, str], group: bytes) -> bytes:
-    """By the queue's tenant and name: it may not have a number yet."""
+    """Uses the tenant and name of the queue, because a new queue has no number yet."""
     return b"lane/%s/%s/%s" % (queue[0].encode(), queue[1].encode(), group)

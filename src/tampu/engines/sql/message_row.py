@@ -1,4 +1,4 @@
-"""A message as the operations carry it from one table to another."""
+"""The part of a message that verbs need to move it between tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class MessageRow(NamedTuple):
-    """What a transition must know of a message; statements answer with these columns first."""
+    """What a transition needs to know of a message. Statements return these columns first."""
 
     seq: int
     q: int
@@ -23,4 +23,4 @@ class MessageRow(NamedTuple):
 
 
 Waiting = tuple[MessageRow, int | None, int | None]
-"""A message, when it is to run, and the lease that brought it here."""
+"""(message, run_at, settle marker): a message about to become ready or delayed."""

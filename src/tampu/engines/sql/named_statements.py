@@ -1,6 +1,6 @@
-"""Reads the files of named statements of an engine. Does not know what they do or how values get into them.
+"""Reads the named SQL statements of an engine. Does not know what they do or how values are passed.
 
-A file of `statements/` holds the statements of one verb, in the order in which the verb runs them:
+A file in `statements/` has the statements of one verb, in the order in which the verb runs them:
 
     -- name: select_queue_number
     -- Finds a queue by its name.
@@ -9,7 +9,7 @@ A file of `statements/` holds the statements of one verb, in the order in which 
     -- Out: the queue's number
     SELECT q FROM tampu.queue WHERE tenant = $1::text AND name = $2::text
 
-Comments before the first name are about the whole file. A statement without its whole header is an error.
+Comments before the first name are about the whole file. A statement without a complete header is an error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _REQUIRED = ("-- Run by: ", "-- In:  ", "-- Out: ")
 
 
 def load(package: str) -> dict[str, str]:
-    """The statements of all files of a package's folder `statements`, by name."""
+    """All statements in a package's folder `statements`, by name."""
     folder = resources.files(package) / "statements"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return parse((file.name, file.read_text(encoding="utf-8")) for file in files)
 
 
 def parse(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The statements in these files, given as (file name, text), by name and without their headers."""
+    """The statements of these (file name, text), by name and without headers."""
     found: dict[str, str] = {}
     for file, text in files:
         about, *blocks = re.split(r"^(?=-- name:)", text, flags=re.MULTILINE)

@@ -1,11 +1,11 @@
 """publish: store messages in ready, delayed or held.
 
-Contract: a call is all or nothing. Refuses with QueueFull when a queue would hold more than its max_depth of
-messages that have not ended, and IdempotencyConflict. A key replaces the payload of the waiting message that has
-it; an idempotency key within its window, or an id that is there, answers with the first message.
+Contract: a call is all or nothing. It is refused with QueueFull if the queue would have more than max_depth live
+messages, and with IdempotencyConflict. A key replaces the payload of the waiting message that has it. A known
+idempotency key (within its window) or a known id returns the first message.
 
-Plain messages of all calls of a commit are written together. Calls that must look something up (keys, ids, groups,
-holds) are decided one by one, in `special.py`; the locks of all of them are taken first, in one order.
+Messages that need no look-up are gathered over all calls of a commit and written together. Calls that need one (keys,
+ids, groups, holds) are handled one by one in `publish_with_lookup`. All locks are taken first, in one order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tampu.engines.sql import publish_with_lookup
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
-from tampu.engines.sql.publish_with_lookup import depth, when
+from tampu.engines.sql.publish_with_lookup import depth, due_at
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -29,27 +29,27 @@ from tampu.model.rank import rank
 def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
     replies: list[list[Message] | TampuError] = []
     _lock(commit, calls)
-    plain = _Plain(commit)
+    batch = _Batch(commit)
     for together in neighbours(calls):
         call = together[0]
         try:
             if call.simple:
-                plain.check_room(call)
-                replies.extend(plain.add_simple(together))
-            elif not any(publish_with_lookup.is_special(item) for item in call.items):
-                plain.check_room(call)
-                replies.append(plain.add(call))
+                batch.check_depth(call)
+                replies.extend(batch.add_simple(together))
+            elif not any(publish_with_lookup.needs_lookup(item) for item in call.items):
+                batch.check_depth(call)
+                replies.append(batch.add(call))
             else:
-                plain.flush()
+                batch.flush()
                 replies.append(publish_with_lookup.publish(commit, call))
         except TampuError as error:
             replies.append(error)
-    plain.flush()
+    batch.flush()
     return replies
 
 
 def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
-    """Everything that these calls are about to look at."""
+    """Lock everything that these calls will look up."""
     names = set()
     for call in calls:
         if call.max_depth:
@@ -59,8 +59,8 @@ def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
     commit.locks.take(names)
 
 
-class _Plain:
-    """Messages that need no look-up, gathered over the calls of a commit and written with one statement."""
+class _Batch:
+    """Messages that need no look-up, gathered over the calls of a commit and written together."""
 
     def __init__(self, commit: Commit) -> None:
         self.commit = commit
@@ -69,8 +69,8 @@ class _Plain:
         self._rows: list[tuple[int, int, int, int, int | None, int | None, bytes]] = []
         self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
 
-    def check_room(self, call: Publish) -> None:
-        """Refuse a batch that would overfill its queue, counting what is gathered and not written yet."""
+    def check_depth(self, call: Publish) -> None:
+        """Refuse a call that would exceed max_depth, counting messages that are not written yet."""
         if call.max_depth:
             q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
             held = 0 if q is None else depth(self.commit, q)
@@ -86,19 +86,19 @@ class _Plain:
         ids = commit.registry.id.many([commit.stamp] * len(numbers), numbers)
         for seq, id, item in zip(numbers, ids, call.items, strict=True):
             body = item.body
-            place = 0
+            row_rank = 0
             if item.ordering != "fifo":
-                place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
+                row_rank = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
             expires = item.expires(now)
-            run_at = when(item, now)
+            run_at = due_at(item, now)
             state, code = (State.READY, READY) if run_at is None else (State.DELAYED, DELAYED)
-            self._rows.append((seq, q, place, item.max_attempts, expires, run_at, item.packed))
+            self._rows.append((seq, q, row_rank, item.max_attempts, expires, run_at, item.packed))
             self._note(q, code, [seq], [body.type])
             made.append(Message(id, tenant, name, state, body, 0, item.max_attempts, now, run_at, expires))
         return made
 
     def add_simple(self, calls: Sequence[Publish]) -> list[list[Message]]:
-        """`add` without its questions, of several calls of one queue at once; the reply of each, filled later."""
+        """`add` for simple calls to one queue. The replies are filled while the server commits."""
         commit, now = self.commit, self.commit.now
         tenant, name = calls[0].tenant, calls[0].queue
         items = calls[0].items if len(calls) == 1 else [item for call in calls for item in call.items]

@@ -1,7 +1,7 @@
-"""publish, where it must look first: keys, idempotency keys, own ids, groups and holds.
+"""publish of messages that need a look-up: keys, idempotency keys, given ids, groups and holds.
 
-All of a call is looked up with a statement for each kind, then decided item by item in memory, then written. So a
-call that is refused has written nothing, and a batch of a thousand costs as many statements as one message.
+A call is looked up with one statement per kind, then decided item by item in memory, then written. So a refused call
+has written nothing, and a batch of a thousand takes as many statements as a single message.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def depth(commit: Commit, q: int) -> int:
     return sum(counts[kind] for kind in LIVE_KINDS)
 
 
-def when(item: Item, now: int) -> int | None:
+def due_at(item: Item, now: int) -> int | None:
     """When an item is due; None: at once."""
     run_at = item.run_us if item.delay_us is None else now + item.delay_us
     return run_at if run_at is not None and run_at > now else None
 
 
-def is_special(item: Item) -> bool:
+def needs_lookup(item: Item) -> bool:
     body = item.body
     return bool(
         body.key or body.idempotency_key or body.hold or item.group is not None or item.id or item.ordering == "fair"
@@ -45,7 +45,7 @@ def is_special(item: Item) -> bool:
 
 
 def locks(call: Publish) -> set[bytes]:
-    """The names of what a call looks at: nobody else may look at the same until it is written."""
+    """Names of the locks for everything that a call looks up."""
     names = set()
     tenant = call.tenant.encode()
     if any(item.ordering == "fair" for item in call.items):
@@ -64,7 +64,7 @@ def locks(call: Publish) -> set[bytes]:
 
 
 def publish(commit: Commit, call: Publish) -> list[Message]:
-    work = _Special(commit, call)
+    work = _LookupBatch(commit, call)
     replies = [work.take(item) for item in call.items]
     return work.write(replies)
 
@@ -79,7 +79,9 @@ class _New(msgspec.Struct):
     packed: bytes
 
 
-class _Special:
+class _LookupBatch:
+    """The items of one call: looked up together, decided by `take`, written by `write`."""
+
     def __init__(self, commit: Commit, call: Publish) -> None:
         self.commit = commit
         self.call = call
@@ -88,14 +90,14 @@ class _Special:
         self._numbers = iter(commit.numbers(len(call.items)))
         self._replaced: dict[int, Message] = {}
         self._replacing: list[tuple[int, Message, str]] = []
-        self._remember: list[tuple[Item, int, int, UUID | None]] = []
+        self._new_requests: list[tuple[Item, int, int, UUID | None]] = []
         self._depth = 0
         if call.max_depth:
             self._depth = 0 if self.q is None else depth(commit, self.q)
-        self._look()
+        self._look_up()
 
-    def _look(self) -> None:
-        """What the keys and ids of the call stand for already."""
+    def _look_up(self) -> None:
+        """Find the messages that the keys and ids of the call refer to."""
         db, tenant, items = self.commit.db, self.call.tenant, self.call.items
         requests = {item.body.idempotency_key.encode() for item in items if item.body.idempotency_key is not None}
         self._requests: dict[bytes, tuple[int, int, UUID | None, bytes]] = {}
@@ -103,8 +105,8 @@ class _Special:
             rows = db.rows("find_idempotency_keys", tenant, Blobs(requests), self.commit.now)
             self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
         given = [item.id for item in items if item.id is not None]
-        places = find(db, self.commit.registry, tenant, given) if given else {}
-        self._ids = {id: seq for id, (seq, _) in places.items()}
+        known = find(db, self.commit.registry, tenant, given) if given else {}
+        self._ids = {id: seq for id, (seq, _) in known.items()}
         keys = {item.body.key.encode() for item in items if item.body.key is not None}
         self._keys: dict[bytes, int] = {}
         if keys and self.q is not None:
@@ -113,7 +115,7 @@ class _Special:
         self._found = load(db, self.commit.registry, sorted(wanted)) if wanted else {}
 
     def take(self, item: Item) -> Message:
-        """Decide about one item; `write` carries it out."""
+        """Decide what to do with one item; `write` does it."""
         known = self._known(item)
         if known is not None:
             return known
@@ -127,35 +129,35 @@ class _Special:
         return self._make(item)
 
     def _known(self, item: Item) -> Message | None:
-        """The message that an id or an idempotency key stands for already."""
+        """The existing message with the item's id or idempotency key."""
         if item.body.idempotency_key is not None:
             entry = self._requests.get(item.body.idempotency_key.encode())
             if entry is not None:
                 seq, stamp, own, digest = entry
                 if digest != item.digest:
                     raise conflict()
-                return _again(self._message(seq) or self._gone(item, seq, stamp, own))
+                return _as_duplicate(self._message(seq) or self._removed(item, seq, stamp, own))
         if item.id is not None:
-            place = self._ids.get(item.id)
-            found = None if place is None else self._message(place)
+            known_seq = self._ids.get(item.id)
+            found = None if known_seq is None else self._message(known_seq)
             if found is not None:
-                return _again(found)
+                return _as_duplicate(found)
         return None
 
     def _message(self, seq: int) -> Message | None:
         made = self.new.get(seq)
         return made.message if made is not None else self._replaced.get(seq) or self._found.get(seq)
 
-    def _gone(self, item: Item, seq: int, stamp: int, own: UUID | None) -> Message:
-        """The first message has ended and been removed; its id is still the answer."""
+    def _removed(self, item: Item, seq: int, stamp: int, own: UUID | None) -> Message:
+        """The first message of an idempotency key was removed; the reply still has its id."""
         call, id = self.call, self.commit.id(seq, stamp, own)
         return Message(id, call.tenant, call.queue, State.DONE, item.body, 0, item.max_attempts, stamp * 1000)
 
     def _replace(self, seq: int, item: Item) -> Message:
-        """Give the waiting message of this key the new payload, in place: id, order and attempts stay."""
+        """Replace the payload of the waiting message with this key: id, order and attempts stay."""
         old = self._message(seq)
         assert old is not None
-        self._noted(item, seq, old.id)
+        self._note_key(item, seq, old.id)
         kept = {name: getattr(old.body, name) for name in KEPT_BY_KEY}
         message = msgspec.structs.replace(old, body=msgspec.structs.replace(item.body, **kept))
         made = self.new.get(seq)
@@ -164,12 +166,12 @@ class _Special:
         else:
             self._replaced[seq] = message
         self._replacing.append((seq, message, item.body.type))
-        return _again(message)
+        return _as_duplicate(message)
 
     def _make(self, item: Item) -> Message:
         commit, body = self.commit, item.body
         seq, now = next(self._numbers), commit.now
-        run_at = when(item, now)
+        run_at = due_at(item, now)
         message = Message(
             item.id or commit.registry.id.of(commit.stamp, seq),
             self.call.tenant,
@@ -188,18 +190,18 @@ class _Special:
             self._keys[body.key.encode()] = seq
         if item.id is not None:
             self._ids[item.id] = seq
-        self._noted(item, seq, message.id)
+        self._note_key(item, seq, message.id)
         return message
 
-    def _noted(self, item: Item, seq: int, id: str) -> None:
-        """The idempotency key stands for this message from now on."""
+    def _note_key(self, item: Item, seq: int, id: str) -> None:
+        """From now on the item's idempotency key returns this message."""
         key = item.body.idempotency_key
         if key is not None and item.window_us and item.digest is not None:
             made = self.commit.registry.id.seq_of(id)
             own = None if made is not None and made[1] == seq else UUID(id)
             stamp = self.commit.stamp if made is None else made[0]
             self._requests[key.encode()] = (seq, stamp, own, item.digest)
-            self._remember.append((item, seq, stamp, own))
+            self._new_requests.append((item, seq, stamp, own))
 
     # -- writing
 
@@ -213,7 +215,7 @@ class _Special:
             self._admit(news, new_rows)
         self._write_requests()
         self._write_replaced()
-        # Groups decide, at the very end, who waits for whom: the answers tell the states as they are.
+        # States are final only after groups have admitted or held the messages: put them into the replies.
         by_id = {new.message.id: new.message for new in news}
         return [
             msgspec.structs.replace(reply, state=made.state, reason=made.reason, run_us=made.run_us)
@@ -224,14 +226,14 @@ class _Special:
 
     def _row_of(self, q: int, new: _New) -> MessageRow:
         item, body, now = new.item, new.item.body, self.commit.now
-        place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
-        if place == FAIR:
+        row_rank = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
+        if row_rank == FAIR:
             self.commit.turns.groups[new.seq] = (body.group or "").encode()
         own = UUID(item.id) if item.id else None
         expires = new.message.expires_us
         named = body.key is not None
         return MessageRow(
-            new.seq, q, 0, self.commit.stamp, own, blob(item.group), place, item.max_attempts, expires, named
+            new.seq, q, 0, self.commit.stamp, own, blob(item.group), row_rank, item.max_attempts, expires, named
         )  # fmt: skip
 
     def _store(self, news: list[_New], new_rows: list[MessageRow]) -> None:
@@ -256,8 +258,8 @@ class _Special:
         going = [(new, row) for new, row in pairs if not new.item.body.hold]
         hold(commit, [(row, new.run_at, None, new.item.body.hold.encode()) for new, row in pairs if new.item.body.hold])
         states = dict.fromkeys(self.new, HELD)
-        places = self.call.slots
-        limits = None if places is None else Limits(places, self.call.group_rate)
+        slots = self.call.slots
+        limits = None if slots is None else Limits(slots, self.call.group_rate)
         admitted = admit(commit, [(row, new.run_at, None) for new, row in going], limits)
         states.update(zip([new.seq for new, _ in going], admitted, strict=True))
         for new, row in pairs:
@@ -271,8 +273,8 @@ class _Special:
             new.message = msgspec.structs.replace(new.message, state=STATES[state], reason=reason, run_us=run_us)
 
     def _write_requests(self) -> None:
-        if self._remember:
-            last = {item.body.idempotency_key: (item, seq, stamp, own) for item, seq, stamp, own in self._remember}
+        if self._new_requests:
+            last = {item.body.idempotency_key: (item, seq, stamp, own) for item, seq, stamp, own in self._new_requests}
             rows = list(last.values())
             self.commit.db.send(
                 "upsert_idempotency_keys",
@@ -306,5 +308,5 @@ class _Special:
         return (made[0], None) if made is not None and made[1] == seq else (self.commit.stamp, UUID(id))
 
 
-def _again(message: Message) -> Message:
+def _as_duplicate(message: Message) -> Message:
     return msgspec.structs.replace(message, duplicate=True)

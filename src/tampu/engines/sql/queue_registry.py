@@ -1,4 +1,4 @@
-"""What is true of a schema for good: the tail of its ids, the numbers of its queues; and what a process remembers."""
+"""Names and numbers of the queues of a schema, the tail of its ids, and what this process remembers of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tampu.engines.sql.open_claims import OpenClaims
 
 
 class QueueRegistry(QueueNumbers[Db]):
-    def __init__(self, tail: int, stamp: int = 0, watched: OpenClaims | None = None) -> None:
+    def __init__(self, tail: int, stamp: int = 0, open_claims: OpenClaims | None = None) -> None:
         super().__init__()
         self.tail = tail
         self.id = Ids(tail)
         self.stamp = stamp
-        """The newest id's millisecond that this process knows of: ids grow, also when the clock goes back."""
+        """Millisecond of the newest id known to this process: ids must grow even when the clock goes back."""
         self.expects_due = True
-        """Something may be due soon: a claim must look first."""
-        self.rests = [0, 0, 0]
-        """Of delays, leases and expiries: before these times nobody here looks again for what is due. It was locked."""
-        self.watched = watched or OpenClaims()
+        """Something may be due soon: a claim must sweep first."""
+        self.sweep_again_at = [0, 0, 0]
+        """Do not sweep delays, leases and expiries again before these times, because what was due was locked."""
+        self.open_claims = open_claims or OpenClaims()
 
     def _find_number(self, db: Db, tenant: str, name: str) -> int | None:
         q: int | None = db.value("select_queue_number", tenant, name)

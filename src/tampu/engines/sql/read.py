@@ -1,4 +1,4 @@
-"""get, list, stats: looking without changing."""
+"""get, list and stats: reads that change nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LISTS = {
 }  # fmt: skip
 _START = -(1 << 63)
 _ENDINGS = 200
-"""Commits of which a page of ended messages is put together at a time."""
+"""Rows of `ending` to read at a time for a page of ended messages."""
 
 
 def find(db: Db, registry: QueueRegistry, tenant: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """(seq, q) by id, of the messages that are the tenant's."""
+    """{id: (seq, q)} of those messages that belong to the tenant."""
     made = [registry.id.seq_of(id) or (None, None) for id in ids]
     rows = db.rows(
         "find_messages",
@@ -48,12 +48,12 @@ def find(db: Db, registry: QueueRegistry, tenant: str, ids: Sequence[str]) -> di
 
 
 def load(db: Db, registry: QueueRegistry, seqs: Sequence[int]) -> dict[int, Message]:
-    """Messages with the index each is in, in the order asked for; without failures and result."""
+    """Messages with their states, in the order of ``seqs``; without failures and result."""
     return dict(_message(db, registry, row) for row in db.rows("select_messages", Ints(seqs)))
 
 
 def states(db: Db, seqs: Sequence[int]) -> dict[int, int]:
-    """The index each message is in."""
+    """{seq: state number}."""
     rows = db.rows("select_messages", Ints(seqs)) if seqs else []
     return {seq: state for seq, *_, state, _attempts, _run_at, _ended, _reason, _cancel, _error in rows}
 
@@ -81,12 +81,12 @@ def _message(db: Db, registry: QueueRegistry, row: Any) -> tuple[int, Message]:
     )
 
 
-def whole(db: Db, registry: QueueRegistry, tenant: str, id: str, now: int | None) -> Message | None:
+def get(db: Db, registry: QueueRegistry, tenant: str, id: str, now: int | None) -> Message | None:
     """One message with failures and result."""
-    place = find(db, registry, tenant, [id]).get(id)
-    if place is None:
+    known = find(db, registry, tenant, [id]).get(id)
+    if known is None:
         return None
-    seq, _ = place
+    seq, _ = known
     found = load(db, registry, [seq]).get(seq)
     if found is None:
         return None
@@ -111,16 +111,16 @@ def page(
     q = registry.number(db, tenant, queue)
     if q is None:
         return None
-    places = keys(db, q, CODE[state], after, limit)
-    found = load(db, registry, [seq for seq, _ in places])
-    return Page([m for m in found.values() if m.state is state], last_cursor(places, limit))
+    entries = keys(db, q, CODE[state], after, limit)
+    found = load(db, registry, [seq for seq, _ in entries])
+    return Page([m for m in found.values() if m.state is state], last_cursor(entries, limit))
 
 
-def last_cursor(places: Sequence[tuple[int, tuple[int, ...]]], limit: int) -> tuple[int, ...] | None:
-    """Where the next page begins, if this one is full."""
-    if len(places) < limit:
+def last_cursor(entries: Sequence[tuple[int, tuple[int, ...]]], limit: int) -> tuple[int, ...] | None:
+    """The cursor of the next page; None if this page is not full."""
+    if len(entries) < limit:
         return None
-    _, cursor = places[-1]
+    _, cursor = entries[-1]
     return cursor
 
 
@@ -136,20 +136,20 @@ def keys(db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int) -
 def live_page(
     db: Db, q: int, code: int, after: tuple[Any, ...] | None, limit: int
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """(seq, cursor) of messages that have not ended, or are dead."""
+    """(seq, cursor) of live or dead messages."""
     cursor = after or (_START,) * (1 if code in (LEASED, HELD) else 2)
     return [(seq, tuple(next_)) for seq, *next_ in db.rows(_LISTS[code], q, *cursor, limit)]
 
 
 def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Ended messages, oldest end first; the cursor is (entry, last message of it that was seen)."""
+    """Ended messages, oldest end first; the cursor is (row of `ending`, last message of it that was returned)."""
     no, seen = after
     found: list[tuple[int, tuple[int, ...]]] = []
     while True:
         rows = db.rows("page_endings", q, code, no, _ENDINGS)
         for number, packed in rows:
             seqs = list(unpack_seqs(packed))
-            # Trimming takes from the front: if the one seen last is gone, all that are left come after it.
+            # Trim removes from the front: if the last returned message is gone, all that are left come after it.
             start = seqs.index(seen) + 1 if number == no and seen in seqs else 0
             there = db.rows("select_still_ended", Ints(seqs[start : start + limit - len(found)]))
             found.extend((seq, (number, seq)) for (seq,) in there)
@@ -164,26 +164,26 @@ def _ended_page(db: Db, q: int, code: int, after: tuple[Any, ...], limit: int) -
 def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[QueueStats]:
     found: dict[str, QueueStats] = {}
     for name, kind, count, oldest, at in db.rows("select_stats", tenant, queue, now):
-        one = found.get(name)
-        if one is None:
-            one = found[name] = QueueStats(tenant, name, dict.fromkeys(STATES, 0), oldest, at)
+        entry = found.get(name)
+        if entry is None:
+            entry = found[name] = QueueStats(tenant, name, dict.fromkeys(STATES, 0), oldest, at)
         if kind is not None:
-            one.counts[STATES[kind]] = count
+            entry.counts[STATES[kind]] = count
     return list(found.values())
 
 
-def poll_status(db: Db, queues: Sequence[tuple[str, str]], me: str, now: int | None) -> PollStatus:
-    """Statements that stand by themselves, on their way together."""
+def poll_status(db: Db, queues: Sequence[tuple[str, str]], instance: str, now: int | None) -> PollStatus:
+    """Independent statements, sent in entry round trip."""
     with db.together():
-        asked = [
+        sent = [
             db.ahead(name) for name in ("select_server_time", "select_next_due", "select_revision", "current_leader")
         ]
         counts = [db.ahead("count_ready", *queue) for queue in queues]
-    ((clock,),), (dues,), ((revision,),), leader = (answer() for answer in asked)  # all there: one round trip
+    ((clock,),), (dues,), ((revision,),), leader = (answer() for answer in sent)
     return PollStatus(
         clock if now is None else now,
         min((at for at in dues if at is not None), default=None),
         revision,
-        all(holder == me for (holder,) in leader),
+        all(holder == instance for (holder,) in leader),
         {queue: ready for queue, count in zip(queues, counts, strict=True) for (ready,) in count()},
     )

@@ -1,7 +1,7 @@
-"""Connections for reading: a few, kept, lent to one caller at a time.
+"""A small pool of connections for reading.
 
-Not a pool of a library: psycopg's has four threads of its own per open store, which is more than the whole engine has,
-and they do not survive a fork. What is needed here is a list and a bound.
+Not psycopg's pool: that starts four threads per open store, more than the whole engine has, and they do not survive a
+fork. A list and a bound are enough here.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ class ReadPool:
         self._driver = driver
         self._check_usable = check_usable
         self._idle: list[Db] = []
-        self._places = threading.BoundedSemaphore(MOST)
+        self._slots = threading.BoundedSemaphore(MOST)
 
     def ask(self, work: Callable[[Db], R]) -> R:
-        """Statements that stand by themselves. Asked again, for a while, when the connection is lost: reading does no
-        harm twice."""
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+        """Run independent statements. Retried for a while if the connection is lost: reads may be repeated."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         pause, seconds = threading.Event(), 0.02
         while True:
             self._check_usable()
             try:
-                with self._one() as db:
+                with self._connection() as db:
                     return work(db)
             except self._driver.error as error:
                 self._check_usable()  # it may have been closed meanwhile
-                if not self._driver.gone(error) or time.monotonic() + seconds > give_up:
+                if not self._driver.gone(error) or time.monotonic() + seconds > deadline:
                     raise self._driver.translate(error) from error
             pause.wait(seconds)
             seconds = min(seconds * 2, 1.0)
 
     def ask_once(self, work: Callable[[Db], R]) -> R:
-        """As `ask`, of one moment, over several statements."""
+        """As `ask`, in one snapshot for all statements."""
 
         def in_snapshot(db: Db) -> R:
             with db.together():
@@ -57,13 +56,13 @@ class ReadPool:
         return self.ask(in_snapshot)
 
     def another(self) -> contextlib.AbstractContextManager[Db]:
-        """A second connection, for who is asking already. What goes wrong on it goes wrong with the asking."""
-        return self._one()
+        """A second connection for a caller inside `ask`. Its errors are handled by that `ask`."""
+        return self._connection()
 
     @contextlib.contextmanager
-    def _one(self) -> Iterator[Db]:
-        if not self._places.acquire(timeout=_PATIENCE_SECONDS):
-            raise Unavailable(f"{self._driver.shown}: all {MOST} reading connections are busy")
+    def _connection(self) -> Iterator[Db]:
+        if not self._slots.acquire(timeout=_PATIENCE_SECONDS):
+            raise Unavailable(f"{self._driver.shown}: all {MOST} reading connections are busy", hint="try again later")
         try:
             db = self._take()
             try:
@@ -74,13 +73,13 @@ class ReadPool:
             self._idle.append(db)
             try:
                 self._check_usable()
-            except Unavailable:  # closed meanwhile: whoever comes last closes what is left
+            except Unavailable:  # the engine was closed meanwhile: the last user closes what is left
                 self.close()
         finally:
-            self._places.release()
+            self._slots.release()
 
     def _take(self) -> Db:
-        """A connection that is alive: one that was cut while it was idle is noticed here."""
+        """An idle connection that is still alive, or a new one."""
         while True:
             try:
                 db = self._idle.pop()

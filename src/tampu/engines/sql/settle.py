@@ -1,10 +1,10 @@
 """settle: end leases with ack, nack, reject or release.
 
-Contract: one outcome per item. A receipt that is not the current lease of its message changes nothing and gives
-LeaseLost, except when it is the very receipt that brought the message where it is, in the same way: then the
-answer is the same again. A nack at max_attempts, and a cancel that was asked for, decide where a message goes.
+Contract: one outcome per item. A receipt that is not the current lease changes nothing and gives LeaseLost. The only
+exception is a repeated settle (same receipt, same verb): it gets the first answer again. A nack at max_attempts makes
+the message dead; a requested cancel makes it cancelled.
 
-The fence is a DELETE of the lease's row: whoever gets the row settles. Acks of one claim, which is what a batch worker
+The fence is the DELETE of the lease's row: whoever deletes it settles. Acks of one claim, which is what a batch worker
 sends, are one statement.
 """
 
@@ -20,8 +20,8 @@ from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, text
 from tampu.engines.sql.finish import Failed, dead_letter, end, write_failures
-from tampu.engines.sql.group_rates import coming_back
-from tampu.engines.sql.groups import leave_groups, step_back
+from tampu.engines.sql.group_rates import return_times
+from tampu.engines.sql.groups import leave_for_retry, leave_groups
 from tampu.engines.sql.indexes import enter_delayed, enter_ready, restore_marks
 from tampu.engines.sql.message_row import MessageRow
 from tampu.engines.sql.queue_registry import QueueRegistry
@@ -30,10 +30,10 @@ from tampu.model.message import State
 from tampu.model.outcome import Outcome
 from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
 
-Place = tuple[int, int, int]
+LeaseKey = tuple[int, int, int]
 """(q, seq, lease)"""
 _NUMBERS = re.compile(r"[0-9a-f]+(\n[0-9a-f]+)*\Z")
-_LED_TO = {
+_STATES_AFTER = {
     "ack": (DONE,),
     "nack": (DELAYED, READY, DEAD, CANCELLED),
     "reject": (DEAD,),
@@ -41,8 +41,8 @@ _LED_TO = {
 }
 
 
-class Unleased(NamedTuple):
-    """What the fence gave."""
+class EndedLease(NamedTuple):
+    """A lease that the fence removed, and what to do with its message."""
 
     item: SettleItem
     message: MessageRow
@@ -50,27 +50,27 @@ class Unleased(NamedTuple):
     worker: bytes | None
     cancel: bool
     has_group_rate: bool
-    """Its group has a pace."""
+    """Its group has a rate."""
 
 
 class Sent(NamedTuple):
-    """Acks that were sent together with the beginning of the commit, to spare a round trip."""
+    """Acks that were sent in the same round trip as the beginning of the commit."""
 
     q: int
     lease: int
     seqs: list[int]
     rows: Callable[[], list[Any]]
     until: int | None
-    """That of the claim's row, if nothing was to be left of it."""
+    """``until`` of the claim's row, if these acks are all that is left of the claim."""
     missed: list[Any]
-    """What was acked, when not all was."""
+    """The rows that were acked, if some receipts were not current."""
 
 
 def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | None:
-    """(lease, seqs), if these are acks without a result, of one claim, none twice: what a batch worker sends."""
+    """(lease, seqs) if these are acks of one claim without results or repeats, as a batch worker sends; else None."""
     if any(item.verb != "ack" or item.result is not None for item in items):
         return None
-    # All receipts begin and end alike; taken apart together, that is half the work of one by one.
+    # All receipts have the same start and end. Parsing them as one string costs half as much as one by one.
     begin, end = f"{items[0].queue}/", f".{items[0].receipt.rpartition('.')[2]}"
     joined = "\n".join([item.receipt for item in items])
     if not (joined.startswith(begin) and joined.endswith(end)):
@@ -86,7 +86,7 @@ def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | No
 
 
 def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
-    """The acks of a run, when all are of one claim: what a batch worker sends."""
+    """Send the acks of a run ahead, if they are one call and of one claim."""
     call = calls[0]
     if len(calls) > 1 or not isinstance(call, Settle) or not call.items:
         return None
@@ -94,13 +94,13 @@ def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int 
     if q is None or found is None:
         return None
     lease, seqs = found
-    until = registry.watched.rest(lease, len(seqs))
+    until = registry.open_claims.until_if_complete(lease, len(seqs))
     rows = db.ahead("ack", Ints(seqs), lease, q, now, DONE, pack_seqs(seqs), until)
     return Sent(q, lease, seqs, rows, until, [])
 
 
 def _ack_sent(commit: Commit, call: Settle, sent: Sent) -> list[Outcome] | None:
-    """The common case: every receipt was current. None: some were not, and the general way finds out which."""
+    """The outcomes if every receipt was current, which is the common case; else None, and `_settle` finds out which."""
     rows = sent.rows()
     if len(rows) < len(sent.seqs):
         sent.missed.extend(rows)
@@ -116,7 +116,7 @@ def _ack_sent(commit: Commit, call: Settle, sent: Sent) -> list[Outcome] | None:
 
 
 def _acked(commit: Commit, q: int, lease: int, rows: list[Any], *, left: bool) -> None:
-    """Note messages of one claim whose rows have moved; ``left``: and that of the claim is gone."""
+    """Count and journal acked messages of one claim. ``left``: the claim's own row was deleted too."""
     rows.sort()
     commit.settled(lease, len(rows), left=left)
     seqs, attempts, stamps, owns, groups = zip(*rows, strict=True)
@@ -124,7 +124,7 @@ def _acked(commit: Commit, q: int, lease: int, rows: list[Any], *, left: bool) -
     commit.ended(q, DONE, list(seqs))
     record = commit.record("ack", q, DONE)
     if any(owns):
-        record.own.update({place: own.bytes for place, own in enumerate(owns, len(record.seqs)) if own is not None})
+        record.own.update({i: own.bytes for i, own in enumerate(owns, len(record.seqs)) if own is not None})
     record.extend(seqs, stamps, attempts)
     if any(group is not None for group in groups):
         leave_groups(commit, ((q, group, seq) for group, seq in zip(groups, seqs, strict=True)))
@@ -144,36 +144,38 @@ def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
         whole = _ack_sent(commit, calls[0], sent)
         if whole is not None:
             return [whole]
-    work = _Settling(commit, sent)
-    places = [[work.place(call.tenant, item) for item in call.items] for call in calls]
-    for call, found in zip(calls, places, strict=True):
-        for item, place in zip(call.items, found, strict=True):
-            if isinstance(place, tuple):
-                work.gather(item, place)
+    work = _SettleBatch(commit, sent)
+    keys = [[work.key(call.tenant, item) for item in call.items] for call in calls]
+    for call, found in zip(calls, keys, strict=True):
+        for item, key in zip(call.items, found, strict=True):
+            if isinstance(key, tuple):
+                work.gather(item, key)
     work.fence()
     work.apply()
     return [
-        [work.outcome(call, item, place) for item, place in zip(call.items, found, strict=True)]
-        for call, found in zip(calls, places, strict=True)
+        [work.outcome(call, item, key) for item, key in zip(call.items, found, strict=True)]
+        for call, found in zip(calls, keys, strict=True)
     ]
 
 
-class _Settling:
+class _SettleBatch:
+    """All items of a commit: `gather` them, `fence` their leases, `apply` the outcomes, then read each `outcome`."""
+
     def __init__(self, commit: Commit, sent: Sent | None) -> None:
         self.commit = commit
         self._sent = sent
-        self._first: dict[Place, SettleItem] = {}
-        """What was asked first of each lease; what else is asked of it in this commit comes too late."""
+        self._first: dict[LeaseKey, SettleItem] = {}
+        """The first item for each lease. Later items for the same lease in this commit come too late."""
         self._acks: dict[tuple[int, int], list[int]] = {}
         """Acks without a result, by (q, lease)."""
-        self._others: dict[Place, SettleItem] = {}
-        self._unleased: list[Unleased] = []
-        self._done: dict[Place, tuple[str, State, str | None]] = {}
+        self._others: dict[LeaseKey, SettleItem] = {}
+        self._unleased: list[EndedLease] = []
+        self._done: dict[LeaseKey, tuple[str, State, str | None]] = {}
         """(verb, state, id) of what was settled here."""
-        self._led: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        self._asked = False
+        self._settled_before: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        self._looked_up = False
 
-    def place(self, tenant: str, item: SettleItem) -> Place | TampuError:
+    def key(self, tenant: str, item: SettleItem) -> LeaseKey | TampuError:
         try:
             seq, lease = parse_receipt(item.receipt)
         except TampuError as error:
@@ -181,15 +183,15 @@ class _Settling:
         q = self.commit.registry.number(self.commit.db, tenant, item.queue)
         return lost() if q is None else (q, seq, lease)
 
-    def gather(self, item: SettleItem, place: Place) -> None:
-        if place in self._first:
+    def gather(self, item: SettleItem, key: LeaseKey) -> None:
+        if key in self._first:
             return
-        self._first[place] = item
-        q, seq, lease = place
+        self._first[key] = item
+        q, seq, lease = key
         if item.verb == "ack" and item.result is None:
             self._acks.setdefault((q, lease), []).append(seq)
         else:
-            self._others[place] = item
+            self._others[key] = item
 
     def fence(self) -> None:
         db, done = self.commit.db, STATES[DONE]
@@ -197,7 +199,7 @@ class _Settling:
             if len(seqs) < 4 and len(self._acks) > 1:  # single acks of many claims: one statement for all
                 self._others.update({(q, seq, lease): self._first[q, seq, lease] for seq in seqs})
                 continue
-            until = self.commit.registry.watched.rest(lease, len(seqs))
+            until = self.commit.registry.open_claims.until_if_complete(lease, len(seqs))
             if self._sent is not None:
                 rows = self._sent.missed
             else:
@@ -210,150 +212,150 @@ class _Settling:
                 self._done[q, seq, lease] = ("ack", done, known or self.commit.id(seq, stamp, own))
         if self._others:
             wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
-            found: dict[Place, tuple[MessageRow, bytes | None, bool, bool]] = {}
+            found: dict[LeaseKey, tuple[MessageRow, bytes | None, bool, bool]] = {}
             for *columns, lease, worker, cancel, group_rate in db.rows(
                 "take_leases", *map(Ints, zip(*wanted, strict=True))
             ):
                 message = MessageRow(*columns)
                 found[message.q, message.seq, lease] = message, worker, cancel, group_rate is not None
-            # In the order they were asked for, which is the order they come back in.
-            for place, item in self._others.items():
-                if place in found:
-                    _, _, lease = place
-                    message, worker, cancel, has_group_rate = found[place]
+            # In the order of the items: messages return to the queue in this order.
+            for key, item in self._others.items():
+                if key in found:
+                    _, _, lease = key
+                    message, worker, cancel, has_group_rate = found[key]
                     if item.max_attempts is not None:
                         message = message._replace(max_attempts=item.max_attempts)
                     self.commit.settled(lease, 1)
-                    self._unleased.append(Unleased(item, message, lease, worker, cancel, has_group_rate))
+                    self._unleased.append(EndedLease(item, message, lease, worker, cancel, has_group_rate))
 
     def apply(self) -> None:
         self.commit.count_all((u.message for u in self._unleased), LEASED, -1)
-        by_verb: dict[str, list[Unleased]] = {}
-        for one in self._unleased:
-            by_verb.setdefault(one.item.verb, []).append(one)
+        by_verb: dict[str, list[EndedLease]] = {}
+        for row in self._unleased:
+            by_verb.setdefault(row.item.verb, []).append(row)
         self._ack(by_verb.pop("ack", []))
         self._release(by_verb.pop("release", []))
-        self._fail([one for one in self._unleased if one.item.verb in ("nack", "reject")])
+        self._fail([row for row in self._unleased if row.item.verb in ("nack", "reject")])
 
-    def _settled(self, one: Unleased, state: int) -> None:
-        message = one.message
-        id = one.item.id or self.commit.id(message.seq, message.stamp, message.own)
-        self._done[message.q, message.seq, one.lease] = (one.item.verb, STATES[state], id)
+    def _settled(self, row: EndedLease, state: int) -> None:
+        message = row.message
+        id = row.item.id or self.commit.id(message.seq, message.stamp, message.own)
+        self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[state], id)
 
-    def _ack(self, acked: list[Unleased]) -> None:
+    def _ack(self, acked: list[EndedLease]) -> None:
         commit = self.commit
-        messages = [one.message for one in acked]
-        end(commit, DONE, messages, [one.lease for one in acked])
-        for one in acked:
-            commit.note("ack", DONE, one.message)
-            self._settled(one, DONE)
-        kept = [one for one in acked if one.item.result is not None and one.item.result_ttl_us]
+        messages = [row.message for row in acked]
+        end(commit, DONE, messages, [row.lease for row in acked])
+        for row in acked:
+            commit.note("ack", DONE, row.message)
+            self._settled(row, DONE)
+        kept = [row for row in acked if row.item.result is not None and row.item.result_ttl_us]
         if kept:
             commit.db.send(
                 "upsert_results",
-                Ints(one.message.seq for one in kept),
-                Ints(commit.now + one.item.result_ttl_us for one in kept),
-                Blobs(one.item.result for one in kept),
+                Ints(row.message.seq for row in kept),
+                Ints(commit.now + row.item.result_ttl_us for row in kept),
+                Blobs(row.item.result for row in kept),
             )
 
-    def _release(self, released: list[Unleased]) -> None:
+    def _release(self, released: list[EndedLease]) -> None:
         commit = self.commit
         # The attempt does not count.
-        given = [one._replace(message=one.message._replace(attempts=one.message.attempts - 1)) for one in released]
-        over = [one for one in given if one.cancel]
-        later = [(one, commit.now + one.item.delay_us) for one in given if not one.cancel and one.item.delay_us]
-        end(commit, CANCELLED, [one.message for one in over], [trace("release", one.lease) for one in over])
-        for one in over:
-            commit.note("cancel", CANCELLED, one.message)
-            self._settled(one, CANCELLED)
-        back, tokens = self._back([one for one in given if not one.cancel and not one.item.delay_us])
-        for one in back:
-            commit.note("release", READY, one.message, text(one.worker))
-            self._settled(one, READY)
+        given = [row._replace(message=row.message._replace(attempts=row.message.attempts - 1)) for row in released]
+        over = [row for row in given if row.cancel]
+        later = [(row, commit.now + row.item.delay_us) for row in given if not row.cancel and row.item.delay_us]
+        end(commit, CANCELLED, [row.message for row in over], [trace("release", row.lease) for row in over])
+        for row in over:
+            commit.note("cancel", CANCELLED, row.message)
+            self._settled(row, CANCELLED)
+        back, tokens = self._split_by_token([row for row in given if not row.cancel and not row.item.delay_us])
+        for row in back:
+            commit.note("release", READY, row.message, text(row.worker))
+            self._settled(row, READY)
         waiting = [*later, *tokens]
-        for one, _ in waiting:
-            commit.note("release", DELAYED, one.message, text(one.worker))
-            self._settled(one, DELAYED)
-        enter_ready(commit, [one.message for one in back], [trace("release", one.lease) for one in back])
+        for row, _ in waiting:
+            commit.note("release", DELAYED, row.message, text(row.worker))
+            self._settled(row, DELAYED)
+        enter_ready(commit, [row.message for row in back], [trace("release", row.lease) for row in back])
         enter_delayed(
             commit,
-            [one.message for one, _ in waiting],
+            [row.message for row, _ in waiting],
             [due for _, due in waiting],
-            [trace("release", one.lease) for one, _ in waiting],
+            [trace("release", row.lease) for row, _ in waiting],
         )
-        step_back(commit, (one.message for one, _ in later))
-        restore_marks(commit, (one.message for one in (*back, *(one for one, _ in waiting))))
+        leave_for_retry(commit, (row.message for row, _ in later))
+        restore_marks(commit, (row.message for row in (*back, *(row for row, _ in waiting))))
 
-    def _back(self, returned: list[Unleased]) -> tuple[list[Unleased], list[tuple[Unleased, int]]]:
-        """Of those that are to come back at once: who does, and who waits for a token of its group, until when."""
-        times = coming_back(self.commit, [(one.message, one.has_group_rate) for one in returned])
-        at_once = [one for one, at in zip(returned, times, strict=True) if at is None]
-        return at_once, [(one, at) for one, at in zip(returned, times, strict=True) if at is not None]
+    def _split_by_token(self, returned: list[EndedLease]) -> tuple[list[EndedLease], list[tuple[EndedLease, int]]]:
+        """Split messages that may return at once: (ready now, (waits for a token of its group, until when))."""
+        times = return_times(self.commit, [(row.message, row.has_group_rate) for row in returned])
+        at_once = [row for row, at in zip(returned, times, strict=True) if at is None]
+        return at_once, [(row, at) for row, at in zip(returned, times, strict=True) if at is not None]
 
-    def _fail(self, failed: list[Unleased]) -> None:
+    def _fail(self, failed: list[EndedLease]) -> None:
         commit = self.commit
         write_failures(
             commit,
-            [Failed(one.message, one.item.verb, one.worker, one.item.error, one.item.traceback) for one in failed],
+            [Failed(row.message, row.item.verb, row.worker, row.item.error, row.item.traceback) for row in failed],
         )
-        changed = [one.message for one in failed if one.item.max_attempts is not None]
+        changed = [row.message for row in failed if row.item.max_attempts is not None]
         if changed:
             commit.db.send(
                 "set_max_attempts",
                 Ints(message.seq for message in changed),
                 Ints(message.max_attempts for message in changed),
             )
-        by_state: dict[int, list[Unleased]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
-        _, waiting = self._back([one for one in failed if _failing(one) == READY])
-        tokens = {one.message.seq: at for one, at in waiting}
-        for one in failed:
-            state = DELAYED if one.message.seq in tokens else _failing(one)
-            by_state[state].append(one)
-            self._settled(one, state)
-            detail = first_line(one.item.error)
+        by_state: dict[int, list[EndedLease]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
+        _, waiting = self._split_by_token([row for row in failed if _state_after_failure(row) == READY])
+        tokens = {row.message.seq: at for row, at in waiting}
+        for row in failed:
+            state = DELAYED if row.message.seq in tokens else _state_after_failure(row)
+            by_state[state].append(row)
+            self._settled(row, state)
+            detail = first_line(row.item.error)
             if state == DEAD:
-                detail = detail or _reason(one.item)
-            verb = "cancel" if state == CANCELLED else one.item.verb
-            commit.note(verb, state, one.message, text(one.worker), detail)
+                detail = detail or _reason(row.item)
+            verb = "cancel" if state == CANCELLED else row.item.verb
+            commit.note(verb, state, row.message, text(row.worker), detail)
         later, back, over = by_state[DELAYED], by_state[READY], by_state[CANCELLED]
         enter_delayed(
             commit,
-            [one.message for one in later],
-            [tokens.get(one.message.seq, commit.now + delay(one.item, one.message.attempts)) for one in later],
-            [one.lease for one in later],
+            [row.message for row in later],
+            [tokens.get(row.message.seq, commit.now + delay(row.item, row.message.attempts)) for row in later],
+            [row.lease for row in later],
         )
-        enter_ready(commit, [one.message for one in back], [one.lease for one in back])
-        step_back(commit, (one.message for one in later if one.message.seq not in tokens))
-        restore_marks(commit, (one.message for one in (*later, *back)))
-        end(commit, CANCELLED, [one.message for one in over], [one.lease for one in over])
+        enter_ready(commit, [row.message for row in back], [row.lease for row in back])
+        leave_for_retry(commit, (row.message for row in later if row.message.seq not in tokens))
+        restore_marks(commit, (row.message for row in (*later, *back)))
+        end(commit, CANCELLED, [row.message for row in over], [row.lease for row in over])
         dead_letter(
-            commit, [(one.message, trace(one.item.verb, one.lease), _reason(one.item)) for one in by_state[DEAD]]
+            commit, [(row.message, trace(row.item.verb, row.lease), _reason(row.item)) for row in by_state[DEAD]]
         )
 
     # -- answers
 
-    def outcome(self, call: Settle, item: SettleItem, place: Place | TampuError) -> Outcome:
-        if not isinstance(place, tuple):
-            return Outcome(None, None, place)
-        done = self._done.get(place)
-        if call.strict and (done is None or self._first[place] is not item):
+    def outcome(self, call: Settle, item: SettleItem, key: LeaseKey | TampuError) -> Outcome:
+        if not isinstance(key, tuple):
+            return Outcome(None, None, key)
+        done = self._done.get(key)
+        if call.strict and (done is None or self._first[key] is not item):
             return Outcome(None, None, lost())
         if done is not None:
             return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
-        return self._repeated(item, place)
+        return self._repeated(item, key)
 
-    def _repeated(self, item: SettleItem, place: Place) -> Outcome:
-        """The same settlement again answers as the first time; anything else has lost its lease."""
-        if not self._asked:
-            self._asked = True
-            self._ask_where()
-        _, seq, lease = place
-        for state, id in self._led.get((seq, trace(item.verb, lease)), ()):
-            if state in _LED_TO[item.verb]:
+    def _repeated(self, item: SettleItem, key: LeaseKey) -> Outcome:
+        """A repeated settle gets the first answer; any other one gets LeaseLost."""
+        if not self._looked_up:
+            self._looked_up = True
+            self._find_settled()
+        _, seq, lease = key
+        for state, id in self._settled_before.get((seq, trace(item.verb, lease)), ()):
+            if state in _STATES_AFTER[item.verb]:
                 return Outcome(id, STATES[state])
         return Outcome(None, None, lost())
 
-    def _ask_where(self) -> None:
+    def _find_settled(self) -> None:
         missed = [
             (q, seq, trace(verb, lease))
             for q, seq, lease in self._first
@@ -362,18 +364,18 @@ class _Settling:
         ]
         rows: list[Any] = self.commit.db.rows("find_settled", *map(Ints, zip(*missed, strict=True))) if missed else []
         for seq, left, state, stamp, own in rows:
-            self._led.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
+            self._settled_before.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
 
 
-def _failing(one: Unleased) -> int:
-    """Where a nack or reject leads."""
-    if one.item.verb == "reject":
+def _state_after_failure(row: EndedLease) -> int:
+    """The state that a nack or reject leads to."""
+    if row.item.verb == "reject":
         return DEAD
-    if one.cancel:
+    if row.cancel:
         return CANCELLED
-    if one.message.attempts >= one.message.max_attempts:
+    if row.message.attempts >= row.message.max_attempts:
         return DEAD
-    return DELAYED if delay(one.item, one.message.attempts) else READY
+    return DELAYED if delay(row.item, row.message.attempts) else READY
 
 
 def _reason(item: SettleItem) -> str:

@@ -1,8 +1,8 @@
-"""adopt: store messages that another store has kept, as they are; and what this one gives of itself to another.
+"""Import and export of messages: moves them between stores with state, attempts and history.
 
-Contract of adopt: a call is all or nothing. A message whose id the tenant has already is left out; the others enter
-their indexes in their order, each at the back of its rank. Idempotency keys that are in use here stay as they are.
-Everything that a call looks at is locked first, as in publish.
+Contract of import: a call is all or nothing. A message whose id exists already in the tenant is skipped; the others
+enter their indexes in order, each at the back of its rank. Idempotency keys that are in use here stay as they are.
+Everything that a call looks up is locked first, as in publish.
 """
 
 from __future__ import annotations
@@ -72,15 +72,14 @@ def _import_messages(commit: Commit, call: Import) -> int:
             for seq, item in zip(commit.numbers(len(items)), items, strict=True)
         ]  # fmt: skip
         _store(commit, q, items, messages)
-        _keep_history(commit, items, messages)
-        for item, message, state in zip(
-            items, messages, _place(commit, items, messages, Limits(stored(call.slots), call.group_rate)), strict=True
-        ):
+        _write_history(commit, items, messages)
+        states = _enter_indexes(commit, items, messages, Limits(stored(call.slots), call.group_rate))
+        for item, message, state in zip(items, messages, states, strict=True):
             record = commit.record("adopt", q, state)
             record.own[len(record.seqs)] = UUID(item.id).bytes
             record.extend([message.seq], [message.stamp], [message.attempts], [item.body.type])
             record.details.append(call.origin)
-    _remember(commit, call)
+    _import_requests(commit, call)
     return len(items)
 
 
@@ -130,7 +129,7 @@ def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: S
                 commit.falls_due(expires)
 
 
-def _keep_history(commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
+def _write_history(commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
     failed = [(message.seq, f) for item, message in zip(items, messages, strict=True) for f in item.failures]
     if failed:
         commit.db.send(
@@ -153,10 +152,10 @@ def _keep_history(commit: Commit, items: Sequence[MessageSnapshot], messages: Se
         )
 
 
-def _place(
+def _enter_indexes(
     commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow], limits: Limits
 ) -> list[int]:
-    """Into the indexes; the states they are in then."""
+    """Put messages into their indexes; returns their states."""
     pairs = list(zip(items, messages, strict=True))
     states = {message.seq: CODE[item.state] for item, message in pairs}
     for item, message in pairs:
@@ -172,18 +171,18 @@ def _place(
     return [states[message.seq] for message in messages]
 
 
-def _remember(commit: Commit, call: Import) -> None:
+def _import_requests(commit: Commit, call: Import) -> None:
     requests = list({request.key: request for request in call.requests}.values())
     if not requests:
         return
-    places = find(commit.db, commit.registry, call.tenant, list({request.id for request in requests}))
-    gone = iter(commit.numbers(len(requests)))  # the number of a message that is gone: any that nobody has
+    known = find(commit.db, commit.registry, call.tenant, list({request.id for request in requests}))
+    gone = iter(commit.numbers(len(requests)))  # for messages that no longer exist: any unused number
     commit.db.send(
         "import_idempotency_keys",
         call.tenant,
         commit.now,
         Blobs(request.key.encode() for request in requests),
-        Ints(places[request.id][0] if request.id in places else next(gone) for request in requests),
+        Ints(known[request.id][0] if request.id in known else next(gone) for request in requests),
         Ints([commit.stamp] * len(requests)),
         Ints(request.until_us for request in requests),
         Uuids(UUID(request.id).bytes for request in requests),
@@ -201,7 +200,7 @@ def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Positio
     return replies
 
 
-# -- what is given
+# -- export
 
 
 def page(

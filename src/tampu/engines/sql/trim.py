@@ -1,8 +1,8 @@
-"""purge and trim: removing messages for good, a bounded step per commit.
+"""purge and trim: remove messages for good, a bounded number per commit.
 
-Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what
-is past its retention: ended messages by queue, results, idempotency keys, journal records, but no journal record and
-no ended message that a registered reader has not got yet. Neither looks at what stays.
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what is
+past its retention: ended messages by queue, results, idempotency keys and journal records. It keeps journal records and
+ended messages that a registered reader has not read yet. The cost of both does not depend on what stays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
         if q is None:
             replies.append(NotFound(f"no queue {call.queue}", field="queue"))
         elif call.state is State.LEASED:
-            replies.append(InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end"))
+            replies.append(InvalidState("leased messages cannot be purged", hint="cancel them, or wait for their end"))
         else:
             replies.append(_purge(commit, q, CODE[call.state], call.limit))
     return replies
@@ -60,7 +60,7 @@ def _drop_ended(
 ) -> list[MessageRow]:
     """Take the oldest ended messages of a queue out of their index.
 
-    Only those that ended by ``before``, in a commit all of whose records readers at offset ``read`` have.
+    Only those that ended by ``before``, in commits that readers at journal offset ``read`` have read completely.
     """
     gone: list[MessageRow] = []
     while len(gone) < limit:
@@ -74,10 +74,10 @@ def _drop_ended(
             if no in kept or (before is not None and at > before):
                 break
             seqs = unpack_seqs(packed)
-            room = limit - len(gone) - len(chosen)
-            chosen.extend(seqs[:room])
-            if len(seqs) > room:
-                commit.db.send("update_ending", q, state, no, pack_seqs(seqs[room:]))
+            most = limit - len(gone) - len(chosen)
+            chosen.extend(seqs[:most])
+            if len(seqs) > most:
+                commit.db.send("update_ending", q, state, no, pack_seqs(seqs[most:]))
                 break
             spent.append(no)
         if not chosen and not spent:
@@ -115,6 +115,6 @@ def _trim(commit: Commit, call: Trim) -> int:
             left -= len(db.rows(name, now, left))
     retime_ahead(commit, call.limit)
     if left > 0:
-        journal.number_all(db)  # what nobody reads is numbered here
-        left -= journal.trimmed(db, now - call.journal_us, left, read)
+        journal.number_all(db)  # nobody may be reading the journal: records without offsets are never trimmed
+        left -= journal.trim(db, now - call.journal_us, left, read)
     return call.limit - left

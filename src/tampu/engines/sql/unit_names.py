@@ -1,6 +1,6 @@
-"""The names of units, and what their calls answered: an idempotency key of a tenant that nobody can have, and a result.
+"""Stores the names of units and the replies of their calls, as an idempotency key of a reserved tenant and a result.
 
-Both are trimmed when their time is over, as those of users are.
+Both are trimmed when they expire, like those of users.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ TENANT = "/"
 
 def find(commit: Commit, unit: Together) -> tuple[bytes, bytes] | None:
     commit.locks.take([b"unit/" + _key(unit)])
-    found = commit.db.row("known_requests", TENANT, Blobs([_key(unit)]), commit.now)
+    found = commit.db.row("find_idempotency_keys", TENANT, Blobs([_key(unit)]), commit.now)
     if found is None:
         return None
     _, seq, _, _, digest = found
-    (packed,) = commit.db.row("result", seq, commit.now)
+    (packed,) = commit.db.row("select_result", seq, commit.now)
     return digest, packed
 
 
 def keep(commit: Commit, unit: Together, digest: bytes, packed: bytes) -> None:
     (seq,), until = commit.numbers(1), commit.now + unit.name_us
     commit.db.send(
-        "remember",
+        "upsert_idempotency_keys",
         TENANT,
         Blobs([_key(unit)]),
         Ints([seq]),
@@ -35,7 +35,7 @@ def keep(commit: Commit, unit: Together, digest: bytes, packed: bytes) -> None:
         Uuids([None]),
         Blobs([digest]),
     )
-    commit.db.send("keep_results", Ints([seq]), Ints([until]), Blobs([packed]))
+    commit.db.send("upsert_results", Ints([seq]), Ints([until]), Blobs([packed]))
 
 
 def _key(unit: Together) -> bytes:

@@ -1,4 +1,4 @@
-"""Transactions with the user's own writes: on the engine's connection, or inside a transaction of the user's."""
+"""Calls and the user's own SQL in one transaction, on the engine's connection or on the user's."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Transaction:
 
     @property
     def active(self) -> bool:
-        """Is the transaction still open?"""
+        """True while the transaction is open."""
         return self._db.active
 
     def execute(self, sql: str, parameters: Any) -> Any:
         """The user's own SQL."""
         cursor = self._db.execute(sql, parameters)
         if self._engine.statements_may_commit and not self._notify_queues and not self.commits and not self.active:
-            self._db.say(b"BEGIN")  # it has committed itself, and nothing of ours: the block goes on after it
+            self._db.say(b"BEGIN")  # the user's statement committed; no call of ours ran before it, so go on
         return cursor
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         db = self._db
         if not self.active:
-            raise Unavailable("the transaction has ended inside the block", hint="leave commit to the with block")
+            raise Unavailable("the transaction was ended inside the block", hint="leave commit to the with block")
         try:
             db.say(b"SAVEPOINT tampu_call")
             try:
@@ -56,8 +56,8 @@ class Transaction:
                 for fill in commit.deferred:
                     fill()
             except BaseException:
-                # Who catches this and goes on must not commit half of the call.
-                # A server that has undone the whole transaction (a deadlock) does not know the savepoint any more.
+                # The user may catch this and commit: then half of the call must not be in it.
+                # After a deadlock the server has rolled back everything and does not know the savepoint.
                 with contextlib.suppress(self._engine.driver.error):
                     if not db.closed:
                         db.say(b"ROLLBACK TO SAVEPOINT tampu_call")
@@ -72,10 +72,10 @@ class Transaction:
 
 @contextlib.contextmanager
 def own(engine: SqlEngine, db: Db) -> Iterator[Transaction]:
-    """On the engine's own connection."""
+    """A transaction on the engine's own connection."""
     work = Transaction(engine, db, notify_queues=False)
     db.say(b"BEGIN")
     yield work
     if not work.active:
-        raise Unavailable("the transaction was ended inside", hint="leave commit to the with block")
+        raise Unavailable("the transaction was ended inside the block", hint="leave commit to the with block")
     db.say(b"COMMIT")

@@ -1,4 +1,4 @@
-"""Which file carries out which call, and in which order within a commit."""
+"""Which function runs which call, and in which order within a commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tampu.engines.sql import admin, claim, documents, load, publish, settle, sw
 from tampu.engines.sql.commit import Commit
 from tampu.engines.transfer import Import, StartJournal
 
-# Verbs in the order they run within a commit: claims come last, so they see what arrives with them.
+# In the order they run within a commit: claims come last, so that they see messages published with them.
 VERBS: dict[type[Any], Callable[[Commit, Any], Sequence[Any]]] = {
     StartJournal: transfer.start_journal,
     port.PutDocument: documents.put,

@@ -185,7 +185,7 @@ class ParallelLoad:
             record = commit.record("publish", q, READY)
             if own is not None:
                 record.add_own(len(seqs), copy_format.own_ids(own, len(record.seqs)))
-            sql_load.tell(commit, record, q, seqs, types)
+            sql_load.record_stored(commit, record, q, seqs, types)
         return len(seqs)
 
     def _copy(self, db: Any, name: str, rows: memoryview) -> None:

@@ -1,7 +1,7 @@
--- offer: take the first places of a queue out of the index, if the index is whole.
--- KEYS: 1 the mark that says so, 2 the queue's places
--- ARGV: 1 the mark as the caller knows it, 2 how many
--- Returns the places in their order; none when there are fewer than asked for; nil when the mark is another one.
+-- offer: take the first places of a queue out of the index, if the index is complete.
+-- KEYS: 1 the mark of a complete index, 2 the sorted set of the queue's places
+-- ARGV: 1 the mark that the caller knows, 2 how many places
+-- Returns the places in order; an empty list if there are fewer than wanted; nil if the mark differs.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
 local wanted = tonumber(ARGV[2])
 local found = redis.call('ZRANGE', KEYS[2], 0, wanted - 1)

@@ -1,4 +1,4 @@
-"""Moves that people make with single messages, and looks that are several statements."""
+"""Operations of cancel, free, replay and rerank, and reads that take several statements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tampu.engines.sql.db import Ints, Uuids
 
 
 def request_cancel(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("lock_leases_to_cancel", seqs)
+    answer = wire.ask("lock_leases_to_cancel", seqs)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("request_cancel", Ints(seq for seq, *_ in rows))
         return rows
 
@@ -24,10 +24,10 @@ def request_cancel(wire: Wire, seqs: Ints) -> Rest:
 
 
 def release_held(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("release_held", seqs)
+    answer = wire.ask("release_held", seqs)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
         return sorted(rows)
 
@@ -49,10 +49,10 @@ def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
 
 
 def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("locate_ready", seqs)
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        found = looked.get()
+        found = answer.get()
         messages = {seq: (seq, *message) for seq, *message, _, _ in found}
         states: dict[int, tuple[int, int]] = {}
         ready = _out_of_ready(wire, found)
@@ -65,24 +65,24 @@ def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
 
 
 def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("locate_ready", seqs)
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
-        messages = {seq: (seq, *message) for seq, *message, _, _ in looked.get()}
-        ready = wire.ask("lock_ready", *ints(_places(looked.get()), 3))
-        asked = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
-        return [messages[seq] for one in asked for (seq,) in one.get() if seq in messages]
+        messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
+        ready = wire.ask("lock_ready", *ints(_places(answer.get()), 3))
+        answers = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
+        return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
 
     return rest
 
 
 def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
-    """(q, rank, pos) where these messages are in `ready`, if they are."""
+    """(q, rank, pos) of these messages in `ready`, if they are there."""
     return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
 
 
 def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
-    """Delete the rows of `ready` where these messages are, if they are; what was deleted."""
+    """Delete these messages from `ready`, if they are there; returns the deleted rows."""
     queues = {seq: q for seq, q, *_ in located}
     out = wire.ask("remove_ready", *ints(_places(located), 3))
 
@@ -98,12 +98,12 @@ def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
 
 
 def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
-    """Ready messages whose place changes are taken out and put back at their position; the message has the new rank."""
-    looked = wire.ask("locate_ready", seqs)
+    """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
+    answer = wire.ask("locate_ready", seqs)
 
     def rest() -> Rows:
         new = dict(zip(seqs.values, places.values, strict=True))
-        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in looked.get() if (rank or 0) != new[seq]]
+        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
         out = _out_of_ready(wire, moving)()
         back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
         insert_ready(wire, *ints(back, 6))
@@ -114,11 +114,11 @@ def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
 
 
 def select_messages(wire: Wire, seqs: Ints) -> Rest:
-    asked = wire.ask("select_messages", seqs)
+    answer = wire.ask("select_messages", seqs)
 
     def rest() -> Rows:
         found = {}
-        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in asked.get():
+        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
             if state is not None:
                 found[seq] = seq, *columns, state, attempts, run_at, ended, reason, bool(cancel), error
         return [found[seq] for seq in seqs.values if seq in found]
@@ -127,10 +127,10 @@ def select_messages(wire: Wire, seqs: Ints) -> Rest:
 
 
 def select_still_ended(wire: Wire, seqs: Ints) -> Rest:
-    asked = wire.ask("select_still_ended", seqs)
+    answer = wire.ask("select_still_ended", seqs)
 
     def rest() -> Rows:
-        found = {seq for (seq,) in asked.get()}
+        found = {seq for (seq,) in answer.get()}
         return [(seq,) for seq in seqs.values if seq in found]
 
     return rest
@@ -154,10 +154,10 @@ def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids)
 
 
 def select_stats(wire: Wire, tenant: str, queue: str | None, now: int | None) -> Rest:
-    asked = wire.ask("select_stats_queues", tenant, queue, now)
+    answer = wire.ask("select_stats_queues", tenant, queue, now)
 
     def rest() -> Rows:
-        queues = asked.get()
+        queues = answer.get()
         counts: dict[int, list[tuple[int | None, int]]] = {}
         for q, kind, n in wire.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
             counts.setdefault(q, []).append((kind, n))

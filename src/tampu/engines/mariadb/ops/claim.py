@@ -1,4 +1,4 @@
-"""Moves of claim and settle: ready to leased, leased to ended, and the turns of groups."""
+"""Operations of claim, settle and extend, and of the slots of groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tampu.engines.sql.claim import EXPIRES, Row
 from tampu.engines.sql.db import Blobs, Ints
 
 _Found = tuple[tuple[int, int], Row]
-"""Rank and pos, and a row as `claim` wants it."""
+"""(rank, pos), and a row as in `tampu.engines.sql.claim`."""
 
 
 def claim_ready(
@@ -21,12 +21,12 @@ def claim_ready(
 ) -> Rest:
     offered = [] if wire.index is None else wire.index.offer(q, limit)
     wire.offered.extend((q, *place) for place in offered)
-    looked = wire.ask("claim_offered", q, *ints(offered, 2)) if offered else wire.ask("claim_ready", q, limit)
+    answer = wire.ask("claim_offered", q, *ints(offered, 2)) if offered else wire.ask("claim_ready", q, limit)
 
     def rest() -> Rows:
-        found = _read(looked.get())
+        found = _parse_rows(answer.get())
         if offered:
-            found = _proven(wire, q, limit, offered, found)
+            found = _choose(wire, q, limit, offered, found)
         left(wire, [(q, rank, pos) for (rank, pos), _ in found])
         at = wire.now if now is None else now
         _leave_ready(wire, q, found)
@@ -43,28 +43,28 @@ def claim_ready(
     return rest
 
 
-def _proven(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
-    """What to take, when the index has proposed something: that, or the head of the database's own index."""
+def _choose(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
+    """What to claim: what the index proposed, or the head of the database's own index if the index may be wrong."""
     last = max(offered)
-    # This very commit may have made others ready, before the claim: of them the index has not been told.
+    # This commit itself may have made messages ready before the claim; the index does not have them yet.
     overtaken = any((rank, pos) < last for queue, rank, pos in wire.entered if queue == q)
     if not wire.stale and len(rows) == len(offered) and not overtaken:
         return rows
-    found = dict(_read(wire.ask("claim_ready", q, limit).get()))
+    found = dict(_parse_rows(wire.ask("claim_ready", q, limit).get()))
     if not wire.stale:
         found.update(rows)
     chosen = sorted(found)[:limit]
-    # Proposed, there, and not taken after all: the index has it back. What is not there any more is dropped.
+    # Give proposed messages that are not taken back to the index; those that are no longer ready are dropped.
     kept = [place for place, _ in rows if place not in chosen]
     wire.entered.extend((q, *place) for place in kept)
     return [(place, found[place]) for place in chosen]
 
 
-def _read(rows: Rows) -> list[_Found]:
-    return sorted([_taken(text, body) for text, body in rows], key=itemgetter(0))
+def _parse_rows(rows: Rows) -> list[_Found]:
+    return sorted([_parse_row(text, body) for text, body in rows], key=itemgetter(0))
 
 
-def _taken(text: str, body: bytes) -> _Found:
+def _parse_row(text: str, body: bytes) -> _Found:
     seq, attempts, created, ahead, most, expires, named, id, group, rank, pos = text.split(" ")
     at = int(created)
     return (int(rank), int(pos)), (
@@ -74,7 +74,7 @@ def _taken(text: str, body: bytes) -> _Found:
 
 
 def _leave_ready(wire: Wire, q: int, rows: Sequence[_Found]) -> None:
-    """Rows of `claim_ready` leave the index: by ranks, of which a claim mostly sees one."""
+    """Delete claimed rows from `ready`, one statement per rank: mostly there is one."""
     by_rank: dict[int, list[int]] = {}
     placed = []
     for (rank, pos), (seq, *_) in rows:
@@ -92,7 +92,7 @@ def ack(
     fenced = wire.ask("ack", seqs, lease, q)
 
     def rest() -> Rows:
-        acked = [_acked(text) for (text,) in fenced.get()]
+        acked = [_parse_acked(text) for (text,) in fenced.get()]
         rows = [row for row, _ in acked]
         if rows:
             gone, attempts, *_ = zip(*rows, strict=True)
@@ -106,8 +106,8 @@ def ack(
     return rest
 
 
-def _acked(text: str) -> tuple[tuple[Any, ...], int]:
-    """(seq, attempts, stamp, id, group) out of what `ack` answers, and until."""
+def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
+    """((seq, attempts, stamp, id, group), until) from a row of `ack`."""
     seq, attempts, stamp, until, id, group = text.split(" ")
     own = UUID(id) if id else None
     return (int(seq), int(attempts), int(stamp), own, bytes.fromhex(group) if group else None), int(until)
@@ -125,14 +125,14 @@ def take_leases(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
 
 
 def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
-    looked = wire.ask("lock_leases_to_extend", seqs, leases, qs)
+    answer = wire.ask("lock_leases_to_extend", seqs, leases, qs)
 
     def rest() -> Rows:
         until = {
             (seq, lease): now + (us or 0)
             for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
         }
-        rows = [(seq, lease, until[seq, lease], bool(cancel), at) for seq, lease, at, cancel in looked.get()]
+        rows = [(seq, lease, until[seq, lease], bool(cancel), at) for seq, lease, at, cancel in answer.get()]
         by_end: dict[int, list[int]] = {}
         for seq, _, end, _, _ in rows:
             by_end.setdefault(end, []).append(seq)
@@ -146,47 +146,47 @@ def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, time
 def release_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rest:
     left = {(q, group, seq) for q, group, seq in zip(qs.values, groups.values, seqs.values, strict=True)}
     names = sorted({(q, group) for q, group, _ in left})
-    looked = select_slots(wire, Ints(q for q, _ in names), Blobs(group for _, group in names))
+    answer = select_slots(wire, Ints(q for q, _ in names), Blobs(group for _, group in names))
 
     def rest() -> Rows:
-        rows = looked()
+        rows = answer()
         over = [(q, group, seq) for q, group, *_, seq in rows if (q, group, seq) in left]
-        _leave(wire, over)
-        room: dict[tuple[int, bytes], int] = {}
+        _delete_slots(wire, over)
+        free_slots: dict[tuple[int, bytes], int] = {}
         has_group_rate: set[tuple[int, bytes]] = set()
         for q, group, places, group_rate, _, seq in rows:
             if group_rate is not None:
                 has_group_rate.add((q, group))
                 continue
             kept = seq is not None and (q, group, seq) not in left
-            room[q, group] = room.get((q, group), max(places or 0, 1)) - kept
+            free_slots[q, group] = free_slots.get((q, group), max(places or 0, 1)) - kept
         waits = has_group_rate.intersection((q, group) for q, group, _ in over)
-        nobody = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
-        return _next_in_group(wire, [(name, min(free, most)) for name, free in room.items() if free > 0]) + nobody
+        rated = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
+        return _next_in_group(wire, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
 
     return rest
 
 
-def _leave(wire: Wire, slots: Sequence[tuple[int, bytes, int]]) -> None:
+def _delete_slots(wire: Wire, slots: Sequence[tuple[int, bytes, int]]) -> None:
     for q, found in by_queue((q, (group, seq)) for q, group, seq in slots).items():
         wire.ask("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
 
 
 def delete_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints) -> Rest:
-    _leave(wire, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
+    _delete_slots(wire, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
     return nothing
 
 
-def next_in_group(wire: Wire, qs: Ints, groups: Blobs, rooms: Ints) -> Rest:
-    """Who is next in groups with a pace; they leave held."""
+def next_in_group(wire: Wire, qs: Ints, groups: Blobs, limits: Ints) -> Rest:
+    """Take the next messages of groups with a rate out of held."""
     names = zip(qs.values, groups.values, strict=True)
-    return lambda: _next_in_group(wire, list(zip(names, rooms.values, strict=True)))
+    return lambda: _next_in_group(wire, list(zip(names, limits.values, strict=True)))
 
 
-def _next_in_group(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
-    """(card, run_at) of the next of each group, so many; they leave held."""
-    asked = [wire.ask("next_in_group", *name, free) for name, free in rooms]
-    nexts = Ints(seq for one in asked for (seq,) in one.get())
+def _next_in_group(wire: Wire, limits: Sequence[tuple[Any, Any]]) -> Rows:
+    """Take the next messages of each ((q, group), number) out of held; returns message rows with run_at."""
+    answers = [wire.ask("next_in_group", *name, free) for name, free in limits]
+    nexts = Ints(seq for one in answers for (seq,) in one.get())
     out, messages = wire.ask("remove_held", nexts), wire.ask("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
     rows = []
@@ -198,17 +198,17 @@ def _next_in_group(wire: Wire, rooms: Sequence[tuple[Any, Any]]) -> Rows:
 
 
 def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
-    """Rows (q, lane, spent, seq that is leased), once without seq where none is."""
-    asked = []
+    """Rows (q, group, spent, leased seq); also one row without seq for each group."""
+    answers = []
     for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items():
         names = Blobs(found)
-        asked.append(
+        answers.append(
             (q, names.values, wire.ask("select_group_rates", q, names), wire.ask("select_leased_slots", q, names))
         )
 
     def rest() -> Rows:
         rows: list[Any] = []
-        for q, names, spent, leased in asked:
+        for q, names, spent, leased in answers:
             known = dict(spent.get())
             rows += [(q, group, known.get(group), None) for group in names]
             rows += [(q, group, known.get(group), seq) for group, seq in leased.get()]
@@ -218,8 +218,8 @@ def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
 
 
 def select_slots(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
-    """Rows (q, lane, places, pace, burst, seq), once without seq where nobody has a place."""
-    asked = [
+    """Rows (q, group, slots, rate, burst, seq); one row without seq for a group with no taken slot."""
+    answers = [
         (
             q,
             found,
@@ -231,7 +231,7 @@ def select_slots(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
 
     def rest() -> Rows:
         rows = []
-        for q, names, places, slots in asked:
+        for q, names, places, slots in answers:
             (known,) = places.get()
             taken = [(q, group, *known, seq) for group, seq in slots.get()]
             seen = {group for _, group, *_ in taken}

@@ -1,4 +1,4 @@
-"""What the moves have in common: columns out of rows, cards, and what the index in Redis is told."""
+"""Helpers of the operations: columns from rows, message rows, and changes for the index in Redis."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Ints, Uuids
 
 Rest = Callable[[], Rows]
-"""What is left to do when the first statement of a move has been sent."""
+"""The second half of an operation, to call after its first statement was sent."""
 
 
 def entered(wire: Wire, places: Sequence[Place]) -> None:
-    """These became ready: the index is told after the commit, or `stale` says in it that it lacks them."""
+    """Messages became ready: note them for the index, which is updated after the commit, or mark the index stale."""
     if not places:
         return
     if wire.index is not None and wire.index.up:
         wire.entered.extend(places)
-    elif wire.index is not None or wire.guest == "mark_index_stale":
+    elif wire.index is not None or wire.stale_statement == "mark_index_stale":
         wire.ask("mark_index_stale")
-    elif wire.guest is not None:
-        wire.ask(wire.guest, *ints(places, 3))
+    elif wire.stale_statement is not None:
+        wire.ask(wire.stale_statement, *ints(places, 3))
 
 
 def left(wire: Wire, places: Iterable[Place]) -> None:
-    """These are not ready any more. If the index is not told, it proposes them in vain."""
+    """Messages are no longer ready. If the index is not updated, it proposes them in vain, which does no harm."""
     if wire.index is not None:
         wire.left.extend(places)
 
@@ -36,7 +36,7 @@ def ints(rows: Sequence[Sequence[Any]], width: int) -> list[Ints]:
 
 
 def by_queue(rows: Iterable[tuple[Any, Any]]) -> dict[int, list[Any]]:
-    """What is given as (queue, value), by queue: mostly there is one."""
+    """Group (queue, value) pairs by queue."""
     found: dict[int, list[Any]] = {}
     for q, value in rows:
         found.setdefault(q, []).append(value)
@@ -48,13 +48,13 @@ def ids_of(ids: Iterable[Any]) -> Uuids:
 
 
 def with_attempts(message: Sequence[Any], attempts: int) -> tuple[Any, ...]:
-    """A message row of `select_rows`, with its attempts."""
+    """A message row of `select_rows` with its attempts, which are in another table."""
     seq, q, _, *rest = message
     return (seq, q, attempts, *rest)
 
 
 def rows_with_attempts(wire: Wire, rows: Rows) -> Rows:
-    """The cards of (seq, attempts), by growing seq."""
+    """The message rows of (seq, attempts), in the order of seq."""
     attempts = dict(rows)
     found = wire.ask("select_rows", Ints(attempts)).get()
     return [(seq, q, attempts[seq], *rest) for seq, q, _, *rest in sorted(found)]

@@ -1,4 +1,4 @@
-"""Moves that time and retention bring about, and what every commit has: locks, numbers, its end."""
+"""Operations of sweep and trim, and of every commit: locks, sequence numbers, the final writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Blobs, Ints
 
 LATCHES = 4096
-"""Rows of `latch`; the first is the sweeper's."""
+"""Rows of `latch`, which stand for locks; row 0 is the lock of the sweep."""
 LOCK_SECONDS = 10
 """How long our sessions wait for a lock."""
 
@@ -23,36 +23,36 @@ def acquire_locks(wire: Wire, names: Blobs) -> Rest:
 
 
 def try_acquire_locks(wire: Wire, names: Blobs) -> Rest:
-    asked = wire.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
+    answer = wire.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
 
     def rest() -> Rows:
-        had = {n for (n,) in asked.get()}
+        had = {n for (n,) in answer.get()}
         return [(name,) for name in names.values if _latch(name) in had]
 
     return rest
 
 
 def begin_sweep(wire: Wire) -> Rest:
-    wire.hurried = True
+    wire.short_lock_timeout = True
     return wire.ask("begin_sweep").get
 
 
 def end_sweep(wire: Wire) -> Rest:
     wire.ask("end_sweep", LOCK_SECONDS)
-    wire.hurried = False
+    wire.short_lock_timeout = False
     return nothing
 
 
 def allocate_numbers(wire: Wire, blocks: int) -> Rest:
-    asked = [wire.ask("allocate_numbers") for _ in range(blocks)]
-    return lambda: [row for one in asked for row in one.get()]
+    answers = [wire.ask("allocate_numbers") for _ in range(blocks)]
+    return lambda: [row for one in answers for row in one.get()]
 
 
 def fold_counts(wire: Wire, most: int) -> Rest:
-    looked = wire.ask("lock_counts", most)
+    answer = wire.ask("lock_counts", most)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         sums: dict[tuple[int, int], int] = {}
         for _, q, kind, n in rows:
             sums[q, kind] = sums.get((q, kind), 0) + n
@@ -64,20 +64,20 @@ def fold_counts(wire: Wire, most: int) -> Rest:
 
 
 def lock_due_delayed(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("lock_due_delayed", now, limit)
+    answer = wire.ask("lock_due_delayed", now, limit)
 
     def rest() -> Rows:
-        due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in looked.get())
+        due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in answer.get())
         return [(seq, *row) for _, seq, row in due]
 
     return rest
 
 
 def delete_past_fair_turns(wire: Wire, q: int, now: int, most: int) -> Rest:
-    looked = wire.ask("select_past_fair_turns", q, now, most)
+    answer = wire.ask("select_past_fair_turns", q, now, most)
 
     def rest() -> Rows:
-        wire.ask("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in looked.get())))
+        wire.ask("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in answer.get())))
         return []
 
     return rest
@@ -89,10 +89,10 @@ def delete_reaped_claims(wire: Wire, untils: Ints, leases: Ints) -> Rest:
 
 
 def purge_dead(wire: Wire, q: int, limit: int) -> Rest:
-    looked = wire.ask("purge_dead", q, limit)
+    answer = wire.ask("purge_dead", q, limit)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("revive_dead", Ints(seq for seq, _ in rows))
         return rows_with_attempts(wire, rows)
 
@@ -105,10 +105,10 @@ def remove_ended(wire: Wire, seqs: Ints) -> Rest:
 
 
 def trim_results(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("trim_results", now, limit)
+    answer = wire.ask("trim_results", now, limit)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("delete_results", Ints(seq for (seq,) in rows))
         return rows
 
@@ -116,10 +116,10 @@ def trim_results(wire: Wire, now: int, limit: int) -> Rest:
 
 
 def trim_idempotency_keys(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("trim_idempotency_keys", now, limit)
+    answer = wire.ask("trim_idempotency_keys", now, limit)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         by_tenant: dict[str, list[bytes]] = {}
         for tenant, word in rows:
             by_tenant.setdefault(tenant, []).append(word)
@@ -131,10 +131,10 @@ def trim_idempotency_keys(wire: Wire, now: int, limit: int) -> Rest:
 
 
 def trim_group_rates(wire: Wire, now: int, limit: int) -> Rest:
-    looked = wire.ask("trim_group_rates", now, limit)
+    answer = wire.ask("trim_group_rates", now, limit)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         for q, found in by_queue(rows).items():
             wire.ask("delete_group_rates", q, Blobs(sorted(found)))
         return rows
@@ -149,11 +149,11 @@ def set_run_at(wire: Wire, seqs: Ints, times: Ints) -> Rest:
 
 
 def trim_journal(wire: Wire, before: int, limit: int, upto: int | None) -> Rest:
-    looked = wire.ask("select_oldest_journal", limit)
+    answer = wire.ask("select_oldest_journal", limit)
 
     def rest() -> Rows:
         gone = []
-        for first, n, at in looked.get():
+        for first, n, at in answer.get():
             if at > before or (upto is not None and first + n - 1 > upto):
                 break
             gone.append((first,))

@@ -1,4 +1,4 @@
-"""Moves of messages that arrive, and of the marks (key, expiry) that waiting messages have."""
+"""Operations of publish, load and import, and of the marks (key, expiry) of waiting messages."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def insert_ready(wire: Wire, ranks: Ints, positions: Ints, seqs: Ints, leases: I
 
 
 def delete_keys_and_expiries(wire: Wire, seqs: Ints) -> Rest:
-    looked = wire.ask("select_keys_and_expiries", seqs)
+    answer = wire.ask("select_keys_and_expiries", seqs)
 
     def rest() -> Rows:
-        rows = looked.get()
+        rows = answer.get()
         wire.ask("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
         keys = sorted((q, (word, seq)) for seq, q, word, _ in rows if word is not None)
         for q, found in by_queue(keys).items():
@@ -92,10 +92,10 @@ def import_keys_and_expiries(wire: Wire, q: int, seqs: Ints, expires: Ints, keys
 
 
 def start_journal(wire: Wire, offset: int) -> Rest:
-    looked = wire.ask("is_journal_empty")
+    answer = wire.ask("is_journal_empty")
 
     def rest() -> Rows:
-        ((empty,),) = looked.get()
+        ((empty,),) = answer.get()
         if not empty:
             return []
         wire.ask("start_journal", offset)

@@ -1,5 +1,4 @@
-"""Operations for readers that are several statements here: numbering the journal, and the snapshots that Spark takes
-(see `tampu.stores.sql.messages`)."""
+"""Operations of readers: giving offsets to the journal, and snapshots for Spark (see `tampu.stores.sql.messages`)."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ def number_journal(wire: Wire, most: int, end: int) -> Rest:
 
 
 def snapshot_endings(wire: Wire, qs: Ints, states: Ints, first: int, last: int) -> Rest:
-    asked = [wire.ask("snapshot_endings", qs, state, first, last) for state in states.values]
-    return lambda: [row for one in asked for row in one.get()]
+    answers = [wire.ask("snapshot_endings", qs, state, first, last) for state in states.values]
+    return lambda: [row for one in answers for row in one.get()]
 
 
 def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
@@ -31,8 +30,8 @@ def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
 
 
 def snapshot_unmoved(wire: Wire, qs: Ints) -> Rest:
-    asked = wire.ask("snapshot_unmoved", qs)
-    return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in asked.get()]
+    answer = wire.ask("snapshot_unmoved", qs)
+    return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
 
 
 def _eight_bytes_each(numbers: str) -> bytes:
@@ -54,7 +53,7 @@ def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
     return rest
 
 
-MOVES: dict[str, Callable[..., Any]] = {
+OPERATIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (number_journal, snapshot_endings, snapshot_find, snapshot_live, snapshot_unmoved)
 }

@@ -1,8 +1,8 @@
-"""Operations that are several statements here: a look that locks, then writes by primary key.
+"""Table of the operations that take several statements on MariaDB: a SELECT that locks, then writes by primary key.
 
-PostgreSQL moves rows between tables inside one statement; MariaDB does not. So the rows come to us, and what follows
-from them is written: `together` with the rest of the commit, nobody waits for it. Each function sends its first
-statement and answers with what is left to do; by name, it is what `tampu.engines.sql` asks for.
+PostgreSQL moves rows between tables in one statement; MariaDB cannot. So the rows are read first, and the writes that
+follow are sent with the rest of the commit, without waiting. Each function sends its first statement and returns a
+function that does the rest. Its name is the statement name that `tampu.engines.sql` uses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tampu.engines.mariadb.ops import admin, claim, maintenance, publish
 from tampu.engines.mariadb.ops.common import Rest
 
-MOVES: dict[str, Callable[..., Rest]] = {
+OPERATIONS: dict[str, Callable[..., Rest]] = {
     function.__name__: function
     for function in (
         publish.delete_keys_and_expiries,

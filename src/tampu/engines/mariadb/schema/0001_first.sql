@@ -3,9 +3,9 @@
 --
 -- InnoDB keeps a table in the order of its primary key, so an index that is walked is the primary key wherever that is
 -- possible. There are no partial indexes: what PostgreSQL has in one is a small table here (`placed`, `own_id`).
--- A table that is made is there, whatever happens next (no transaction holds it back): so every statement here may be
+-- CREATE TABLE commits at once and cannot be rolled back: so every statement here may be
 -- repeated, and the version is written last.
--- Texts that users choose freely are bytes; names compare byte for byte, also at their ends (nopad).
+-- Texts that users choose are bytes; names compare byte for byte, including trailing spaces (nopad).
 
 CREATE TABLE IF NOT EXISTS tampu_meta (
   name varchar(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
@@ -14,10 +14,10 @@ CREATE TABLE IF NOT EXISTS tampu_meta (
 
 -- Publish order and positions. Every commit that needs numbers takes a block of them.
 CREATE SEQUENCE IF NOT EXISTS tampu_number INCREMENT BY 1024 START WITH 1024 ENGINE = InnoDB;
--- Orders the journal: drawn at the end of a commit, when all that it depends on has been seen.
+-- Orders the journal: drawn at the end of a commit, so after the numbers of all commits it has seen.
 CREATE SEQUENCE IF NOT EXISTS tampu_entry START WITH 1 ENGINE = InnoDB;
 
--- Rows that stand for what a batch is about to look at: locked until the end of its transaction. Row 0 is the sweeper's.
+-- Rows that serve as locks, by hash of a name, until the end of a transaction. Row 0 is the lock of the sweep.
 CREATE TABLE IF NOT EXISTS tampu_latch (n int PRIMARY KEY) ENGINE = InnoDB;
 INSERT IGNORE INTO tampu_latch
   WITH d (n) AS (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15))
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS tampu_message (
   lane varbinary(1024),
   body longblob NOT NULL
 ) ENGINE = InnoDB;
--- Finds messages by ids that users gave. Tenants do not know of each other's ids; publish keeps them unique within one.
+-- Finds messages by ids that users gave. Ids are unique only within a tenant; publish ensures that.
 CREATE TABLE IF NOT EXISTS tampu_own_id (id binary(16), seq bigint, PRIMARY KEY (id, seq)) ENGINE = InnoDB;
 
 -- The order of the index is the order of delivery.
@@ -54,9 +54,9 @@ CREATE TABLE IF NOT EXISTS tampu_ready (
   q int, place bigint, pos bigint, seq bigint NOT NULL, lease bigint, attempts int NOT NULL,
   PRIMARY KEY (q, place, pos)
 ) ENGINE = InnoDB;
--- Rows of no queue, so that the table is never so small that a DELETE would rather scan it (see statements.py).
+-- Dummy rows, so that the table is never so small that a DELETE would scan it (see templates.py).
 INSERT IGNORE INTO tampu_ready (q, place, pos, seq, attempts) SELECT 0, 0, n, n, 0 FROM tampu_latch WHERE n < 512;
--- Finds a ready message by seq where the primary key does not, and the oldest of a queue. Plain messages
+-- Finds a ready message by seq where the primary key does not, and the oldest of a queue. Simple messages
 -- (place 0, pos = seq) are not in it.
 CREATE TABLE IF NOT EXISTS tampu_placed (
   q int, seq bigint, place bigint NOT NULL, pos bigint NOT NULL, PRIMARY KEY (q, seq)
@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS tampu_leased (
   seq bigint PRIMARY KEY, lease bigint NOT NULL, until bigint NOT NULL, stamp bigint NOT NULL, q int NOT NULL,
   attempts int NOT NULL, cancel boolean NOT NULL, id binary(16), worker varbinary(1024), lane varbinary(1024)
 ) ENGINE = InnoDB;
--- As for `ready`; beyond all real numbers.
+-- Dummy rows as for `ready`, with numbers that no message has.
 INSERT IGNORE INTO tampu_leased (seq, lease, until, stamp, q, attempts, cancel)
   SELECT 9223372036854775807 - n, 0, 0, 0, 0, 0, FALSE FROM tampu_latch WHERE n < 512;
 -- One row per claim: the reaper finds leases by it. `until` is a lower bound; extensions change only the lease.
@@ -94,7 +94,7 @@ CREATE TABLE IF NOT EXISTS tampu_dead (
 CREATE TABLE IF NOT EXISTS tampu_ended (
   seq bigint PRIMARY KEY, at bigint NOT NULL, lease bigint, q int NOT NULL, attempts int NOT NULL, state int NOT NULL
 ) ENGINE = InnoDB;
--- One row per commit, queue and state: retention and listing walk it. `no` is that of the journal's entries.
+-- One row per commit, queue and state: used by trim and list. `no` is the entry number of the journal.
 CREATE TABLE IF NOT EXISTS tampu_ending (
   q int, state int, no bigint, at bigint NOT NULL, seqs longblob NOT NULL, PRIMARY KEY (q, state, no)
 ) ENGINE = InnoDB;
@@ -113,13 +113,13 @@ CREATE TABLE IF NOT EXISTS tampu_failure (
 CREATE TABLE IF NOT EXISTS tampu_result (seq bigint PRIMARY KEY, until bigint NOT NULL, body longblob NOT NULL, KEY until (until))
   ENGINE = InnoDB;
 
--- Counts: every commit adds rows, nobody updates one, so nobody waits for a count. Folded now and then.
+-- Counts: commits only insert rows, so none waits for another. The rows are added up now and then.
 CREATE TABLE IF NOT EXISTS tampu_tally (
   no bigint AUTO_INCREMENT PRIMARY KEY, n bigint NOT NULL, q int NOT NULL, kind int NOT NULL, KEY of_queue (q, kind)
 ) ENGINE = InnoDB;
 
--- What commits have written and no reader has seen yet: it has no offsets. A reader moves what is visible to it
--- to `journal` and numbers it there, so what commits late comes late and is never skipped.
+-- Records that no reader has seen yet: they have no offsets. A reader moves the records that it can see
+-- to `journal` and numbers them there, so the records of a late commit get later offsets and are never skipped.
 CREATE TABLE IF NOT EXISTS tampu_journal_new (
   no bigint, part int, n int NOT NULL, at bigint NOT NULL, q int NOT NULL, body longblob NOT NULL,
   PRIMARY KEY (no, part)
@@ -129,7 +129,7 @@ CREATE TABLE IF NOT EXISTS tampu_journal (
   first bigint PRIMARY KEY, no bigint NOT NULL, part int NOT NULL, at bigint NOT NULL, n int NOT NULL, q int NOT NULL,
   body longblob NOT NULL, KEY entry (no, part)
 ) ENGINE = InnoDB;
--- The offset given out last; `seen` only makes a reader's look a write, see journal_seal.
+-- The last offset given; `seen` is only there to be written, see the statement seal_journal.
 CREATE TABLE IF NOT EXISTS tampu_journal_end (one int PRIMARY KEY, n bigint NOT NULL, seen bigint NOT NULL) ENGINE = InnoDB;
 INSERT IGNORE INTO tampu_journal_end VALUES (1, 0, 0);
 
@@ -142,13 +142,13 @@ CREATE TABLE IF NOT EXISTS tampu_document (
 CREATE TABLE IF NOT EXISTS tampu_revision (one int PRIMARY KEY, n bigint NOT NULL) ENGINE = InnoDB;
 INSERT IGNORE INTO tampu_revision VALUES (1, 0);
 
--- Who keeps promises over time now.
+-- The process that leads maintenance.
 CREATE TABLE IF NOT EXISTS tampu_seat (
   name varchar(64) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY,
   holder varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until bigint NOT NULL
 ) ENGINE = InnoDB;
 
--- Where order is served from Redis too: what became ready without Redis knowing (q 0: anything). Empty otherwise.
+-- Messages that became ready and that the index in Redis lacks (q 0: any message). Empty without such an index.
 CREATE TABLE IF NOT EXISTS tampu_stale (
   no bigint AUTO_INCREMENT PRIMARY KEY, q int NOT NULL, place bigint NOT NULL, pos bigint NOT NULL
 ) ENGINE = InnoDB;

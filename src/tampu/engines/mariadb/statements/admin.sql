@@ -2,17 +2,17 @@
 -- stamp, id, group, rank, max_attempts, expires, whether it has a key.
 
 -- name: locate_ready
--- Where messages are in `ready`.
+-- Finds messages in `ready`.
 -- Run by: remove_waiting, lock_waiting, rerank
 -- In:  $1 seqs
--- Out: message row, and rank and pos if it is there and the primary key does not find it
+-- Out: message row; rank and pos if it is ready and the primary key does not find it
 SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
   m.expires, m.word IS NOT NULL, p.place, p.pos
 FROM tampu_message m FORCE INDEX (PRIMARY)
 LEFT JOIN tampu_placed p FORCE INDEX (PRIMARY) ON p.q = m.q AND p.seq = m.seq WHERE m.seq IN ($1)
 
 -- name: remove_ready
--- Takes messages out of `ready`. Waits for a claim that is taking one.
+-- Removes messages from `ready`. Waits for a claim that is taking one.
 -- Run by: remove_waiting, rerank
 -- In:  columns: $1 q, $2 rank, $3 pos
 -- Out: seq, attempts, rank, pos, lease
@@ -20,14 +20,14 @@ DELETE FROM tampu_ready WHERE {(q = $1 AND place = $2 AND pos = $3) OR} LIMIT #1
 RETURNING seq, attempts, place, pos, lease
 
 -- name: remove_delayed
--- Takes messages out of `delayed`.
+-- Removes messages from `delayed`.
 -- Run by: remove_waiting
 -- In:  $1 seqs
 -- Out: seq, attempts of those that were delayed
 DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
 -- name: remove_held
--- Takes messages out of `held`.
+-- Removes messages from `held`.
 -- Run by: remove_waiting, release_held, next_in_group
 -- In:  $1 seqs
 -- Out: seq, attempts, run_at of those that were held
@@ -43,7 +43,7 @@ SELECT m.seq, m.q, 0, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m
 FROM tampu_message m FORCE INDEX (PRIMARY) WHERE m.seq IN ($1)
 
 -- name: lock_leases_to_cancel
--- Locks the leases that are to be cancelled.
+-- Locks leases whose messages will be cancelled.
 -- Run by: request_cancel
 -- In:  $1 seqs
 -- Out: seq, q, attempts, stamp, id of those that are leased
@@ -60,28 +60,28 @@ UPDATE tampu_leased FORCE INDEX (PRIMARY) SET cancel = TRUE WHERE seq IN ($1)
 -- Locks held messages.
 -- Run by: release of held messages
 -- In:  $1 seqs
--- Out: message row, run_at, whether it waits for its group's turn
+-- Out: message row, run_at, whether it waits for a slot of its group
 SELECT m.seq, m.q, h.attempts, m.created DIV 1000 + COALESCE(m.ahead, 0), m.id, m.lane, m.place, m.max_attempts,
   m.expires, m.word IS NOT NULL, h.run_at, h.lane IS NOT NULL
 FROM (SELECT * FROM tampu_held FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE) AS h
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
 
 -- name: revive_dead
--- Dead messages leave their index.
+-- Removes messages from `dead`.
 -- Run by: replay, purge_dead
 -- In:  $1 seqs
 -- Out: seq
 DELETE FROM tampu_dead WHERE seq IN ($1) LIMIT #1 RETURNING seq
 
 -- name: clear_past_expiry
--- An expiry that has passed meanwhile does not count any more.
+-- Deletes expiries that have passed meanwhile.
 -- Run by: revive_dead
 -- In:  $1 seqs, $2 now
 -- Out: nothing
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET expires = NULL WHERE seq IN ($1) AND expires <= $2
 
 -- name: select_rows_to_rerank
--- Messages of a queue that have not ended, or are dead, by growing seq.
+-- Live and dead messages of a queue, in the order of seq.
 -- Run by: rerank
 -- In:  $1 q, $2 seq to continue after, $3 limit
 -- Out: seq, created, body, rank, whether it is ready

@@ -1,7 +1,7 @@
 -- Statements of claim.
 
 -- name: select_tokens
--- The tokens a queue has saved up. The caller has the queue's lock.
+-- The tokens of a queue's rate. The caller holds the queue's lock.
 -- Run by: claim from a queue with a rate
 -- In:  $1 q
 -- Out: tokens, tokens_at
@@ -29,7 +29,7 @@ FROM (SELECT place, pos, seq, attempts FROM tampu_ready FORCE INDEX (PRIMARY) WH
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
 
 -- name: claim_offered
--- Locks the ready messages that the index has offered. Skips what others are taking or have taken.
+-- Locks the ready messages that the index has proposed. Skips those that others are taking or have taken.
 -- Run by: claim, with an index in Redis
 -- In:  $1 q, columns: $2 rank, $3 pos
 -- Out: as `claim_ready`
@@ -40,7 +40,7 @@ FROM (SELECT place, pos, seq, attempts FROM tampu_ready FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = h.seq
 
 -- name: insert_leases
--- Messages become leased.
+-- Inserts leases.
 -- Run by: claim_ready
 -- In:  $1 q, $2 lease, $3 lease time, $4 worker, $5 now, columns: $6 seq, $7 stamp, $8 attempts, $9 id, $10 group
 -- Out: nothing

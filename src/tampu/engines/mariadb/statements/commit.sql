@@ -1,7 +1,7 @@
 -- Statements of every commit: its beginning, its locks and numbers, the queues' numbers, and its last statement.
 
 -- name: begin
--- Starts the commit, after START TRANSACTION: tells the time, draws numbers, looks for work that is due.
+-- Starts the commit, after START TRANSACTION: returns the time, numbers and the next due times.
 -- One column, because PyMySQL reads a description of each.
 -- Run by: every commit, first
 -- In:  $1 now or NULL (then the server's time), $2 whether numbers are wanted, $3 whether to look for work that is due
@@ -13,14 +13,14 @@ SELECT CONCAT_WS(' ', COALESCE($1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_
   CASE WHEN $3 THEN COALESCE((SELECT at FROM tampu_expiry FORCE INDEX (PRIMARY) ORDER BY at LIMIT 1), '') END)
 
 -- name: join_user_transaction
--- Tells the time.
+-- Returns the time.
 -- Run by: every call inside a user's transaction, first
 -- In:  $1 now or NULL (then the server's)
 -- Out: now
 SELECT COALESCE($1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 
 -- name: acquire_locks
--- Locks what a batch is about to look up, until the end of the transaction, in one order for all (the primary key's).
+-- Locks what a batch will look up, until the end of the transaction, in the same order for all (the primary key's).
 -- The look-up is another statement: its snapshot must be newer than the locks.
 -- Run by: every commit that looks something up before it writes
 -- In:  $1 numbers of latches
@@ -31,7 +31,7 @@ SELECT n FROM tampu_latch FORCE INDEX (PRIMARY) WHERE n IN ($1) ORDER BY n FOR U
 -- As `acquire_locks`, without waiting: locks only what nobody else has locked.
 -- Run by: sweep
 -- In:  $1 numbers of latches
--- Out: those that are ours until the end of the transaction
+-- Out: those that are locked now, until the end of the transaction
 SELECT n FROM tampu_latch FORCE INDEX (PRIMARY) WHERE n IN ($1) ORDER BY n FOR UPDATE SKIP LOCKED
 
 -- name: allocate_numbers
@@ -56,7 +56,7 @@ SELECT q FROM tampu_queue WHERE tenant = $1 AND name = $2
 SELECT tenant, name FROM tampu_queue WHERE q = $1
 
 -- name: create_queue
--- Makes a queue, if nobody else has made it by now.
+-- Creates a queue, unless another process has created it meanwhile.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
 -- Out: the queue's number
@@ -78,7 +78,7 @@ SELECT kind, CAST(SUM(n) AS SIGNED) FROM tampu_tally FORCE INDEX (of_queue) WHER
 
 -- name: insert_journal
 -- Writes the first record of this commit to the journal.
--- The entry's number is drawn now, so it comes after the number of every commit this one has seen.
+-- The entry's number is drawn now, so it is greater than that of every commit this one has seen.
 -- Run by: write_commit
 -- In:  $1 now, $2 how many transitions, $3 q, $4 body of the first record
 -- Out: nothing
@@ -106,14 +106,14 @@ SELECT NEXTVAL(tampu_entry)
 INSERT INTO tampu_tally (q, kind, n) VALUES {($1, $2, $3)}
 
 -- name: insert_endings
--- Records what ended together in this commit, after `insert_journal` or `draw_entry_number`.
+-- Records which messages ended in this commit, after `insert_journal` or `draw_entry_number`.
 -- Run by: write_commit
 -- In:  $1 now, columns: $2 q, $3 state number, $4 seqs
 -- Out: nothing
 INSERT INTO tampu_ending (q, state, no, at, seqs) VALUES {($2, $3, LASTVAL(tampu_entry), $1, $4)}
 
 -- name: schedule_reap
--- Has the reaper look at leases when they end.
+-- Has the reaper check leases when they end.
 -- Run by: write_commit, extend
 -- In:  columns: $1 until, $2 lease, $3 seqs (eight bytes each, or packed)
 -- Out: nothing
@@ -121,7 +121,7 @@ INSERT INTO tampu_claim (until, lease, seqs) VALUES {($1, $2, $3)}
 ON DUPLICATE KEY UPDATE seqs = CONCAT(seqs, VALUES(seqs))
 
 -- name: lock_counts
--- Locks counts that are to be added up. Skips those that others are adding up.
+-- Locks rows of counts to add up. Skips those that others are adding up.
 -- Run by: fold_counts
 -- In:  $1 limit
 -- Out: no, q, state number, change

@@ -1,4 +1,4 @@
--- Statements of groups: slots, rates, who is next, and fair turns. The callers have the groups' locks.
+-- Statements of groups: slots, rates, the next messages, and fair turns. The callers hold the groups' locks.
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
@@ -28,7 +28,7 @@ SELECT lane, seq FROM tampu_lane FORCE INDEX (PRIMARY) WHERE q = $1 AND lane IN 
 -- What groups have spent of their rate.
 -- Run by: publish, settle, sweep in a queue with a group rate
 -- In:  $1 q, $2 groups
--- Out: group, when all that was spent is saved up again
+-- Out: group, when all spent tokens are back
 SELECT lane, spent FROM tampu_pace FORCE INDEX (PRIMARY) WHERE q = $1 AND lane IN ($2)
 
 -- name: select_leased_slots
@@ -40,14 +40,14 @@ SELECT l.lane, l.seq FROM tampu_lane l FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_leased c FORCE INDEX (PRIMARY) ON c.seq = l.seq WHERE l.q = $1 AND l.lane IN ($2)
 
 -- name: insert_slots
--- Messages take a slot of their group.
+-- Adds slots.
 -- Run by: publish, settle, sweep, regroup
 -- In:  columns: $1 q, $2 group, $3 seq
 -- Out: nothing
 INSERT INTO tampu_lane (q, lane, seq) VALUES {($1, $2, $3)}
 
 -- name: delete_slots
--- Messages give back their slot.
+-- Removes slots.
 -- Run by: release_slots, delete_slots
 -- In:  $1 q, columns: $2 group, $3 seq
 -- Out: nothing
@@ -63,7 +63,7 @@ SELECT seq FROM tampu_held FORCE INDEX (of_lane) WHERE q = $1 AND lane = $2 ORDE
 -- name: upsert_group_rates
 -- Records what groups have spent of their rate.
 -- Run by: publish, settle, sweep in a queue with a group rate
--- In:  columns: $1 q, $2 group, $3 when all that was spent is saved up again
+-- In:  columns: $1 q, $2 group, $3 when all spent tokens are back
 -- Out: nothing
 INSERT INTO tampu_pace (q, lane, spent) VALUES {($1, $2, $3)} ON DUPLICATE KEY UPDATE spent = VALUES(spent)
 
@@ -71,7 +71,7 @@ INSERT INTO tampu_pace (q, lane, spent) VALUES {($1, $2, $3)} ON DUPLICATE KEY U
 -- The messages that wait for a token of their group.
 -- Run by: a queue whose group rate changes
 -- In:  $1 q, $2 groups
--- Out: group, run_at, seq, when all that its group has spent is saved up again
+-- Out: group, run_at, seq, when all spent tokens of its group are back
 SELECT l.lane, d.run_at, d.seq, p.spent FROM tampu_pace p FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_lane l FORCE INDEX (PRIMARY) ON l.q = p.q AND l.lane = p.lane
 STRAIGHT_JOIN tampu_delayed d FORCE INDEX (PRIMARY) ON d.seq = l.seq AND d.run_at <= p.spent
@@ -85,14 +85,14 @@ WHERE p.q = $1 AND p.lane IN ($2)
 UPDATE tampu_delayed FORCE INDEX (PRIMARY) SET run_at = $1 WHERE seq IN ($2)
 
 -- name: page_groups
--- The groups that have a slot taken, by name.
+-- The groups that have a taken slot, by name.
 -- Run by: regroup
 -- In:  $1 q, $2 group to continue after, $3 limit
 -- Out: group
 SELECT DISTINCT lane FROM tampu_lane FORCE INDEX (PRIMARY) WHERE q = $1 AND lane > $2 ORDER BY lane LIMIT $3
 
 -- name: select_fair_round
--- The round that is being delivered, and the last one given out.
+-- The fair round that is being delivered, and the last turn given.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q
 -- Out: rank of the first ready message, the last turn given to a group; NULL where there is none
@@ -100,7 +100,7 @@ SELECT (SELECT place FROM tampu_ready FORCE INDEX (PRIMARY) WHERE q = $1 ORDER B
   (SELECT last FROM tampu_fair FORCE INDEX (of_queue) WHERE q = $1 ORDER BY last DESC LIMIT 1)
 
 -- name: select_fair_turns
--- The last turns of groups. The caller has the queue's lock.
+-- The last turns of groups. The caller holds the queue's lock.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 groups
 -- Out: group, its last turn
@@ -114,14 +114,14 @@ SELECT lane, last FROM tampu_fair FORCE INDEX (PRIMARY) WHERE q = $1 AND lane IN
 INSERT INTO tampu_fair (q, lane, last) VALUES {($1, $2, $3)} ON DUPLICATE KEY UPDATE last = VALUES(last)
 
 -- name: select_past_fair_turns
--- The groups whose last turn is before the round that is being delivered. The caller has the queue's lock.
+-- The groups whose last turn is before the current round. The caller holds the queue's lock.
 -- Run by: delete_past_fair_turns
 -- In:  $1 q, $2 the round, $3 limit
 -- Out: group
 SELECT lane FROM tampu_fair FORCE INDEX (of_queue) WHERE q = $1 AND last < $2 ORDER BY last LIMIT $3
 
 -- name: delete_past_fair_turns
--- Forgets groups: they start again with the round that is being delivered.
+-- Deletes groups: they start again with the current round.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 groups
 -- Out: nothing

@@ -4,18 +4,18 @@
 -- Whether there are records without offsets.
 -- Run by: reading the journal
 -- In:  nothing
--- Out: whether there are
+-- Out: true if there are
 SELECT EXISTS (SELECT 1 FROM tampu_journal_new)
 
 -- name: lock_journal
--- One reader at a time gives offsets. The statement after this sees all that those before have done.
+-- Locks the journal: one reader at a time gives offsets. The next statement sees what earlier readers have done.
 -- Run by: numbering the journal
 -- In:  nothing
--- Out: the offset given out last
+-- Out: the last offset given
 SELECT n FROM tampu_journal_end WHERE one = 1 FOR UPDATE
 
 -- name: number_journal
--- Gives offsets to records that are visible, in the order of their entries. The caller has the journal's lock.
+-- Gives offsets to records that are visible, in the order of their entries. The caller holds the journal's lock.
 -- Run by: numbering the journal
 -- In:  $1 limit of records, $2 the offset given out last
 -- Out: nothing
@@ -27,7 +27,7 @@ STRAIGHT_JOIN tampu_journal_new w FORCE INDEX (PRIMARY) ON w.no = s.no AND w.par
 
 -- name: end_numbering
 -- Removes the records that were numbered from the new ones, and moves the last offset.
--- Removes exactly what was moved: something older may have become visible in between.
+-- Removes exactly what was moved: an older record may have become visible meanwhile.
 -- Run by: numbering the journal
 -- In:  $1 the offset given out last before
 -- Out: how many records were numbered
@@ -37,8 +37,8 @@ UPDATE tampu_journal_end SET n = $1 + (SELECT COALESCE(SUM(n), 0) FROM tampu_jou
 SELECT COUNT(*) FROM tampu_journal WHERE first > $1
 
 -- name: seal_journal
--- What is visible may not be on disk yet: InnoDB shows a commit before its log is flushed. A commit of our own comes
--- after it in the log, so when that has returned, all that we have seen is durable.
+-- Makes the journal durable as far as it was read. InnoDB shows a commit before its log is flushed. Our own commit comes
+-- after it in the log, so once that has returned, all that we have read is on disk.
 -- Run by: reading the journal
 -- In:  nothing
 -- Out: nothing
@@ -48,7 +48,7 @@ UPDATE tampu_journal_end SET seen = seen + 1 WHERE one = 1
 -- The end of the journal.
 -- Run by: reading the journal
 -- In:  nothing
--- Out: the offset given out last
+-- Out: the last offset given
 SELECT n FROM tampu_journal_end WHERE one = 1
 
 -- name: read_journal
@@ -72,7 +72,7 @@ ORDER BY first LIMIT $3
 -- The bounds of the journal.
 -- Run by: reading the journal by Spark
 -- In:  nothing
--- Out: the first offset that is still there or NULL, the offset given out last
+-- Out: the first offset that is still there or NULL, the last offset given
 SELECT (SELECT MIN(first) FROM tampu_journal), n FROM tampu_journal_end WHERE one = 1
 
 -- name: find_journal_since
@@ -104,14 +104,14 @@ SELECT first, n, at FROM tampu_journal FORCE INDEX (PRIMARY) ORDER BY first LIMI
 DELETE FROM tampu_journal WHERE first IN ($1) LIMIT #1
 
 -- name: is_journal_empty
--- Whether the journal never had a record. The caller has its lock.
+-- Whether the journal never had a record. The caller holds its lock.
 -- Run by: start_journal
 -- In:  nothing
 -- Out: whether it is empty
 SELECT n = 0 AND NOT EXISTS (SELECT 1 FROM tampu_journal_new) FROM tampu_journal_end WHERE one = 1
 
 -- name: start_journal
--- The journal continues after an offset. The caller has its lock.
+-- Lets the journal start after an offset. The caller holds its lock.
 -- Run by: import into an empty store
 -- In:  $1 the offset
 -- Out: nothing

@@ -1,7 +1,7 @@
 -- Statements of publish, and of loading many messages at once. Those with `insert_` are used by other verbs too.
 
 -- name: publish_simple
--- Stores messages of one queue that are ready at once, at rank 0, and have nothing else.
+-- Stores simple messages of one queue, ready at rank 0.
 -- Run by: publish
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, $5 seqs, $6 bodies
 -- Out: nothing
@@ -9,7 +9,7 @@ INSERT INTO tampu_message (seq, created, place, q, max_attempts, ahead, body) VA
 INSERT INTO tampu_ready (q, place, pos, seq, attempts) VALUES {($1, 0, $5, $5, 0)}
 
 -- name: insert_unkeyed_messages
--- Stores messages that have no key, group or id of their own. They enter an index afterwards.
+-- Stores messages without key, group or given id. They enter an index afterwards.
 -- Run by: publish_without_lookup
 -- In:  $1 now, $2 how far ids are ahead of now or NULL, columns: $3 seq, $4 q, $5 rank, $6 max_attempts,
 --      $7 expires, $8 body
@@ -26,7 +26,7 @@ SELECT word, seq, stamp, id, digest FROM tampu_idempotency FORCE INDEX (PRIMARY)
 WHERE tenant = $1 AND word IN ($2) AND until > $3
 
 -- name: lock_keys
--- Finds and locks the waiting messages that have these keys. A claim that takes one waits for the lock, or we for it.
+-- Finds and locks the waiting messages that have these keys. A claim of one waits for this, or this for it.
 -- Run by: publish
 -- In:  $1 q, $2 keys
 -- Out: key, seq
@@ -91,7 +91,7 @@ INSERT INTO tampu_held (seq, run_at, q, attempts, lane, reason) VALUES {($1, $2,
 UPDATE tampu_message FORCE INDEX (PRIMARY) SET body = ELT(FIELD(seq, $1), $2) WHERE seq IN ($1)
 
 -- name: upsert_idempotency_keys
--- Records which message an idempotency key stands for.
+-- Records which message an idempotency key refers to.
 -- Run by: publish
 -- In:  $1 tenant, columns: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
 -- Out: nothing
@@ -103,14 +103,14 @@ ON DUPLICATE KEY UPDATE seq = VALUES(seq), stamp = VALUES(stamp), until = VALUES
 -- Finds which ids of a range are taken.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
--- Out: the ids between them that messages of the tenant have
+-- Out: the ids in the range that exist in the tenant
 SELECT i.id FROM tampu_own_id i FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = i.seq
 STRAIGHT_JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 WHERE i.id BETWEEN $2 AND $3 AND u.tenant = $1
 
 -- name: insert_loaded
--- Stores messages of one queue under ids of their own, ready at once at rank 0.
+-- Stores messages of one queue with given ids, ready at rank 0.
 -- Run by: bulk load
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, columns: $5 seq, $6 id, $7 body
 -- Out: nothing

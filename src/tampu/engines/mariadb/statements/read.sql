@@ -20,7 +20,7 @@ STRAIGHT_JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 WHERE i.id IN ($2) AND ($1 IS NULL OR u.tenant = $1)
 
 -- name: select_messages
--- Messages with the index each is in.
+-- Messages with their states.
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
 -- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
@@ -51,7 +51,7 @@ WHERE m.seq IN ($1)
 SELECT attempt, at, outcome, worker, error, traceback FROM tampu_failure WHERE seq = $1 ORDER BY no
 
 -- name: select_result
--- The result of a message, while it is kept.
+-- The result of a message, until it expires.
 -- Run by: get of one message
 -- In:  $1 seq, $2 now or NULL (then the server's clock)
 -- Out: the result
@@ -97,7 +97,7 @@ SELECT seq, at, seq FROM tampu_dead FORCE INDEX (of_queue)
 WHERE q = $1 AND (at > $2 OR (at = $2 AND seq > $3)) ORDER BY at, seq LIMIT $4
 
 -- name: page_endings
--- What ended together, oldest first.
+-- Messages that ended, one row per commit, oldest first.
 -- Run by: list
 -- In:  $1 q, $2 state number, $3 entry to continue from, $4 limit
 -- Out: no, seqs

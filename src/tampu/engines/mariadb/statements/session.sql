@@ -1,7 +1,7 @@
 -- Statements of a session: its settings, the server's time, who leads maintenance, and wake-ups.
 
 -- name: configure_session
--- Sets what the statements are written for.
+-- Sets what our statements rely on.
 -- Run by: connect
 -- In:  $1 seconds to wait for a lock, $2 seconds that the server may keep an idle connection
 -- Out: nothing
@@ -10,7 +10,7 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_w
   in_predicate_conversion_threshold = 0, optimizer_use_condition_selectivity = 1
 
 -- name: select_durability
--- What a crash of the server may take.
+-- The server's settings for durability, and its packet limit.
 -- Run by: connect, checks
 -- In:  nothing
 -- Out: when the log goes to disk, whether there is a binary log, how often that goes to disk, most bytes of a packet
@@ -24,8 +24,8 @@ SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_
 SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- name: acquire_leader
--- Makes a process the leader, if nobody else is. By the server's clock, whatever clock the messages have.
--- Assignments are made one after the other: the second sees the holder that the first has set.
+-- Makes a process the leader of maintenance, if there is none. Uses the server's clock, even if tests have a fake one.
+-- Assignments run one after the other: the second sees the holder that the first has set.
 -- Run by: maintenance
 -- In:  $1 process, $2 for how many seconds
 -- Out: a row if it leads
@@ -37,7 +37,7 @@ ON DUPLICATE KEY UPDATE
 SELECT name FROM tampu_seat WHERE name = 'keeper' AND holder = $1
 
 -- name: current_leader
--- Which process leads.
+-- The process that leads maintenance.
 -- Run by: maintenance
 -- In:  nothing
 -- Out: the process, if there is one
@@ -45,14 +45,14 @@ SELECT holder FROM tampu_seat WHERE name = 'keeper'
   AND until >= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- name: release_leader
--- A process leads no longer.
+-- Gives up the leadership of a process.
 -- Run by: close
 -- In:  $1 process
 -- Out: nothing
 DELETE FROM tampu_seat WHERE name = 'keeper' AND holder = $1
 
 -- name: poll_changes
--- Changes with every commit that writes to the journal, or nearly: wake-ups may be lost.
+-- Numbers that change with nearly every commit that writes to the journal. A missed wake-up does no harm.
 -- Run by: wake-up
 -- In:  nothing
 -- Out: two numbers

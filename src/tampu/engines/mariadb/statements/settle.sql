@@ -5,19 +5,19 @@
 -- Acks of one claim. The DELETE is the fence: whoever deletes the row settles it.
 -- Run by: settle
 -- In:  $1 seqs, $2 lease, $3 q
--- Out: of those leased so, one text: seq, attempts, stamp, until, id and group in hexadecimal or nothing
+-- Out: of those that had this lease, one text: seq, attempts, stamp, until, id and group in hexadecimal or nothing
 DELETE FROM tampu_leased WHERE seq IN ($1) AND lease = $2 AND q = $3 LIMIT #1
 RETURNING CONCAT_WS(' ', seq, attempts, stamp, until, COALESCE(HEX(id), ''), COALESCE(HEX(lane), ''))
 
 -- name: insert_acked
--- Acked messages enter the index of ended messages.
+-- Puts acked messages into the index of ended messages.
 -- Run by: ack
 -- In:  $1 lease, $2 q, $3 now, $4 state number, columns: $5 seq, $6 attempts
 -- Out: nothing
 INSERT INTO tampu_ended (seq, at, lease, q, attempts, state) VALUES {($5, $3, $1, $2, $6, $4)}
 
 -- name: delete_whole_claim
--- If these were the whole claim, the reaper need not look at it.
+-- Deletes the claim's row for the reaper, if these were all its messages.
 -- Run by: ack
 -- In:  $1 lease, $2 the claim's until, $3 the seqs, packed
 -- Out: nothing
@@ -36,8 +36,8 @@ FROM (SELECT * FROM tampu_leased FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = l.seq
 
 -- name: find_settled
--- Finds what a settled lease led to, by its settle marker. Reads a newer snapshot than the fence had, so a settle that ran
--- beside an equal one finds what that one did.
+-- Finds what a settled lease led to, by its settle marker. Its snapshot is newer than that of the fence, so of two equal
+-- settles at the same time, the second finds what the first did.
 -- Run by: settle, for receipts that are not current any more
 -- In:  columns: $1 q, $2 seq, $3 the settle marker that the verb leaves
 -- Out: seq, settle marker, state number, stamp, id
@@ -79,7 +79,7 @@ INSERT INTO tampu_ended (seq, at, lease, q, attempts, state) VALUES {($2, $1, $3
 INSERT INTO tampu_dead (seq, at, lease, q, attempts, reason) VALUES {($2, $1, $3, $4, $5, $6)}
 
 -- name: insert_failures
--- Records what went wrong with attempts, for the history of their messages.
+-- Stores failed attempts, for the history of their messages.
 -- Run by: settle, sweep
 -- In:  $1 now, columns: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
 -- Out: nothing
@@ -87,7 +87,7 @@ INSERT INTO tampu_failure (seq, no, at, attempt, outcome, worker, error, traceba
 VALUES {($2, NEXTVAL(tampu_entry), $1, $3, $4, $5, $6, $7)}
 
 -- name: restore_keys_and_expiries
--- Messages that wait again take their expiry back, and their key if no newer message has it.
+-- Restores the expiry of messages that wait again, and their key if no newer message has it.
 -- Run by: nack, release, replay, sweep
 -- In:  $1 seqs
 -- Out: nothing
@@ -97,14 +97,14 @@ INSERT INTO tampu_key (q, word, seq) SELECT m.q, m.word, m.seq FROM tampu_messag
 WHERE m.seq IN ($1) AND m.word IS NOT NULL ON DUPLICATE KEY UPDATE seq = tampu_key.seq
 
 -- name: delete_settled_claims
--- Removes claims of which nothing is left: the reaper need not look at them.
+-- Removes the rows of claims that are completely settled: the reaper need not check them.
 -- Run by: settle, extend, delete_reaped_claims
 -- In:  columns: $1 until, $2 lease
 -- Out: nothing
 DELETE FROM tampu_claim WHERE {(until = $1 AND lease = $2) OR} LIMIT #1
 
 -- name: lock_leases_to_extend
--- Locks the leases that are to be extended.
+-- Locks leases to extend.
 -- Run by: extend
 -- In:  columns: $1 seq, $2 lease, $3 q
 -- Out: seq, lease, until, whether cancel was requested. An item without a row is LeaseLost.
@@ -113,14 +113,14 @@ WHERE seq IN ($1) AND (seq, lease, q) IN ({($1, $2, $3)})
 FOR UPDATE
 
 -- name: extend_leases
--- Leases last longer.
+-- Extends leases.
 -- Run by: extend
 -- In:  $1 until, $2 seqs of leases that the caller has locked
 -- Out: nothing
 UPDATE tampu_leased FORCE INDEX (PRIMARY) SET until = $1 WHERE seq IN ($2)
 
 -- name: set_max_attempts
--- Messages have this max_attempts from now on.
+-- Sets max_attempts of messages.
 -- Run by: settle, revive_dead
 -- In:  columns: $1 seq, $2 max_attempts
 -- Out: nothing

@@ -1,4 +1,4 @@
--- Statements that Spark reads a whole store with, as of one moment.
+-- Statements for Spark, which reads a whole store in one snapshot.
 
 -- name: snapshot_unnumbered
 -- The records that have no offset yet, in their order.
@@ -8,7 +8,7 @@
 SELECT no, part, n FROM tampu_journal_new FORCE INDEX (PRIMARY) ORDER BY no, part
 
 -- name: snapshot_number_records
--- Gives offsets to these records, and to no others. The caller has the journal's lock.
+-- Gives offsets to these records, and to no others. The caller holds the journal's lock.
 -- Run by: snapshot
 -- In:  columns: $1 offset of the first transition, $2 no, $3 part
 -- Out: nothing
@@ -25,9 +25,9 @@ STRAIGHT_JOIN tampu_journal_new w FORCE INDEX (PRIMARY) ON w.no = s.no AND w.par
 SELECT q, tenant, name FROM tampu_queue FORCE INDEX (PRIMARY) ORDER BY q
 
 -- name: snapshot_live
--- Messages that have not ended, or are dead. Leaves out those of `snapshot_unmoved`.
+-- Live and dead messages, except those of `snapshot_unmoved`.
 -- Run by: snapshot
--- In:  $1 qs, whether those are wanted that are: $2 ready, $3 delayed, $4 leased, $5 held, $6 dead
+-- In:  $1 qs, whether to include: $2 ready, $3 delayed, $4 leased, $5 held, $6 dead
 -- Out: seq, q, state number, attempts, run_at, ended at, reason
 SELECT r.seq, r.q, 0, r.attempts, NULL, NULL, NULL FROM tampu_placed p FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_ready r FORCE INDEX (PRIMARY) ON r.q = p.q AND r.place = p.place AND r.pos = p.pos
@@ -47,7 +47,7 @@ SELECT q, GROUP_CONCAT(seq) FROM tampu_ready FORCE INDEX (PRIMARY)
 WHERE q IN ($1) AND pos = seq GROUP BY q, seq DIV 65536
 
 -- name: snapshot_endings
--- What ended, commit by commit.
+-- Messages that ended, one row per commit.
 -- Run by: snapshot
 -- In:  $1 qs, $2 state number, $3 ended from, $4 ended before
 -- Out: q, state number, at, seqs
@@ -69,7 +69,7 @@ SELECT seq, MAX(no) FROM tampu_failure FORCE INDEX (PRIMARY) WHERE seq IN ($1) G
 SELECT seq, error FROM tampu_failure FORCE INDEX (PRIMARY) WHERE {(seq = $1 AND no = $2) OR}
 
 -- name: snapshot_expiries
--- When messages expire, of those that do.
+-- The expiries of messages that have one.
 -- Run by: snapshot
 -- In:  $1 seqs
 -- Out: seq, expires
@@ -84,7 +84,7 @@ SELECT COUNT(*) FROM (
   SELECT seq FROM tampu_message FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 LIMIT $3) AS m
 
 -- name: snapshot_columns
--- What does not change of messages, without their bodies. Column by column, because the driver takes ten times as long
+-- The immutable part of messages, without bodies. Column by column, because the driver takes ten times as long
 -- for a row of each.
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq, $3 limit of messages, $4 a number that stands for NULL
@@ -123,28 +123,28 @@ SELECT f.seq, f.error FROM (
 STRAIGHT_JOIN tampu_failure f FORCE INDEX (PRIMARY) ON f.seq = l.seq AND f.no = l.no
 
 -- name: snapshot_results
--- The results of messages of a range, while they are kept.
+-- The results of messages of a range that have not expired.
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq, $3 now
 -- Out: seq, result
 SELECT seq, body FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 AND until > $3
 
 -- name: snapshot_result_sizes
--- How large the kept results of a range of messages are.
+-- The sizes of the results of a range of messages.
 -- Run by: snapshot readers
 -- In:  $1 first and $2 last seq, $3 the time
--- Out: seq, bytes of its result, of those between them whose result is kept
+-- Out: seq, bytes of its result, if that has not expired
 SELECT seq, LENGTH(body) FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq BETWEEN $1 AND $2 AND until > $3
 
 -- name: snapshot_results_of
--- Kept results of messages.
+-- The results of messages.
 -- Run by: snapshot readers
 -- In:  $1 seqs, $2 the time
--- Out: seq, the result, of those whose result is kept
+-- Out: seq, result, if that has not expired
 SELECT seq, body FROM tampu_result FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND until > $2
 
 -- name: snapshot_sizes
--- How large messages and their results are.
+-- The sizes of messages and their results.
 -- Run by: snapshot readers
 -- In:  $1 seqs
 -- Out: seq, bytes of its body and its result

@@ -1,9 +1,9 @@
--- Statements of the sweep: promote what is due, reap leases that ran out, expire. It never waits for others' locks.
+-- Statements of sweep: promote, reap, expire. It does not wait for rows that others have locked.
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
 -- name: select_next_due
--- When work falls due next.
+-- The next due times.
 -- Run by: sweep, maintenance
 -- In:  nothing
 -- Out: when the next delay, lease and expiry are due
@@ -12,24 +12,24 @@ SELECT (SELECT run_at FROM tampu_delayed FORCE INDEX (due) ORDER BY run_at LIMIT
   (SELECT at FROM tampu_expiry FORCE INDEX (PRIMARY) ORDER BY at LIMIT 1)
 
 -- name: begin_sweep
--- Only one process sweeps at a time; others need not wait for it.
--- Locks are waited for one second, the least the server has, until `end_sweep`: rows are read with SKIP LOCKED, this is for
--- what that misses.
+-- Locks the sweep: one process sweeps at a time, others do not wait for it.
+-- Sets the lock timeout to a second, the least possible, until `end_sweep`: rows are read with SKIP LOCKED, this is for the
+-- few other locks.
 -- Run by: claim with work due, sweep
 -- In:  nothing
--- Out: whether we sweep
+-- Out: true if we may sweep
 SET SESSION innodb_lock_wait_timeout = 1;
 SELECT COUNT(*) FROM (SELECT n FROM tampu_latch WHERE n = 0 FOR UPDATE SKIP LOCKED) AS free
 
 -- name: end_sweep
--- The rest of the commit may wait for locks again.
+-- Restores the lock timeout for the rest of the commit.
 -- Run by: claim with work due, sweep
 -- In:  $1 seconds to wait for a lock
 -- Out: nothing
 SET SESSION innodb_lock_wait_timeout = $1
 
 -- name: lock_due_delayed
--- Locks delayed messages that are due. Skips what somebody else has locked.
+-- Locks delayed messages that are due. Skips rows that others have locked.
 -- Run by: sweep (promote)
 -- In:  $1 now, $2 limit
 -- Out: message row, lease, run_at
@@ -47,7 +47,7 @@ STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
 DELETE FROM tampu_delayed WHERE seq IN ($1) LIMIT #1
 
 -- name: lock_due_claims
--- Locks claims whose time is over. Skips what somebody else has locked.
+-- Locks claims that are due. Skips rows that others have locked.
 -- Run by: sweep (reap)
 -- In:  $1 now, $2 limit
 -- Out: until, lease, seqs
@@ -55,7 +55,7 @@ SELECT until, lease, seqs FROM tampu_claim FORCE INDEX (PRIMARY) WHERE until <= 
 FOR UPDATE SKIP LOCKED
 
 -- name: lock_expired_leases
--- Locks what is left of claims, so that an extend comes before or after. Skips what somebody else has locked.
+-- Locks the leases of claims, so that an extend runs before or after. Skips rows that others have locked.
 -- Run by: sweep (reap)
 -- In:  columns: $1 seq, $2 lease
 -- Out: message row, lease, worker, whether cancel was requested, until, the rate of its group
@@ -67,7 +67,7 @@ FROM (SELECT * FROM tampu_leased FORCE INDEX (PRIMARY) WHERE seq IN ($1) AND (se
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = l.seq
 
 -- name: select_busy_leases
--- Leases that could not be locked and exist: somebody else has locked them.
+-- Leases that exist but could not be locked, because others have locked them.
 -- Run by: sweep (reap)
 -- In:  columns: $1 seq, $2 lease
 -- Out: seq, lease
@@ -88,28 +88,28 @@ DELETE FROM tampu_leased WHERE seq IN ($1) LIMIT #1
 SELECT seq FROM tampu_expiry FORCE INDEX (PRIMARY) WHERE at <= $1 ORDER BY at, seq LIMIT $2
 
 -- name: lock_ready
--- Locks ready messages. Skips what somebody else has locked.
+-- Locks ready messages. Skips rows that others have locked.
 -- Run by: lock_waiting
 -- In:  columns: $1 q, $2 rank, $3 pos
 -- Out: seq
 SELECT seq FROM tampu_ready FORCE INDEX (PRIMARY) WHERE {(q = $1 AND place = $2 AND pos = $3) OR} FOR UPDATE SKIP LOCKED
 
 -- name: lock_delayed
--- Locks delayed messages. Skips what somebody else has locked.
+-- Locks delayed messages. Skips rows that others have locked.
 -- Run by: lock_waiting
 -- In:  $1 seqs
 -- Out: seq
 SELECT seq FROM tampu_delayed FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE SKIP LOCKED
 
 -- name: lock_held
--- Locks held messages. Skips what somebody else has locked.
+-- Locks held messages. Skips rows that others have locked.
 -- Run by: lock_waiting
 -- In:  $1 seqs
 -- Out: seq
 SELECT seq FROM tampu_held FORCE INDEX (PRIMARY) WHERE seq IN ($1) FOR UPDATE SKIP LOCKED
 
 -- name: select_long_bodies
--- Bodies with more than 15 fields. Only these can say that a message dies at its deadline.
+-- Bodies with more than 15 fields. Only these can have `dead_at_deadline`.
 -- Run by: sweep, claim
 -- In:  $1 seqs
 -- Out: seq, body

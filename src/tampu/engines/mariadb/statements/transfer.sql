@@ -1,10 +1,10 @@
 -- Statements that import and export messages, for moving them between stores.
 
 -- name: select_for_export
--- What another store needs of messages, besides `select_messages`.
+-- What an export needs of messages, besides `select_messages`.
 -- Run by: export
 -- In:  $1 seqs, $2 now or NULL (then the server's clock)
--- Out: seq, rank, group, whether it waits for its group's turn, whether its key stands for it, result, until when
+-- Out: seq, rank, group, whether it waits for a slot of its group, whether its key refers to it, result, until when
 SELECT m.seq, m.place, m.lane, h.lane IS NOT NULL, k.seq IS NOT NULL, r.body, r.until
 FROM tampu_message m FORCE INDEX (PRIMARY)
 LEFT JOIN tampu_held h FORCE INDEX (PRIMARY) ON h.seq = m.seq
@@ -22,10 +22,10 @@ SELECT seq, attempt, at, outcome, worker, error, traceback FROM tampu_failure FO
 WHERE seq IN ($1) ORDER BY seq, no
 
 -- name: page_idempotency_keys
--- Idempotency keys, in their order.
+-- A page of idempotency keys, in order.
 -- Run by: export
 -- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
--- Out: key, digest, until, seq, stamp, id, queue or NULL when the message is gone, whether its window is open
+-- Out: key, digest, until, seq, stamp, id, queue or NULL if the message is gone, whether its window is open
 SELECT d.word, d.digest, d.until, d.seq, d.stamp, d.id, u.name,
   d.until > COALESCE($3, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 FROM (SELECT word, digest, until, seq, stamp, id FROM tampu_idempotency FORCE INDEX (PRIMARY)
@@ -35,7 +35,7 @@ LEFT JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 ORDER BY d.word
 
 -- name: import_messages
--- Stores messages of another store. They enter an index afterwards.
+-- Stores imported messages. They enter an index afterwards.
 -- Run by: import
 -- In:  $1 q, columns: $2 seq, $3 created, $4 rank, $5 max_attempts, $6 expires, $7 id, $8 key, $9 group, $10 body
 -- Out: nothing
@@ -43,28 +43,28 @@ INSERT INTO tampu_message (seq, created, place, q, max_attempts, expires, id, wo
 VALUES {($2, $3, $4, $1, $5, $6, $7, $8, $9, $10)}
 
 -- name: import_dead
--- Messages that died elsewhere enter the index of dead messages.
+-- Puts imported messages into the index of dead messages.
 -- Run by: import_messages
 -- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 reason
 -- Out: nothing
 INSERT INTO tampu_dead (seq, at, q, attempts, reason) VALUES {($2, $3, $1, $4, $5)}
 
 -- name: import_ended
--- Messages that ended elsewhere enter the index of ended messages.
+-- Puts imported messages into the index of ended messages.
 -- Run by: import_messages
 -- In:  $1 q, columns: $2 seq, $3 when, $4 attempts, $5 state number
 -- Out: nothing
 INSERT INTO tampu_ended (seq, at, q, attempts, state) VALUES {($2, $3, $1, $4, $5)}
 
 -- name: import_endings
--- Records what ended together, oldest first. Each gets an entry of its own, because it ended in no commit of ours.
+-- Records imported endings, oldest first. Each gets a new entry number, because it ended in no commit of this store.
 -- Run by: import
 -- In:  $1 q, columns: $2 state number, $3 when, $4 seqs
 -- Out: nothing
 INSERT INTO tampu_ending (q, state, no, at, seqs) VALUES {($1, $2, NEXTVAL(tampu_entry), $3, $4)}
 
 -- name: import_keys
--- Records keys of messages that wait, if nobody here has the key.
+-- Records keys of waiting messages, if no message here has the key.
 -- Run by: import_keys_and_expiries
 -- In:  $1 q, columns: $2 key, $3 seq
 -- Out: nothing
@@ -79,7 +79,7 @@ INSERT INTO tampu_failure (seq, no, at, attempt, outcome, worker, error, traceba
 VALUES {($1, NEXTVAL(tampu_entry), $2, $3, $4, $5, $6, $7)}
 
 -- name: import_idempotency_keys
--- Records idempotency keys. One that is in use here stays as it is. The end of its window is set last: the others ask it.
+-- Records idempotency keys. One that is in use here stays as it is. Its window is set last: the others read it.
 -- Run by: import
 -- In:  $1 tenant, $2 now, columns: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
 -- Out: nothing

@@ -2,7 +2,7 @@
 -- rank, max_attempts, expires, whether it has a key.
 
 -- name: select_queues_to_trim
--- Queues whose oldest end is old enough.
+-- Queues whose oldest ended message is old enough.
 -- Run by: trim
 -- In:  $1 ended by this time
 -- Out: q, state number
@@ -11,7 +11,7 @@ WHERE (SELECT e.at FROM tampu_ending e FORCE INDEX (PRIMARY) WHERE e.q = u.q AND
   ORDER BY e.no LIMIT 1) <= $1
 
 -- name: lock_oldest_endings
--- Locks what ended together, oldest first. Skips what somebody else has locked.
+-- Locks rows of endings, oldest first. Skips rows that others have locked.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 limit
 -- Out: no, at, seqs
@@ -19,36 +19,36 @@ SELECT no, at, seqs FROM tampu_ending FORCE INDEX (PRIMARY) WHERE q = $1 AND sta
 FOR UPDATE SKIP LOCKED
 
 -- name: select_unread_entries
--- Entries of which a reader lacks something.
+-- Entries that some reader has not read completely.
 -- Run by: trim
 -- In:  $1 nos, $2 the offset that all readers have
--- Out: the nos of which something comes after the offset
+-- Out: the nos with a record after the offset
 SELECT DISTINCT no FROM tampu_journal FORCE INDEX (entry) WHERE no IN ($1) AND first + n - 1 > $2;
 SELECT DISTINCT no FROM tampu_journal_new FORCE INDEX (PRIMARY) WHERE no IN ($1)
 
 -- name: update_ending
--- Keeps the rest of what ended together.
+-- Shortens a row of endings.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 no, $4 the seqs that are left
 -- Out: nothing
 UPDATE tampu_ending SET seqs = $4 WHERE q = $1 AND state = $2 AND no = $3
 
 -- name: delete_endings
--- Removes what ended together.
+-- Removes rows of endings.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 nos
 -- Out: nothing
 DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN ($3) LIMIT #3
 
 -- name: remove_ended
--- Ended messages leave their index.
+-- Removes messages from `ended`.
 -- Run by: trim, purge
 -- In:  $1 seqs
 -- Out: seq, attempts
 DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
 -- name: purge_dead
--- Locks the oldest dead messages of a queue. Skips what somebody else has locked.
+-- Locks the oldest dead messages of a queue. Skips rows that others have locked.
 -- Run by: purge
 -- In:  $1 q, $2 limit
 -- Out: seq, attempts
@@ -67,7 +67,7 @@ STRAIGHT_JOIN tampu_own_id i FORCE INDEX (PRIMARY) ON i.id = m.id AND i.seq = m.
 DELETE FROM tampu_message WHERE seq IN ($1) LIMIT #1
 
 -- name: trim_results
--- Locks results that are past their time.
+-- Locks expired results.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: seq
@@ -96,22 +96,22 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM tampu_idempotency WHERE tenant = $1 AND word IN ($2) LIMIT #2
 
 -- name: trim_group_rates
--- Locks groups that have saved up all their tokens.
+-- Locks groups that have all their tokens back.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: q, group
 SELECT q, lane FROM tampu_pace FORCE INDEX (spent) WHERE spent <= $1 ORDER BY spent LIMIT $2 FOR UPDATE SKIP LOCKED
 
 -- name: delete_group_rates
--- Forgets what groups have spent of their rate.
+-- Removes groups that have all their tokens back.
 -- Run by: trim_group_rates
 -- In:  $1 q, $2 groups
 -- Out: nothing
 DELETE FROM tampu_pace WHERE q = $1 AND lane IN ($2) LIMIT #2
 
 -- name: select_rates_ahead
--- Groups that spent more than they can have spent by now, because a clock was ahead: from the times on
---      that not even the slowest rate of a queue explains; of a faster one, as soon as it is beyond that.
+-- Groups that spent more than is possible by now, because a clock was ahead: those beyond
+--      the slowest rate of any queue; in queues with a faster rate only once they are beyond that too.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: q, group

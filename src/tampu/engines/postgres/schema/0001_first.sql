@@ -1,15 +1,15 @@
 -- Schema 1. The state of a message is the index table its `seq` is in; exactly one of
 -- ready, delayed, leased, held, dead, ended. `tampu` stands for the schema's name everywhere in these files.
 --
--- Texts that users choose freely are bytea: PostgreSQL's text has no NUL, and no order of its own is wanted.
--- Small tables that live on inserts and deletes are vacuumed early and often; pages of rows that are updated
+-- Texts that users choose are bytea: PostgreSQL's text cannot hold NUL, and no collation is wanted.
+-- Small tables with many inserts and deletes are vacuumed early and often; pages of rows that are updated
 -- keep room, so that an update stays on its page.
 
 CREATE TABLE tampu.meta (name text PRIMARY KEY, value text NOT NULL);
 
 -- Publish order and positions. Every commit that needs numbers takes a block of them.
 CREATE SEQUENCE tampu.number INCREMENT 1024 START 1024;
--- Orders the journal: drawn at the end of a commit, when all that it depends on has been seen.
+-- Orders the journal: drawn at the end of a commit, so after the numbers of all commits it has seen.
 CREATE SEQUENCE tampu.entry;
 
 CREATE TABLE tampu.queue (
@@ -36,14 +36,14 @@ CREATE TABLE tampu.message (
   body bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 ALTER TABLE tampu.message ALTER body SET STORAGE EXTERNAL;
--- Not unique: tenants do not know of each other's ids; publish keeps them unique within one.
+-- Not unique: ids are unique only within a tenant; publish ensures that.
 CREATE INDEX message_id ON tampu.message (id) WHERE id IS NOT NULL;
 
 -- The order of the index is the order of delivery.
 CREATE TABLE tampu.ready (
   rank int8, pos int8, seq int8, lease int8, q int, attempts int, PRIMARY KEY (q, rank, pos)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
--- Finds a message by seq where the primary key does not, and the oldest of a queue. Plain messages are not in it.
+-- Finds a message by seq where the primary key does not, and the oldest of a queue. Simple messages are not in it.
 CREATE INDEX ready_seq ON tampu.ready (q, seq) WHERE rank <> 0 OR pos <> seq;
 
 CREATE TABLE tampu.delayed (seq int8 PRIMARY KEY, run_at int8, lease int8, q int, attempts int)
@@ -72,7 +72,7 @@ CREATE INDEX dead_queue ON tampu.dead (q, at, seq);
 
 CREATE TABLE tampu.ended (seq int8 PRIMARY KEY, at int8, lease int8, q int, attempts int, state int)
   WITH (autovacuum_vacuum_scale_factor = 0.05);
--- One row per commit, queue and state: retention and listing walk it. `no` is that of the journal's entries.
+-- One row per commit, queue and state: used by trim and list. `no` is the entry number of the journal.
 CREATE TABLE tampu.ending (q int, state int, no int8, at int8, seqs bytea, PRIMARY KEY (q, state, no));
 
 CREATE TABLE tampu.expiry (at int8, seq int8, PRIMARY KEY (at, seq));
@@ -89,13 +89,13 @@ CREATE TABLE tampu.failure (
 CREATE TABLE tampu.result (seq int8 PRIMARY KEY, until int8, body bytea);
 CREATE INDEX result_until ON tampu.result (until);
 
--- Counts: every commit adds rows, nobody updates one, so nobody waits for a count. Folded now and then.
+-- Counts: commits only insert rows, so none waits for another. The rows are added up now and then.
 CREATE TABLE tampu.tally (no int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int8 NOT NULL, q int, kind int)
   WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX tally_queue ON tampu.tally (q);
 
--- What commits have written and no reader has seen yet: it has no offsets. A reader moves what is visible to it
--- to `journal` and numbers it there, so what commits late comes late and is never skipped.
+-- Records that no reader has seen yet: they have no offsets. A reader moves the records that it can see
+-- to `journal` and numbers them there, so the records of a late commit get later offsets and are never skipped.
 CREATE TABLE tampu.journal_new (no int8, part int, n int, at int8, q int, body bytea, PRIMARY KEY (no, part))
   WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 -- `first` is the offset of the first transition of a record.
@@ -111,6 +111,6 @@ CREATE TABLE tampu.document (
 CREATE TABLE tampu.revision (n int8 NOT NULL) WITH (fillfactor = 10);
 INSERT INTO tampu.revision VALUES (0);
 
--- Who keeps promises over time now.
+-- The process that leads maintenance.
 CREATE TABLE tampu.seat (name text PRIMARY KEY, holder text NOT NULL, until timestamptz NOT NULL)
   WITH (fillfactor = 10);

@@ -2,10 +2,10 @@
 -- stamp, id, group, rank, max_attempts, expires, whether it has a key.
 
 -- name: remove_waiting
--- Takes waiting messages out of ready, delayed or held. Waits for a claim that is taking one.
+-- Removes waiting messages from ready, delayed or held. Waits for a claim that is taking one.
 -- Run by: cancel, expire, purge
 -- In:  $1 seqs
--- Out: message row, state number it had. Messages that did not wait are left out
+-- Out: message row, state number it had. Only messages that were there
 WITH card AS MATERIALIZED (
   SELECT m.seq, m.q, m.created / 1000 + coalesce(m.ahead, 0) AS stamp, m.id, m.lane, m.rank, m.max_attempts, m.expires,
     m.key IS NOT NULL AS named
@@ -43,10 +43,10 @@ FROM out o CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = o.seq
 UPDATE tampu.leased SET cancel = true WHERE seq = ANY ($1::int8[]) RETURNING seq, q, attempts, stamp, id
 
 -- name: release_held
--- Held messages leave held, unless they wait for their group's turn.
+-- Removes messages from held, unless they wait for a slot of their group.
 -- Run by: release of held messages
 -- In:  $1 seqs
--- Out: message row, run_at, whether it waits for its group's turn
+-- Out: message row, run_at, whether it waits for a slot of its group
 WITH found AS MATERIALIZED (
   SELECT h.* FROM unnest($1::int8[]) AS s(seq) CROSS JOIN LATERAL (
     SELECT h.ctid AS place, h.* FROM tampu.held h WHERE h.seq = s.seq OFFSET 0 FOR UPDATE) AS h),
@@ -56,7 +56,7 @@ SELECT m.seq, m.q, f.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
 FROM found f CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = f.seq OFFSET 0) AS m ORDER BY m.seq
 
 -- name: revive_dead
--- Dead messages leave their index, with the max_attempts given. An expiry that has passed meanwhile does not count any more.
+-- Removes messages from dead and sets their max_attempts. Deletes an expiry that has passed meanwhile.
 -- Run by: replay
 -- In:  $1 seqs, $2 now, $3 max_attempts of each from now on
 -- Out: message row, with 0 for the attempts
@@ -71,7 +71,7 @@ SELECT m.seq, m.q, 0, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.lane, m.r
 FROM given i CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = i.seq OFFSET 0) AS m
 
 -- name: select_rows_to_rerank
--- Messages of a queue that have not ended, or are dead, by growing seq.
+-- Live and dead messages of a queue, in the order of seq.
 -- Run by: rerank
 -- In:  $1 q, $2 seq to continue after, $3 limit
 -- Out: seq, created, body, rank, whether it is ready
@@ -90,8 +90,8 @@ SELECT m.seq, m.created, m.body, m.rank, l.ready FROM live l
 CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = l.seq OFFSET 0) AS m ORDER BY m.seq
 
 -- name: rerank
--- Changes the ranks of messages. Ready rows are never updated in place: others find them by their place, and none may be
--- missed.
+-- Changes the ranks of messages. Ready rows are never updated in place: other sessions find them by rank and position,
+-- and must not miss one.
 -- Run by: rerank
 -- In:  $1 q, arrays: $2 seq, $3 rank in ready, $4 rank of the message
 -- Out: nothing

@@ -1,21 +1,21 @@
 -- Statements of claim.
 
 -- name: claim_in_one_statement
--- A whole commit. The head of a queue's index becomes leased, if no other work is due first and all of it is plain:
+-- A whole commit. Leases the head of a queue's index if nothing must be swept first and all messages are simple:
 -- never delivered before, without expiry, key or own id. Otherwise nothing changes.
 --
 -- Messages that follow each other in the queue and have consecutive numbers are a range, and are read as one range of the
--- primary key; a message that fits nowhere is a range of one. If there are few ranges, each has an entry of the journal and
+-- primary key; a single message is a range of one. If there are few ranges, each has an entry of the journal and
 -- a row in `claim` (one microsecond before the next: the reaper keeps their order), a few bytes long however many messages
--- it covers. Otherwise all are one entry, packed as codes.pack_seqs does it. Entries are numbered when the rows are
--- ours. Bodies are read last and alone: they are long, and nothing else needs them.
--- Starting and ending 98 plan nodes took a sixth of a claim of 100, so there is one way for all shapes, with 70.
+-- it covers. Otherwise all are one entry, packed as by encoding.pack_seqs. Entry numbers are drawn when the rows are
+-- locked. Bodies are read last and alone: they are long, and nothing else needs them.
+-- Starting and ending 98 plan nodes took a sixth of a claim of 100 messages, so one plan with 70 nodes serves all cases.
 -- Run by: claim from a queue without limits
 -- In:  $1 q, $2 limit, $3 lease, $4 lease time, $5 worker, $6 now or NULL (then the server's),
 --      $7 position at rank 0 to begin after, if nothing has a lower rank; NULL: begin at the front
 --      $8 $9 $10 times before which nothing is due (see begin), $11 synchronous_commit (see begin),
 --      $12 $13 the journal's record before the numbers, and after the milliseconds of the ids
--- Out: first now, 1 if all was plain, 0 if not, NULL if nothing was found, when the next delay, lease and expiry are due;
+-- Out: first now, 1 if all were simple, 0 if not, NULL if nothing was found, when the next delay, lease and expiry are due;
 --      then, in the order of delivery, what was taken: created, seq, stamp, max_attempts, position if the rank is 0, body
 WITH t AS MATERIALIZED (
   SELECT coalesce($6::int8, (extract(epoch FROM transaction_timestamp()) * 1000000)::int8) AS now,
@@ -82,7 +82,7 @@ CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq >= s.low AND m.seq
 WHERE (SELECT plain FROM sum)
 
 -- name: select_tokens
--- The tokens a queue has saved up. The caller has the queue's lock.
+-- The tokens of a queue's rate. The caller holds the queue's lock.
 -- Run by: claim from a queue with a rate
 -- In:  $1 q
 -- Out: tokens, tokens_at
@@ -97,7 +97,7 @@ UPDATE tampu.queue SET tokens = $2::float8, tokens_at = $3::int8 WHERE q = $1::i
 
 -- name: claim_ready
 -- Leases the head of a queue's index. Skips what other claims are taking.
--- What is past its expiry leaves the index too and is returned, but not leased: the caller ends it.
+-- Messages past their expiry are removed from the index and returned too, but not leased: the caller expires them.
 -- LATERAL … OFFSET 0 keeps look-ups to the primary key.
 -- Run by: claim
 -- In:  $1 q, $2 limit, $3 lease, $4 lease time, $5 worker,
@@ -135,8 +135,8 @@ SELECT (pg_stat_get_dead_tuples('tampu.ready'::regclass) + pg_stat_get_dead_tupl
   + pg_stat_get_dead_tuples('tampu.delayed'::regclass) + pg_stat_get_dead_tuples('tampu.expiry'::regclass))::int8
 
 -- name: delete_keys_and_expiries
--- Messages that no longer wait give up their expiry and their key. Waits for a publish that replaces such a message.
--- Run by: claim, and other verbs that take a message from those that wait
+-- Deletes expiry and key of messages that no longer wait. Waits for a publish that replaces such a message.
+-- Run by: claim, and other verbs that remove waiting messages
 -- In:  $1 seqs
 -- Out: nothing
 WITH gone AS MATERIALIZED (

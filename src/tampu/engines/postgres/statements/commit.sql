@@ -1,7 +1,7 @@
 -- Statements of every commit: its beginning, its locks and numbers, the queues' numbers, and its last statement.
 
 -- name: begin
--- Starts the commit: tells the time, draws numbers, looks for work that is due, and sets what the transaction needs.
+-- Starts the commit: returns the time, numbers and the next due times, and sets what the transaction needs.
 -- Does not use min(): on an empty table that may be planned as a scan, and the plan is kept.
 -- Run by: every commit, first
 -- In:  $1 now or NULL (then the server's time of the transaction), $2 whether numbers are wanted,
@@ -19,15 +19,15 @@ SELECT coalesce($1::int8, (extract(epoch FROM transaction_timestamp()) * 1000000
   CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $8::text, true) END
 
 -- name: join_user_transaction
--- Tells the time. The settings of the user's transaction are left alone.
+-- Returns the time. The settings of the user's transaction are left alone.
 -- Run by: every call inside a user's transaction, first
 -- In:  $1 now or NULL (then the server's clock)
 -- Out: now
 SELECT coalesce($1::int8, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)
 
 -- name: acquire_locks
--- Locks what a batch is about to look up, until the end of the transaction, in one order for all.
--- A statement's snapshot is older than the locks it waits for. So this comes first, and the look-up is another statement.
+-- Locks what a batch will look up, until the end of the transaction, in the same order for all.
+-- A statement's snapshot is older than the locks it waits for. So the look-up must be another statement after this one.
 -- Run by: every commit that looks something up before it writes
 -- In:  $1 names
 -- Out: nothing of use
@@ -38,7 +38,7 @@ FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unne
 -- As `acquire_locks`, without waiting: locks only what nobody else has locked.
 -- Run by: sweep
 -- In:  $1 names
--- Out: those that are ours until the end of the transaction
+-- Out: those that are locked now, until the end of the transaction
 SELECT name FROM unnest($1::bytea[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(encode(name, 'hex'), 7461))
 
 -- name: allocate_numbers
@@ -63,7 +63,7 @@ SELECT q FROM tampu.queue WHERE tenant = $1::text AND name = $2::text
 SELECT tenant, name FROM tampu.queue WHERE q = $1::int8
 
 -- name: create_queue
--- Makes a queue, if nobody else has made it by now.
+-- Creates a queue, unless another process has created it meanwhile.
 -- Run by: queue registry
 -- In:  $1 tenant, $2 name
 -- Out: the queue's number
@@ -85,8 +85,8 @@ SELECT tenant, name, q FROM tampu.queue ORDER BY tenant, name
 SELECT kind, sum(n)::int8 FROM tampu.tally WHERE q = $1::int8 GROUP BY kind
 
 -- name: write_commit
--- Writes what all verbs have in common: journal, counts, what ended together, and when to look at leases.
--- The entry's number is drawn now, so it comes after the number of every commit this one has seen.
+-- Writes what all verbs have in common: journal, counts, endings, and claims for the reaper.
+-- The entry's number is drawn now, so it is greater than that of every commit this one has seen.
 -- Run by: every commit that changed something, last
 -- In:  $1 now; journal: $2 how many, $3 q, $4 body; counts: $5 q, $6 state number, $7 change;
 --      endings: $8 q, $9 state number, $10 seqs; claims: $11 until, $12 lease, $13 seqs (all arrays)
@@ -107,7 +107,7 @@ INSERT INTO tampu.claim (until, lease, seqs)
 SELECT c.until, c.lease, c.seqs FROM unnest($11::int8[], $12::int8[], $13::bytea[]) AS c(until, lease, seqs)
 
 -- name: schedule_reap
--- Has the reaper look at leases when they end.
+-- Has the reaper check leases when they end.
 -- Run by: claim, extend
 -- In:  arrays: $1 until, $2 lease, $3 seqs (eight bytes each)
 -- Out: nothing
@@ -115,7 +115,7 @@ INSERT INTO tampu.claim (until, lease, seqs) SELECT * FROM unnest($1::int8[], $2
 ON CONFLICT (until, lease) DO UPDATE SET seqs = tampu.claim.seqs || excluded.seqs
 
 -- name: fold_counts
--- Adds up counts, so that stats read few rows. Others skip what is being added up.
+-- Adds up rows of counts, so that stats read few rows. Skips rows that others are adding up.
 -- Run by: some commits, after their work
 -- In:  $1 limit
 -- Out: nothing

@@ -1,21 +1,21 @@
 -- Statements of documents: settings, schedules, keys and notes.
 
 -- name: select_revision
--- The number that changes with every change of a document.
+-- The revision: a number that changes with every change of a document.
 -- Run by: maintenance, settings
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu.revision
 
 -- name: lock_revision
--- One change of documents at a time; there are few.
+-- Locks the revision: documents are changed by one process at a time.
 -- Run by: put and delete of a document
 -- In:  nothing
 -- Out: the revision
 SELECT n FROM tampu.revision FOR UPDATE
 
 -- name: set_revision
--- Sets the number that changes with every change of a document.
+-- Sets the revision.
 -- Run by: put and delete of a document
 -- In:  $1 the new revision
 -- Out: nothing

@@ -1,4 +1,4 @@
--- Statements of groups: slots, rates, who is next, and fair turns. The callers have the groups' locks.
+-- Statements of groups: slots, rates, the next messages, and fair turns. The callers hold the groups' locks.
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
@@ -14,7 +14,7 @@ WHERE q = $1::int8 AND (coalesce(places, 0), pace, pace_burst) IS DISTINCT FROM 
 -- The messages that have a slot of their group.
 -- Run by: publish, settle, sweep, regroup
 -- In:  arrays: $1 q, $2 group
--- Out: q, group, slots, rate and burst of its queue, seq that has a slot; once without seq where none has
+-- Out: q, group, slots, rate and burst of its queue, seq that has a slot; or one row without seq
 SELECT i.q, i.lane, u.places, u.pace, u.pace_burst, l.seq FROM unnest($1::int8[], $2::bytea[]) AS i(q, lane)
 CROSS JOIN LATERAL (SELECT u.places, u.pace, u.pace_burst FROM tampu.queue u WHERE u.q = i.q OFFSET 0) AS u
 LEFT JOIN LATERAL (SELECT l.seq FROM tampu.lane l WHERE l.q = i.q AND l.lane = i.lane OFFSET 0) AS l ON true
@@ -23,8 +23,8 @@ LEFT JOIN LATERAL (SELECT l.seq FROM tampu.lane l WHERE l.q = i.q AND l.lane = i
 -- What groups have spent of their rate, and which of their messages are leased.
 -- Run by: publish, settle, sweep in a queue with a group rate
 -- In:  arrays: $1 q, $2 group
--- Out: q, group, when all that was spent is saved up again (NULL: it is), seq that has a slot and is leased; once
---      without seq where there is none
+-- Out: q, group, when all spent tokens are back (NULL: they are), seq that has a slot and is leased; or
+--      one row without seq
 SELECT i.q, i.lane, p.spent, c.seq FROM unnest($1::int8[], $2::bytea[]) AS i(q, lane)
 LEFT JOIN LATERAL (SELECT p.spent FROM tampu.pace p WHERE p.q = i.q AND p.lane = i.lane OFFSET 0) AS p ON true
 LEFT JOIN LATERAL (
@@ -32,14 +32,14 @@ LEFT JOIN LATERAL (
   CROSS JOIN LATERAL (SELECT FROM tampu.leased c WHERE c.seq = l.seq OFFSET 0) AS c OFFSET 0) AS c ON true
 
 -- name: insert_slots
--- Messages take a slot of their group.
+-- Adds slots.
 -- Run by: publish, settle, sweep, regroup
 -- In:  arrays: $1 q, $2 group, $3 seq
 -- Out: nothing
 INSERT INTO tampu.lane (q, lane, seq) SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[])
 
 -- name: delete_slots
--- Messages give back their slot. Nobody follows.
+-- Removes slots. The next messages stay held.
 -- Run by: groups with a rate
 -- In:  arrays: $1 q, $2 group, $3 seq
 -- Out: nothing
@@ -48,10 +48,10 @@ DELETE FROM tampu.lane WHERE ctid = ANY (ARRAY(
     SELECT l.ctid AS place FROM tampu.lane l WHERE l.q = i.q AND l.lane = i.lane AND l.seq = i.seq OFFSET 0) AS l))
 
 -- name: release_slots
--- Messages give back their slot, and the next of their groups leave held.
+-- Removes slots, and removes the next messages of their groups from held.
 -- Run by: settle, cancel, expire, purge
 -- In:  arrays: $1 q, $2 group, $3 seq that had a slot; $4 limit of messages of a group that follow
--- Out: message row, run_at of those that follow. In groups with a rate nobody follows here: where a slot was given back
+-- Out: message row, run_at of the next messages. In groups with a rate they stay held: where a slot was removed
 --      there is a row with only q and group
 WITH over AS MATERIALIZED (
   SELECT i.q, i.lane, l.place FROM unnest($1::int8[], $2::bytea[], $3::int8[]) AS i(q, lane, seq)
@@ -78,7 +78,7 @@ SELECT NULL, o.q, NULL, NULL, NULL, o.lane, NULL, NULL, NULL, NULL, NULL FROM op
 ORDER BY 1
 
 -- name: next_in_group
--- The next messages of groups leave held.
+-- Removes the next messages of groups from held.
 -- Run by: settle, sweep in groups with a rate
 -- In:  arrays: $1 q, $2 group, $3 limit
 -- Out: message row, run_at
@@ -94,7 +94,7 @@ FROM next n CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = n.se
 -- name: upsert_group_rates
 -- Records what groups have spent of their rate.
 -- Run by: publish, settle, sweep in a queue with a group rate
--- In:  arrays: $1 q, $2 group, $3 when all that was spent is saved up again
+-- In:  arrays: $1 q, $2 group, $3 when all spent tokens are back
 -- Out: nothing
 INSERT INTO tampu.pace (q, lane, spent) SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[])
 ON CONFLICT (q, lane) DO UPDATE SET spent = excluded.spent
@@ -103,7 +103,7 @@ ON CONFLICT (q, lane) DO UPDATE SET spent = excluded.spent
 -- The messages that wait for a token of their group.
 -- Run by: a queue whose group rate changes
 -- In:  $1 q, $2 groups
--- Out: group, run_at, seq, when all that its group has spent is saved up again
+-- Out: group, run_at, seq, when all spent tokens of its group are back
 SELECT i.lane, d.run_at, d.seq, p.spent FROM unnest($2::bytea[]) AS i(lane)
 CROSS JOIN LATERAL (SELECT p.spent FROM tampu.pace p WHERE p.q = $1::int8 AND p.lane = i.lane OFFSET 0) AS p
 CROSS JOIN LATERAL (
@@ -120,14 +120,14 @@ CROSS JOIN LATERAL (
 UPDATE tampu.delayed d SET run_at = i.run_at FROM unnest($1::int8[], $2::int8[]) AS i(seq, run_at) WHERE d.seq = i.seq
 
 -- name: page_groups
--- The groups that have a slot taken, by name.
+-- The groups that have a taken slot, by name.
 -- Run by: regroup
 -- In:  $1 q, $2 group to continue after, $3 limit
 -- Out: group
 SELECT DISTINCT lane FROM tampu.lane WHERE q = $1::int8 AND lane > $2::bytea ORDER BY lane LIMIT $3::int8
 
 -- name: select_fair_round
--- The round that is being delivered, and the last one given out.
+-- The fair round that is being delivered, and the last turn given.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q
 -- Out: rank of the first ready message, the last turn given to a group; NULL where there is none
@@ -135,7 +135,7 @@ SELECT (SELECT r.rank FROM tampu.ready r WHERE r.q = $1::int8 ORDER BY r.q, r.ra
   (SELECT f.last FROM tampu.fair f WHERE f.q = $1::int8 ORDER BY f.q DESC, f.last DESC LIMIT 1)
 
 -- name: select_fair_turns
--- The last turns of groups. The caller has the queue's lock.
+-- The last turns of groups. The caller holds the queue's lock.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 groups
 -- Out: group, its last turn
@@ -151,7 +151,7 @@ INSERT INTO tampu.fair (q, lane, last) SELECT * FROM unnest($1::int8[], $2::byte
 ON CONFLICT (q, lane) DO UPDATE SET last = excluded.last
 
 -- name: delete_past_fair_turns
--- Forgets groups whose last turn is before the round that is being delivered: they start again with it.
+-- Deletes groups whose last turn is before the current round: they start again with that round.
 -- Run by: publish, settle, sweep in a queue with fair order
 -- In:  $1 q, $2 the round, $3 limit
 -- Out: nothing

@@ -4,14 +4,14 @@
 -- Whether there are records without offsets.
 -- Run by: reading the journal
 -- In:  nothing
--- Out: whether there are
+-- Out: true if there are
 SELECT EXISTS (SELECT FROM tampu.journal_new)
 
 -- name: lock_journal
--- One reader at a time gives offsets. The statement after this sees all that those before have done.
+-- Locks the journal: one reader at a time gives offsets. The next statement sees what earlier readers have done.
 -- Run by: numbering the journal
 -- In:  nothing
--- Out: the offset given out last
+-- Out: the last offset given
 SELECT n FROM tampu.journal_end FOR UPDATE
 
 -- name: number_journal
@@ -33,7 +33,7 @@ SELECT count(*) FROM new
 -- The end of the journal.
 -- Run by: reading the journal
 -- In:  nothing
--- Out: the offset given out last
+-- Out: the last offset given
 SELECT n FROM tampu.journal_end
 
 -- name: read_journal
@@ -60,7 +60,7 @@ ORDER BY first LIMIT $3::int8
 -- The bounds of the journal.
 -- Run by: reading the journal by Spark
 -- In:  nothing
--- Out: the first offset that is still there or NULL, the offset given out last
+-- Out: the first offset that is still there or NULL, the last offset given
 SELECT (SELECT first FROM tampu.journal ORDER BY first LIMIT 1), n FROM tampu.journal_end
 
 -- name: find_journal_since
@@ -78,7 +78,7 @@ SELECT first FROM tampu.journal WHERE at >= $1::int8 ORDER BY first LIMIT 1
 SELECT first + n - 1 FROM tampu.journal WHERE at < $1::int8 ORDER BY first DESC LIMIT 1
 
 -- name: trim_journal
--- Removes the oldest records. The first that must stay ends it.
+-- Removes the oldest records, up to the first that must stay.
 -- Run by: trim
 -- In:  $1 recorded by this time, $2 limit, $3 up to this offset or NULL
 -- Out: first of each record removed
@@ -90,7 +90,7 @@ DELETE FROM tampu.journal WHERE first = ANY (ARRAY(
 RETURNING first
 
 -- name: start_journal
--- The journal continues after an offset, if it is empty. The caller has its lock.
+-- Lets an empty journal start after an offset. The caller holds its lock.
 -- Run by: import into an empty store
 -- In:  $1 the offset
 -- Out: a row if it was empty

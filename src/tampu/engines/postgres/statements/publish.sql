@@ -1,7 +1,7 @@
 -- Statements of publish, and of loading many messages at once. Those with `insert_` are used by other verbs too.
 
 -- name: publish_in_one_statement
--- A whole commit: messages of one queue that are ready at once, at rank 0, and have nothing else.
+-- A whole commit: stores simple messages of one queue, ready at rank 0.
 -- Run by: publish of simple messages to one queue
 -- In:  $1 q, $2 now or NULL (then the server's), $3 synchronous_commit (see begin), $4 millisecond of the newest id known,
 --      $5 max_attempts, $6 bodies, at most 1024, $7 $8 $9 the journal's record before the first number, between it
@@ -29,7 +29,7 @@ counted AS (INSERT INTO tampu.tally (q, kind, n) SELECT $1::int8, 0, t.n FROM t)
 SELECT now, first FROM t
 
 -- name: publish_simple
--- Stores messages of one queue that are ready at once, at rank 0, and have nothing else.
+-- Stores simple messages of one queue, ready at rank 0.
 -- Run by: publish
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, $5 seqs, $6 bodies
 -- Out: nothing
@@ -67,7 +67,7 @@ SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($2::bytea[]) AS i(key) 
 WHERE d.until > $3::int8
 
 -- name: lock_keys
--- Finds and locks the waiting messages that have these keys. A claim that takes one waits for the lock, or we for it.
+-- Finds and locks the waiting messages that have these keys. A claim of one waits for this, or this for it.
 -- Run by: publish
 -- In:  $1 q, $2 keys, sorted, so that all lock in one order
 -- Out: key, seq
@@ -117,7 +117,7 @@ SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bytea[]
 UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] WHERE seq = ANY ($1::int8[])
 
 -- name: upsert_idempotency_keys
--- Records which message an idempotency key stands for.
+-- Records which message an idempotency key refers to.
 -- Run by: publish
 -- In:  $1 tenant, arrays: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
 -- Out: nothing
@@ -129,7 +129,7 @@ ON CONFLICT (tenant, key) DO UPDATE
 SET seq = excluded.seq, stamp = excluded.stamp, until = excluded.until, id = excluded.id, digest = excluded.digest
 
 -- name: acquire_shared_locks
--- Locks for a load that has a document of its own: several of them may run under one id prefix.
+-- Shared lock for a load that has a document: several of them may use one id prefix at the same time.
 -- A load without a document (see `acquire_locks`) waits for them, and they wait for it.
 -- Run by: bulk load
 -- In:  $1 names
@@ -141,14 +141,14 @@ FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unne
 -- Finds which ids of a range are taken.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
--- Out: the ids between them that messages of the tenant have
+-- Out: the ids in the range that exist in the tenant
 WITH found AS MATERIALIZED (
   SELECT id, q FROM tampu.message
   WHERE id BETWEEN encode($2::bytea, 'hex')::uuid AND encode($3::bytea, 'hex')::uuid)
 SELECT f.id FROM found f JOIN tampu.queue u ON u.q = f.q WHERE u.tenant = $1::text
 
 -- name: insert_loaded
--- Stores messages of one queue under ids of their own, ready at once at rank 0.
+-- Stores messages of one queue with given ids, ready at rank 0.
 -- Run by: bulk load
 -- In:  $1 q, $2 now, $3 how far ids are ahead of now or NULL, $4 max_attempts, arrays: $5 seq, $6 id, $7 body
 -- Out: nothing
@@ -159,7 +159,7 @@ WITH stored AS (
 INSERT INTO tampu.ready (rank, pos, seq, q, attempts) SELECT 0, seq, seq, $1::int8, 0 FROM unnest($5::int8[]) AS s(seq)
 
 -- name: copy_messages
--- Stores messages under ids of their own, ready at once at rank 0; `copy_ready` follows. COPY can not be pipelined.
+-- Stores messages with given ids, ready at rank 0; `copy_ready` follows. COPY cannot be pipelined.
 -- Run by: bulk load by Spark
 -- In:  rows in PostgreSQL's binary form
 -- Out: nothing

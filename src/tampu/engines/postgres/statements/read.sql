@@ -13,7 +13,7 @@ CROSS JOIN LATERAL (
 JOIN tampu.queue u ON u.q = m.q AND u.tenant = $1::text
 
 -- name: select_messages
--- Messages with the index each is in, in the order asked for.
+-- Messages with their states, in the order of $1.
 -- Run by: get, list, verbs that answer with messages
 -- In:  $1 seqs
 -- Out: seq, q, created, stamp, max_attempts, expires, id, body, state number, attempts, run_at, ended at, reason,
@@ -44,7 +44,7 @@ ORDER BY s.n
 SELECT attempt, at, outcome, worker, error, traceback FROM tampu.failure WHERE seq = $1::int8 ORDER BY no
 
 -- name: select_result
--- The result of a message, while it is kept.
+-- The result of a message, until it expires.
 -- Run by: get of one message
 -- In:  $1 seq, $2 now or NULL (then the server's clock)
 -- Out: the result
@@ -89,7 +89,7 @@ SELECT seq, at, seq FROM tampu.dead WHERE q = $1::int8 AND (at, seq) > ($2::int8
 ORDER BY q, at, seq LIMIT $4::int8
 
 -- name: page_endings
--- What ended together, oldest first.
+-- Messages that ended, one row per commit, oldest first.
 -- Run by: list
 -- In:  $1 q, $2 state number, $3 entry to continue from, $4 limit
 -- Out: no, seqs
@@ -97,7 +97,7 @@ SELECT no, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no
 ORDER BY q, state, no LIMIT $4::int8
 
 -- name: select_still_ended
--- Those messages that are in the index of ended messages, in the order asked for.
+-- Those of the messages that are still in `ended`, in the order of $1.
 -- Run by: list
 -- In:  $1 seqs
 -- Out: seq

@@ -1,8 +1,8 @@
 -- Statements of a session: its settings, the server's time, who leads maintenance, and wake-ups.
 
 -- name: configure_session
--- Sets how our own sessions plan. The planner is kept to the indexes: it sees tables that grow and shrink by millions
--- between two looks at them. Every statement is written so that one plan is good for all its parameters.
+-- Sets how our own sessions plan. The planner must use the indexes: tables grow and shrink by millions of rows between
+-- two ANALYZE runs. Every statement is written so that one plan is good for all parameters.
 -- Run by: connect
 -- In:  $1 whether for this transaction only (behind a pooler the session is not ours)
 -- Out: nothing of use
@@ -12,10 +12,10 @@ SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hash
   set_config('plan_cache_mode', 'force_generic_plan', $1::boolean)
 
 -- name: select_session_number
--- The number of the server's session.
--- Run by: connect, to see whether a pooler is in between
+-- The process id of the server's session.
+-- Run by: connect, to detect a pooler
 -- In:  nothing
--- Out: the number
+-- Out: the process id
 SELECT pg_backend_pid()
 
 -- name: select_server_time
@@ -26,7 +26,7 @@ SELECT pg_backend_pid()
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 
 -- name: acquire_leader
--- Makes a process the leader, if nobody else is. By the server's clock, whatever clock the messages have.
+-- Makes a process the leader of maintenance, if there is none. Uses the server's clock, even if tests have a fake one.
 -- Run by: maintenance
 -- In:  $1 process, $2 for how many seconds
 -- Out: a row if it leads
@@ -37,14 +37,14 @@ WHERE s.holder = excluded.holder OR s.until < clock_timestamp()
 RETURNING name
 
 -- name: current_leader
--- Which process leads.
+-- The process that leads maintenance.
 -- Run by: maintenance
 -- In:  nothing
 -- Out: the process, if there is one
 SELECT holder FROM tampu.seat WHERE name = 'keeper' AND until >= clock_timestamp()
 
 -- name: release_leader
--- A process leads no longer.
+-- Gives up the leadership of a process.
 -- Run by: close
 -- In:  $1 process
 -- Out: nothing
@@ -58,14 +58,14 @@ DELETE FROM tampu.seat WHERE name = 'keeper' AND holder = $1::text
 SELECT pg_notify($1::text, $2::text)
 
 -- name: notify_alone
--- Wakes other processes that wait for messages. Nobody waits until this is on disk.
+-- Wakes other processes that wait for messages, without waiting for the disk.
 -- Run by: wake-up, in a commit of its own
 -- In:  $1 channel, $2 sender
 -- Out: nothing of use
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)
 
 -- name: count_listeners
--- Counts the other sessions that may be listening. Sessions of other roles do not show what they are: they may be.
+-- Counts the other sessions that may be listening. Sessions of other roles hide what they are, so they count too.
 -- Run by: wake-up
 -- In:  $1 the name that listening sessions have
 -- Out: how many

@@ -3,11 +3,11 @@
 
 -- name: ack_in_one_statement
 -- A whole commit: acks of one claim, all or none. The DELETE is the fence: whoever deletes the row settles it.
--- Raises invalid_text_representation, and nothing changes, when one is not leased so, or has its own id or a group.
--- Entries are numbered when the rows are ours.
+-- Raises invalid_text_representation, and nothing changes, if one does not have this lease, or has a given id or a group.
+-- Entry numbers are drawn when the rows are locked.
 -- Run by: acks of one claim without results
 -- In:  $1 seqs, $2 lease, $3 q, $4 now or NULL (then the server's), $5 synchronous_commit (see begin), $6 how many,
---      $7 the seqs, packed: if that is the whole claim, the reaper need not look at it
+--      $7 the seqs, packed: if that is the whole claim, its row for the reaper is deleted
 --      $8 the claim's until, if these are known to be all that is left of it; or NULL
 --      Arrays, for each range of numbers that gets an entry: $9 the first number, $10 how many numbers, $11 the seqs in
 --      their order, packed, $12 the journal's record before the milliseconds of the ids; $13 and after the attempts.
@@ -67,9 +67,9 @@ SELECT t.now FROM t, sum WHERE sum.plain
 -- Acks of one claim. The DELETE is the fence: whoever deletes the row settles it.
 -- Run by: settle
 -- In:  $1 seqs, $2 lease, $3 q, $4 now or NULL (then the server's time of the transaction), $5 state number,
---      $6 the seqs, packed: if that is the whole claim, the reaper need not look at it
+--      $6 the seqs, packed: if that is the whole claim, its row for the reaper is deleted
 --      $7 the claim's until, if these are known to be all that is left of it; or NULL
--- Out: seq, attempts, stamp, id, group of those leased so
+-- Out: seq, attempts, stamp, id, group of those that had this lease
 WITH gone AS (
   DELETE FROM tampu.leased WHERE seq = ANY ($1::int8[]) AND lease = $2::int8 AND q = $3::int8
   RETURNING seq, attempts, stamp, id, lane, until),
@@ -86,7 +86,7 @@ SELECT seq, attempts, stamp, id, lane FROM gone
 
 -- name: take_leases
 -- Ends leases. Locking the row is the fence: whoever locks it settles it.
--- By seq, not by ctid: of a row that was extended while we waited, our snapshot knows only the old place.
+-- By seq, not by ctid: if a row was extended while we waited, our snapshot has only its old ctid.
 -- Run by: settle
 -- In:  arrays, by growing seq: $1 seq, $2 lease, $3 q
 -- Out: message row, lease, worker, whether cancel was requested, the rate of its group
@@ -102,8 +102,8 @@ SELECT m.seq, m.q, g.attempts, g.stamp, m.id, m.lane, m.rank, m.max_attempts, m.
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m
 
 -- name: find_settled
--- Finds what a settled lease led to, by its settle marker. Reads a newer snapshot than the fence had, so a settle that ran
--- beside an equal one finds what that one did.
+-- Finds what a settled lease led to, by its settle marker. Its snapshot is newer than that of the fence, so of two equal
+-- settles at the same time, the second finds what the first did.
 -- Run by: settle, for receipts that are not current any more
 -- In:  arrays: $1 q, $2 seq, $3 the settle marker that the verb leaves
 -- Out: seq, settle marker, state number, stamp, id
@@ -144,7 +144,7 @@ SELECT seq, $1::int8, lease, q, attempts, reason
 FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[]) AS i(seq, lease, q, attempts, reason)
 
 -- name: insert_failures
--- Records what went wrong with attempts, for the history of their messages.
+-- Stores failed attempts, for the history of their messages.
 -- Run by: settle, sweep
 -- In:  $1 now, arrays: $2 seq, $3 attempt, $4 outcome, $5 worker, $6 error, $7 traceback
 -- Out: nothing
@@ -154,7 +154,7 @@ FROM unnest($2::int8[], $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], $7::b
   AS i(seq, attempt, outcome, worker, error, traceback)
 
 -- name: restore_keys_and_expiries
--- Messages that wait again take their expiry back, and their key if no newer message has it.
+-- Restores the expiry of messages that wait again, and their key if no newer message has it.
 -- Run by: nack, release, replay, sweep
 -- In:  $1 seqs
 -- Out: nothing
@@ -167,7 +167,7 @@ INSERT INTO tampu.key (q, key, seq) SELECT q, key, seq FROM back WHERE key IS NO
 ON CONFLICT DO NOTHING
 
 -- name: delete_settled_claims
--- Removes claims of which nothing is left: the reaper need not look at them.
+-- Removes the rows of claims that are completely settled: the reaper need not check them.
 -- Run by: settle, extend
 -- In:  arrays: $1 until, $2 lease. A claim of several ranges of numbers has rows in the microseconds before
 -- Out: nothing
@@ -177,9 +177,9 @@ DELETE FROM tampu.claim WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM tampu.claim c WHERE c.until > i.until - 8 AND c.until <= i.until AND c.lease = i.lease OFFSET 0) AS c))
 
 -- name: extend_leases
--- Leases last longer.
+-- Extends leases.
 -- Run by: extend
--- In:  $1 now, arrays by growing seq: $2 seq, $3 lease, $4 q, $5 lease time
+-- In:  $1 now, arrays in the order of seq: $2 seq, $3 lease, $4 q, $5 lease time
 -- Out: seq, lease, until, whether cancel was requested, until before. An item without a row is LeaseLost.
 WITH held AS MATERIALIZED (
   SELECT l.seq, l.until, i.us FROM unnest($2::int8[], $3::int8[], $4::int8[], $5::int8[]) AS i(seq, lease, q, us)
@@ -191,7 +191,7 @@ WHERE l.seq = ANY (ARRAY(SELECT seq FROM held))
 RETURNING l.seq, l.lease, l.until, l.cancel, (SELECT h.until FROM held h WHERE h.seq = l.seq)
 
 -- name: set_max_attempts
--- Messages have this max_attempts from now on.
+-- Sets max_attempts of messages.
 -- Run by: settle
 -- In:  arrays: $1 seq, $2 max_attempts
 -- Out: nothing

@@ -1,14 +1,14 @@
--- Statements that Spark reads a whole store with, as of one moment.
+-- Statements for Spark, which reads a whole store in one snapshot.
 
 -- name: snapshot_lock
--- Nobody else gives offsets until the end of the transaction. Takes no snapshot: what comes after sees all before it.
+-- Locks the giving of offsets until the end of the transaction. Takes no snapshot, so later statements see all.
 -- Run by: snapshot
 -- In:  nothing
 -- Out: nothing
 LOCK TABLE tampu.journal_end IN EXCLUSIVE MODE
 
 -- name: snapshot_export
--- Lets another session see what this transaction sees, while it is open.
+-- Exports the snapshot of this transaction to another session, while it is open.
 -- Run by: snapshot
 -- In:  nothing
 -- Out: the name of the snapshot
@@ -22,7 +22,7 @@ SELECT pg_export_snapshot()
 SELECT q, tenant, name FROM tampu.queue ORDER BY q
 
 -- name: snapshot_live
--- Messages that have not ended, or are dead. Leaves out those of `snapshot_unmoved`.
+-- Live and dead messages, except those of `snapshot_unmoved`.
 -- Run by: snapshot
 -- In:  $1 qs, $2 state numbers
 -- Out: seq, q, state number, attempts, run_at, ended at, reason
@@ -46,7 +46,7 @@ SELECT q, string_agg(int8send(seq), ''::bytea) FROM tampu.ready
 WHERE q = ANY ($1::int8[]) AND pos = seq GROUP BY q, seq >> 24
 
 -- name: snapshot_endings
--- What ended, commit by commit.
+-- Messages that ended, one row per commit.
 -- Run by: snapshot
 -- In:  $1 qs, $2 state numbers, $3 ended from, $4 ended before
 -- Out: q, state number, at, seqs
@@ -81,7 +81,7 @@ SELECT f.seq, f.error FROM unnest($1::int8[], $2::int8[]) AS s(seq, no)
 CROSS JOIN LATERAL (SELECT f.seq, f.error FROM tampu.failure f WHERE f.seq = s.seq AND f.no = s.no OFFSET 0) AS f
 
 -- name: snapshot_expiries
--- When messages expire, of those that do.
+-- The expiries of messages that have one.
 -- Run by: snapshot
 -- In:  $1 seqs
 -- Out: seq, expires
@@ -97,8 +97,8 @@ WHERE m.expires IS NOT NULL
 SELECT count(*) FROM (SELECT FROM tampu.message WHERE seq BETWEEN $1::int8 AND $2::int8 LIMIT $3::int8) AS m
 
 -- name: snapshot_messages
--- What does not change of messages, column by column: a row for each range of numbers that has any.
--- By COPY, which knows no parameters: numbers are put in as they are.
+-- The immutable part of messages, column by column: one row for each range of numbers that has any.
+-- Run with COPY, which takes no parameters: numbers are written into the text.
 -- Run by: snapshot
 -- In:  arrays: $1 first and $2 last seq of a range; $3 the most bytes a body may have to be included
 -- Out: numbers and ids one after the other, in the order of seq and PostgreSQL's binary form:
@@ -133,29 +133,29 @@ SELECT seq, attempts FROM tampu.ended WHERE seq BETWEEN $1::int8 AND $2::int8 AN
 SELECT DISTINCT ON (seq) seq, error FROM tampu.failure WHERE seq BETWEEN $1::int8 AND $2::int8 ORDER BY seq, no DESC
 
 -- name: snapshot_results
--- The results of messages of a range, while they are kept.
+-- The results of messages of a range that have not expired.
 -- Run by: snapshot
 -- In:  $1 first and $2 last seq, $3 now
 -- Out: seq, result
 SELECT seq, body FROM tampu.result WHERE seq BETWEEN $1::int8 AND $2::int8 AND until > $3::int8
 
 -- name: snapshot_result_sizes
--- How large the kept results of a range of messages are.
+-- The sizes of the results of a range of messages.
 -- Run by: snapshot readers
 -- In:  $1 first and $2 last seq, $3 the time
--- Out: seq, bytes of its result, of those between them whose result is kept
+-- Out: seq, bytes of its result, if that has not expired
 SELECT seq, octet_length(body) FROM tampu.result WHERE seq BETWEEN $1::int8 AND $2::int8 AND until > $3::int8
 
 -- name: snapshot_results_of
--- Kept results of messages.
+-- The results of messages.
 -- Run by: snapshot readers
 -- In:  $1 seqs, $2 the time
--- Out: seq, the result, of those whose result is kept
+-- Out: seq, result, if that has not expired
 SELECT r.seq, r.body FROM unnest($1::int8[]) AS s(seq)
 CROSS JOIN LATERAL (SELECT r.seq, r.body FROM tampu.result r WHERE r.seq = s.seq AND r.until > $2::int8 OFFSET 0) AS r
 
 -- name: snapshot_sizes
--- How large messages and their results are.
+-- The sizes of messages and their results.
 -- Run by: snapshot readers
 -- In:  $1 seqs
 -- Out: seq, bytes of its body and its result

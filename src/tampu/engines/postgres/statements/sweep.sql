@@ -1,9 +1,9 @@
--- Statements of the sweep: promote what is due, reap leases that ran out, expire. It never waits for others' locks.
+-- Statements of sweep: promote, reap, expire. It does not wait for rows that others have locked.
 -- `message row` stands for the columns of a MessageRow: seq, q, attempts, stamp, id, group, rank, max_attempts, expires,
 -- whether it has a key.
 
 -- name: select_next_due
--- When work falls due next. Does not use min(): on an empty table that may be planned as a scan.
+-- The next due times. Does not use min(): on an empty table that may be planned as a scan.
 -- Run by: sweep, maintenance
 -- In:  nothing
 -- Out: when the next delay, lease and expiry are due
@@ -12,23 +12,23 @@ SELECT (SELECT run_at FROM tampu.delayed ORDER BY run_at LIMIT 1),
   (SELECT at FROM tampu.expiry ORDER BY at LIMIT 1)
 
 -- name: begin_sweep
--- Only one process sweeps at a time; others need not wait for it.
--- Locks are waited for only shortly until `end_sweep`: rows are read with SKIP LOCKED, this is for what that misses.
+-- Locks the sweep: one process sweeps at a time, others do not wait for it.
+-- Sets a short lock timeout until `end_sweep`: rows are read with SKIP LOCKED, this is for the few other locks.
 -- Run by: claim with work due, sweep
 -- In:  nothing
--- Out: whether we sweep
+-- Out: true if we may sweep
 SELECT pg_try_advisory_xact_lock(hashtextextended('tampu.sweep', 7461)),
   set_config('tampu_usual.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '200ms', true)
 
 -- name: end_sweep
--- The rest of the commit may wait for locks again.
+-- Restores the lock timeout for the rest of the commit.
 -- Run by: claim with work due, sweep
 -- In:  nothing
 -- Out: nothing of use
 SELECT set_config('lock_timeout', current_setting('tampu_usual.lock_timeout'), true)
 
 -- name: lock_due_delayed
--- Locks delayed messages that are due. Skips what somebody else has locked.
+-- Locks delayed messages that are due. Skips rows that others have locked.
 -- Run by: sweep (promote)
 -- In:  $1 now, $2 limit
 -- Out: message row, lease, in the order they fell due
@@ -48,7 +48,7 @@ ORDER BY d.run_at, d.seq
 DELETE FROM tampu.delayed WHERE seq = ANY ($1::int8[])
 
 -- name: lock_due_claims
--- Locks claims whose time is over. Skips what somebody else has locked.
+-- Locks claims that are due. Skips rows that others have locked.
 -- Run by: sweep (reap)
 -- In:  $1 now, $2 limit
 -- Out: until, lease, seqs
@@ -56,9 +56,9 @@ SELECT until, lease, seqs FROM tampu.claim WHERE until <= $1::int8 ORDER BY unti
 FOR UPDATE SKIP LOCKED
 
 -- name: lock_expired_leases
--- Locks what is left of claims, so that an extend comes before or after. Skips what somebody else has locked.
+-- Locks the leases of claims, so that an extend runs before or after. Skips rows that others have locked.
 -- Run by: sweep (reap)
--- In:  arrays by growing seq: $1 seq, $2 lease
+-- In:  arrays in the order of seq: $1 seq, $2 lease
 -- Out: message row, lease, worker, whether cancel was requested, until, the rate of its group
 WITH left_over AS MATERIALIZED (
   SELECT l.* FROM unnest($1::int8[], $2::int8[]) AS i(seq, lease) CROSS JOIN LATERAL (
@@ -69,7 +69,7 @@ SELECT m.seq, m.q, l.attempts, l.stamp, m.id, m.lane, m.rank, m.max_attempts, m.
 FROM left_over l CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = l.seq OFFSET 0) AS m
 
 -- name: select_busy_leases
--- Leases that could not be locked and exist: somebody else has locked them.
+-- Leases that exist but could not be locked, because others have locked them.
 -- Run by: sweep (reap)
 -- In:  arrays: $1 seq, $2 lease
 -- Out: seq, lease
@@ -84,7 +84,7 @@ SELECT l.seq, l.lease FROM unnest($1::int8[], $2::int8[]) AS i(seq, lease) CROSS
 DELETE FROM tampu.leased WHERE seq = ANY ($1::int8[])
 
 -- name: delete_reaped_claims
--- Removes claims that the caller has locked and looked at.
+-- Removes claims that the caller has locked and checked.
 -- Run by: sweep (reap)
 -- In:  arrays: $1 until, $2 lease
 -- Out: nothing
@@ -100,7 +100,7 @@ DELETE FROM tampu.claim WHERE ctid = ANY (ARRAY(
 SELECT seq FROM tampu.expiry WHERE at <= $1::int8 ORDER BY at, seq LIMIT $2::int8
 
 -- name: lock_waiting
--- Locks messages in ready, delayed or held. Skips what somebody else has locked.
+-- Locks messages in ready, delayed or held. Skips rows that others have locked.
 -- Run by: sweep (expire)
 -- In:  $1 seqs
 -- Out: message row, with 0 for the attempts
@@ -125,7 +125,7 @@ kept AS MATERIALIZED (
 SELECT * FROM plain UNION ALL SELECT * FROM ranked UNION ALL SELECT * FROM late UNION ALL SELECT * FROM kept
 
 -- name: select_long_bodies
--- Bodies with more than 15 fields. Only these can say that a message dies at its deadline.
+-- Bodies with more than 15 fields. Only these can have `dead_at_deadline`.
 -- Run by: sweep, claim
 -- In:  $1 seqs
 -- Out: seq, body

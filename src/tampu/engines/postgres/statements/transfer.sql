@@ -1,10 +1,10 @@
 -- Statements that import and export messages, for moving them between stores.
 
 -- name: select_for_export
--- What another store needs of messages, besides `select_messages`.
+-- What an export needs of messages, besides `select_messages`.
 -- Run by: export
 -- In:  $1 seqs, $2 now or NULL (then the server's clock)
--- Out: seq, rank, group, whether it waits for its group's turn, whether its key stands for it, result, until when
+-- Out: seq, rank, group, whether it waits for a slot of its group, whether its key refers to it, result, until when
 SELECT m.seq, m.rank, m.lane, h.lane IS NOT NULL, k.seq IS NOT NULL, r.body, r.until
 FROM unnest($1::int8[]) AS s(seq)
 CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = s.seq OFFSET 0) AS m
@@ -24,10 +24,10 @@ SELECT f.seq, f.attempt, f.at, f.outcome, f.worker, f.error, f.traceback FROM un
 CROSS JOIN LATERAL (SELECT * FROM tampu.failure f WHERE f.seq = s.seq ORDER BY f.seq, f.no OFFSET 0) AS f
 
 -- name: page_idempotency_keys
--- Idempotency keys, in their order.
+-- A page of idempotency keys, in order.
 -- Run by: export
 -- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
--- Out: key, digest, until, seq, stamp, id, queue or NULL when the message is gone, whether its window is open
+-- Out: key, digest, until, seq, stamp, id, queue or NULL if the message is gone, whether its window is open
 SELECT d.key, d.digest, d.until, d.seq, d.stamp, d.id, u.name,
   d.until > coalesce($3::int8, (extract(epoch FROM statement_timestamp()) * 1000000)::int8)
 FROM (SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key > $2::bytea
@@ -36,7 +36,7 @@ LEFT JOIN LATERAL (SELECT m.q FROM tampu.message m WHERE m.seq = d.seq OFFSET 0)
 LEFT JOIN LATERAL (SELECT u.name FROM tampu.queue u WHERE u.q = m.q OFFSET 0) AS u ON true ORDER BY d.key
 
 -- name: import_messages
--- Stores messages of another store. Those that have ended, or are dead, enter their index too.
+-- Stores imported messages. Ended and dead ones enter their index too.
 -- Run by: import
 -- In:  $1 q, arrays: $2 seq, $3 created, $4 rank, $5 max_attempts, $6 expires, $7 id, $8 key, $9 group, $10 body,
 --      $11 state number, $12 attempts, $13 when it ended, $14 reason
@@ -55,7 +55,7 @@ INSERT INTO tampu.ended (seq, at, q, attempts, state)
 SELECT seq, at, $1::int8, attempts, state FROM item WHERE state IN (4, 6, 7)
 
 -- name: import_endings
--- Records what ended together, oldest first. Each gets an entry of its own, because it ended in no commit of ours.
+-- Records imported endings, oldest first. Each gets a new entry number, because it ended in no commit of this store.
 -- Run by: import
 -- In:  $1 q, arrays: $2 state number, $3 when, $4 seqs
 -- Out: nothing
@@ -64,7 +64,7 @@ SELECT $1::int8, d.state, nextval('tampu.entry'), d.at, d.seqs
 FROM unnest($2::int8[], $3::int8[], $4::bytea[]) AS d(state, at, seqs)
 
 -- name: import_keys_and_expiries
--- Records expiries of messages that wait, and their keys, if nobody here has the key.
+-- Records expiries of waiting messages, and their keys, if no message here has the key.
 -- Run by: import
 -- In:  $1 q, arrays: $2 seq, $3 expires or NULL, $4 key or NULL
 -- Out: nothing

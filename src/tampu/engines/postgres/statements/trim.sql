@@ -2,7 +2,7 @@
 -- rank, max_attempts, expires, whether it has a key.
 
 -- name: select_queues_to_trim
--- Queues whose oldest end is old enough.
+-- Queues whose oldest ended message is old enough.
 -- Run by: trim
 -- In:  $1 ended by this time
 -- Out: q, state number
@@ -12,7 +12,7 @@ CROSS JOIN LATERAL (
 WHERE e.at <= $1::int8 ORDER BY u.q, s.state
 
 -- name: lock_oldest_endings
--- Locks what ended together, oldest first. Skips what somebody else has locked.
+-- Locks rows of endings, oldest first. Skips rows that others have locked.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 limit
 -- Out: no, at, seqs
@@ -20,10 +20,10 @@ SELECT no, at, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8
 ORDER BY q, state, no LIMIT $3::int8 FOR UPDATE SKIP LOCKED
 
 -- name: select_unread_entries
--- Entries of which a reader lacks something.
+-- Entries that some reader has not read completely.
 -- Run by: trim
 -- In:  $1 nos, $2 the offset that all readers have
--- Out: the nos of which something comes after the offset
+-- Out: the nos with a record after the offset
 SELECT s.no FROM unnest($1::int8[]) AS s(no)
 LEFT JOIN LATERAL (
   SELECT true AS yes FROM tampu.journal j WHERE j.no = s.no AND j.first + j.n - 1 > $2::int8 LIMIT 1) AS j ON true
@@ -31,21 +31,21 @@ LEFT JOIN LATERAL (SELECT true AS yes FROM tampu.journal_new w WHERE w.no = s.no
 WHERE j.yes OR w.yes
 
 -- name: update_ending
--- Keeps the rest of what ended together.
+-- Shortens a row of endings.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 no, $4 the seqs that are left
 -- Out: nothing
 UPDATE tampu.ending SET seqs = $4::bytea WHERE q = $1::int8 AND state = $2::int8 AND no = $3::int8
 
 -- name: delete_endings
--- Removes what ended together.
+-- Removes rows of endings.
 -- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 nos
 -- Out: nothing
 DELETE FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no = ANY ($3::int8[])
 
 -- name: remove_ended
--- Ended messages leave their index.
+-- Removes messages from `ended`.
 -- Run by: trim, purge
 -- In:  $1 seqs
 -- Out: message row
@@ -55,7 +55,7 @@ SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
 
 -- name: purge_dead
--- The oldest dead messages of a queue leave their index.
+-- Removes the oldest messages of a queue from `dead`.
 -- Run by: purge
 -- In:  $1 q, $2 limit
 -- Out: message row
@@ -77,7 +77,7 @@ answers AS (DELETE FROM tampu.result WHERE seq = ANY ($1::int8[]))
 DELETE FROM tampu.message WHERE seq = ANY ($1::int8[])
 
 -- name: trim_results
--- Removes results that are past their time.
+-- Removes expired results.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: seq
@@ -95,7 +95,7 @@ DELETE FROM tampu.idempotency WHERE ctid = ANY (ARRAY(
 RETURNING key
 
 -- name: trim_group_rates
--- Forgets groups that have saved up all their tokens.
+-- Removes groups that have all their tokens back.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: group
@@ -104,8 +104,8 @@ DELETE FROM tampu.pace WHERE ctid = ANY (ARRAY(
 RETURNING lane
 
 -- name: select_rates_ahead
--- Groups that spent more than they can have spent by now, because a clock was ahead: from the times on
---      that not even the slowest rate of a queue explains; of a faster one, as soon as it is beyond that.
+-- Groups that spent more than is possible by now, because a clock was ahead: those beyond
+--      the slowest rate of any queue; in queues with a faster rate only once they are beyond that too.
 -- Run by: trim
 -- In:  $1 now, $2 limit
 -- Out: q, group
