@@ -419,9 +419,9 @@ class Engine(Protocol):
     """A store for messages. `run` is called by one thread at a time; reads may come from any thread."""
 
     capabilities: frozenset[str]
-    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim gets the messages of a publish in
-    the same run, cheaper than in a run of its own, and every change is reported immediately; ``one_writer``: an open
-    transaction blocks all other writes, also those of its own process outside of it; ``atomic:isolated`` or
+    """``transaction``, ``group_order``, ``load``, ``batch_id``; ``hand_over``: a claim gets the messages of a publish
+    in the same run, cheaper than in a run of its own, and every change is reported immediately; ``one_writer``: an
+    open transaction blocks all other writes, also those of its own process outside of it; ``atomic:isolated`` or
     ``atomic:eventual``: how a `Together` becomes visible."""
     durability: str
     schema: int
