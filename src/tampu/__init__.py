@@ -1,4 +1,4 @@
-"""tampu: a durable work queue. See README.md for a start; the names below are the public ones."""
+"""tampu: a durable task queue. README.md has a quick start. The names below are the public ones."""
 
 from tampu.broker.admin import MessagePage, Replayed, Stats
 from tampu.broker.async_store import AsyncStore

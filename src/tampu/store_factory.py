@@ -1,4 +1,4 @@
-"""`open` and `open_async`: from a url to a queue, with its keepers running."""
+"""`open` and `open_async`: from a url to an open store, with its maintenance running."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tampu.model.times import Clock, Duration, duration
 log = logging.getLogger("tampu")
 DEFAULT_URL = "tampu.db"
 _WEEK = 7 * 86_400
-_ELSEWHERE = {"mysql": "mariadb", "mariadb": "mariadb", "postgresql": "postgresql", "postgres": "postgresql"}
-"""Schemes that others have for the same servers, most often with a driver's name behind a plus."""
+_OTHER_SCHEMES = {"mysql": "mariadb", "mariadb": "mariadb", "postgresql": "postgresql", "postgres": "postgresql"}
+"""Schemes that other libraries use for these servers, often with ``+driver``, → ours."""
 _WEAKER = {
     "process": "the last moments before a loss of power may be lost",
     "everysec": "the last second before a loss of power may be lost",
@@ -40,18 +40,18 @@ def open(
     clock: Clock | None = None,
     token: str | None = None,
 ) -> Store:
-    """Open the queues behind a url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
+    """Open a store by url: a file name, ``sqlite:///path``, ``memory://``, ``postgresql://…``,
     ``mariadb://…``, ``redis://…``, or a server's ``http://…``.
 
-    Without one, the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. The file is made if it is not there.
-    ``durability="process"`` is faster and may lose the last moments when power is lost. ``adopt`` keeps the queue in a
-    SQLite file that has tables of your own. ``keepers=False`` leaves delays, leases and retention to other processes
-    (and to `Store.claim`, which always looks). ``clock`` is for tests. ``token`` is the key for a server (without,
-    ``TAMPU_TOKEN``); the tenant ``default`` is there the one of the key, and all else is the server's business.
+    Without a url it uses the environment's ``TAMPU_URL``, or ``tampu.db`` in this folder. A file is created if needed.
+    ``durability="process"`` is faster, and may lose the last moments when power is lost. ``adopt`` keeps the queues in
+    a SQLite file that has tables of your own. ``maintenance=False`` leaves delays, expired leases and retention to
+    other processes (a claim always handles the first two). ``clock`` is for tests. ``token`` is the key for a server,
+    by default ``TAMPU_TOKEN``; there, the tenant ``default`` means that of the key, and the server sets other options.
     """
     if _text(url).startswith(("http://", "https://")):
         if durability is not None or adopt or clock is not None or journal_retention != _WEEK:
-            raise InvalidConfig("these options are the server's", field="url", hint="set them with tampu serve")
+            raise InvalidConfig("the server sets these options", field="url", hint="set them with tampu serve")
         return _remote(_text(url), token, tenant)
     if token is not None:
         raise InvalidConfig("only a server takes a token", field="token")
@@ -74,7 +74,7 @@ def open(
 
 
 def open_async(url: str | os.PathLike[str] | None = None, **options: Any) -> AsyncStore:
-    """`open` for event loops: ``async with tampu.open_async("jobs.db") as q``."""
+    """`open` for event loops: ``async with tampu.open_async("jobs.db") as store``."""
     return AsyncStore(lambda: open(url, **options))
 
 
@@ -103,7 +103,7 @@ def make_engine(
     adopt: bool = False,
     clock: Clock | None = None,
 ) -> Engine:
-    """The engine a url names."""
+    """Open the engine for a url."""
     text = _text(url)
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -123,7 +123,7 @@ def make_engine(
         raise InvalidConfig(f"no such option in the url: {', '.join(options)}", field="url", hint="known: durability")
     if scheme == "memory":
         return SqliteEngine(clock=clock)
-    # As elsewhere: three slashes are a relative path, four an absolute one.
+    # As in SQLAlchemy: three slashes are a relative path, four an absolute one.
     if not path.startswith("/") or len(path) < 2:
         raise InvalidConfig(f"no path in {text}", field="url", hint="sqlite:///jobs.db, or sqlite:////abs/jobs.db")
     name = urllib.parse.unquote(path[1:])
@@ -131,12 +131,12 @@ def make_engine(
 
 
 def _instead(scheme: str) -> str:
-    """What to write for a scheme that nobody knows here."""
+    """A hint for an unknown scheme."""
     kind, plus, more = scheme.lower().partition("+")
     if kind.startswith("valkey"):
         return f"write {kind.replace('valkey', 'redis')}{plus}{more}://"
-    if kind in _ELSEWHERE:
-        return f"write {_ELSEWHERE[kind]}://"
+    if kind in _OTHER_SCHEMES:
+        return f"write {_OTHER_SCHEMES[kind]}://"
     return "this version opens files, sqlite:///path, memory://, postgresql://, mariadb://, redis:// and http://"
 
 
@@ -159,7 +159,7 @@ def _remote(url: str, token: str | None, tenant: str) -> Store:
 
 def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
     try:
-        from tampu.engines.postgres import PostgresEngine  # only who asks for it needs its driver
+        from tampu.engines.postgres import PostgresEngine  # imported here, because its driver is optional
     except ImportError as error:
         raise InvalidConfig("PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'") from error
     return PostgresEngine(url, clock=clock, durability=durability)

@@ -1,8 +1,8 @@
-"""Traces (OpenTelemetry): spans of publish, claim, work and settle, and the W3C context that travels with a message.
+"""Tracing with OpenTelemetry: spans of publish, claim, work and settle, and the W3C context in message headers.
 
-Only the API is asked, and only once a program has set up an SDK; without either, everything here is one test of a
-variable. The context is in the message's headers (``traceparent``, ``tracestate``), so it crosses every engine and
-every language. For a runner of workers: `process` around the work, `inject` and `extract` for anything else.
+Only the OpenTelemetry API is used, and only if the program has set up an SDK; else each call costs one check of a
+variable. The context is in the headers ``traceparent`` and ``tracestate`` of a message, so it works with every engine
+and language. Workers use `process` around the work; `inject` and `extract` are for everything else.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ try:
     from opentelemetry import trace
     from opentelemetry.context import get_current as current_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # the extra `otel` is not there
-    trace = None  # type: ignore[assignment]  # so it is asked for everywhere
+except ImportError:  # the extra `otel` is not installed
+    trace = None  # type: ignore[assignment]  # each use checks it
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, Tracer
 
 HEADERS = ("traceparent", "tracestate")
-"""Where a message carries its context; they are no part of what makes two requests the same."""
+"""The headers with the context. Requests that differ only in these are the same request."""
 _MOST_HEADERS = 64 - len(HEADERS)
 _MOST_CHARACTERS = 2048
 _MOST_LINKS = 128
@@ -40,11 +40,11 @@ _tracer: Tracer | None = None
 
 
 def on() -> bool:
-    """Has this program set up tracing?"""
+    """True if the program has set up tracing."""
     global _tracer  # noqa: PLW0603 - a provider is set once, and for good
     if _tracer is not None:
         return True
-    # Asking for the provider takes 1.4 µs where none is set, this 0.1: it is asked with every verb.
+    # Each verb calls this. `get_tracer_provider` takes 1.4 µs if none is set, this check 0.1.
     if trace is not None and (getattr(trace, "_TRACER_PROVIDER", trace) is not None or _BY_NAME):
         provider = trace.get_tracer_provider()
         if not isinstance(provider, trace.ProxyTracerProvider):
@@ -56,7 +56,7 @@ def on() -> bool:
 
 
 def carrier(context: Context | None = None) -> dict[str, str]:
-    """The headers that carry a context, or that of the current span; none where there is none."""
+    """The headers for a context, by default that of the current span; empty if there is none."""
     found: dict[str, str] = {}
     if on():
         TraceContextTextMapPropagator().inject(found, context)
@@ -66,7 +66,7 @@ def carrier(context: Context | None = None) -> dict[str, str]:
 
 
 def inject(headers: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Headers for a message that continues the current trace; a context they hold already stays."""
+    """Headers for a message that continues the current trace. A context that they already have stays."""
     return _joined(headers, carrier())
 
 
@@ -88,13 +88,13 @@ def _joined(headers: Mapping[str, str] | None, context: Mapping[str, str]) -> di
 
 
 def carrying(news: Sequence[Any], context: Mapping[str, str]) -> list[Any]:
-    """New messages that carry a context; one of their own stays."""
+    """New messages with this context in their headers. Messages that have one keep it."""
     if not context:
         return list(news)
     made = []
     for new in news:
         whole = to_new(new)
-        if whole.headers is None or isinstance(whole.headers, dict):  # else it is refused where it is checked
+        if whole.headers is None or isinstance(whole.headers, dict):  # else validation refuses it
             whole = msgspec.structs.replace(whole, headers=_joined(whole.headers, context))
         made.append(whole)
     return made
@@ -104,7 +104,7 @@ def carrying(news: Sequence[Any], context: Mapping[str, str]) -> list[Any]:
 
 
 class Publishing:
-    """The span of a publish, begun; what is published inside carries its context."""
+    """The span of a publish. Messages published in the block carry its context."""
 
     def __init__(self, tenant: str, queue: str, count: int) -> None:
         assert _tracer is not None
@@ -126,7 +126,7 @@ class Publishing:
 
 
 def claimed(tenant: str, queues: Sequence[str], leases: Sequence[Lease], began_ns: int, worker: str | None) -> None:
-    """A claim brought messages: a span that is linked to where each comes from."""
+    """Record the span of a claim, with links to the spans that published the messages."""
     assert _tracer is not None
     about = _about(tenant, queues, "claim", "receive")
     about["messaging.batch.message_count"] = len(leases)
@@ -144,11 +144,11 @@ def claimed(tenant: str, queues: Sequence[str], leases: Sequence[Lease], began_n
 def settled(
     tenant: str,
     settlements: Sequence[Settlement],
-    came: Sequence[Outcome] | TampuError,
+    result: Sequence[Outcome] | TampuError,
     began_ns: int,
     context: Context | None = None,
 ) -> None:
-    """Leases ended, or did not; inside `process` the span is a part of the work's."""
+    """Record the span of a settle. Inside `process` it is a child of the work's span."""
     assert _tracer is not None
     verbs = {type(one).__name__.lower() for one in settlements}
     verb = verbs.pop() if len(verbs) == 1 else "settle"
@@ -166,14 +166,14 @@ def settled(
         links=_links(leases),
         start_time=began_ns,
     )
-    lost = came if isinstance(came, TampuError) else next((one.error for one in came if one.error is not None), None)
-    _failed(span, lost)
+    errors = [result] if isinstance(result, TampuError) else [one.error for one in result if one.error is not None]
+    _failed(span, errors[0] if errors else None)
     span.end()
 
 
 @contextlib.contextmanager
 def process(lease: Lease) -> Iterator[Span | None]:
-    """Around the work on one message: its span is the current one, and a child of the publisher's."""
+    """Around the work on one message: makes a child of the publisher's span the current span."""
     if not on() or _tracer is None:
         yield None
         return
@@ -187,7 +187,7 @@ def process(lease: Lease) -> Iterator[Span | None]:
 
 
 def request(method: str, headers: Mapping[str, str]) -> Span:
-    """A request to the server, begun; a child of the caller's span when it says which."""
+    """Begin the span of a request to the server, a child of the caller's span if the headers have one."""
     assert _tracer is not None
     return _tracer.start_span(
         method, _read(headers), kind=trace.SpanKind.SERVER, attributes={"http.request.method": method}
@@ -203,12 +203,12 @@ def answered(span: Span, method: str, route: str, status: int) -> None:
 
 
 def inside(span: Span) -> dict[str, str]:
-    """The headers that carry a span's context."""
+    """The headers for the context of a span."""
     return carrier(trace.set_span_in_context(span))
 
 
 def here() -> tuple[int, Context]:
-    """Now, and the current trace: for a span that is told of later, perhaps by another thread."""
+    """(now, current context), for a span that is recorded later, perhaps by another thread."""
     return now_ns(), current_context()
 
 
@@ -217,7 +217,7 @@ def now_ns() -> int:
 
 
 def _about(tenant: str, queues: Sequence[str], name: str, kind: str) -> dict[str, Any]:
-    """Attributes by the conventions for messaging."""
+    """Attributes by OpenTelemetry's conventions for messaging."""
     return {
         "messaging.system": "tampu",
         "messaging.destination.name": ",".join(queues[:10]),

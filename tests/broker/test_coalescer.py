@@ -191,7 +191,7 @@ def test_a_leader_interrupted_after_its_commit_still_hands_the_lead_on(
 
 INTERRUPTED = """
 import os, signal, threading, time
-from tampu.broker.coalescer import Coalescer
+from tampu.broker.commit_queue.coalescer import Coalescer
 
 entered, go = threading.Event(), threading.Event()
 class Engine:

@@ -11,7 +11,7 @@ import tampu
 _MANY_AT_ONCE = """
 import sys, threading
 import msgspec
-from tampu.model.reading import convert, from_json
+from tampu.model.decoders import convert, from_json
 
 sys.setswitchinterval(1e-6)
 inner = [(f"f{k}", "list[int] | None", None) for k in range(20)]
@@ -46,7 +46,7 @@ def test_threads_that_are_the_first_to_read_a_struct_do_not_crash() -> None:
 
 def test_nothing_is_read_into_structs_by_another_way() -> None:
     package = Path(tampu.__file__).parent
-    files = [file for file in package.rglob("*.py") if file != package / "model" / "reading.py"]
+    files = [file for file in package.rglob("*.py") if file != package / "model" / "decoders.py"]
     assert len(files) > 300
     found = [f"{file.relative_to(package)}:{line}" for file in files for line in _other_ways(file)]
     assert not found, "use tampu.model.decoders"

@@ -59,7 +59,7 @@ def _outcome(act: Callable[[], Any]) -> Any:
 )
 def test_a_plain_message_is_taken_or_refused_as_any_other(new: NewMessage, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = _outcome(lambda: validate.item("jobs", SETTINGS, new))
-    monkeypatch.setattr(validate, "_is_plain", lambda _new: False)
+    monkeypatch.setattr(validate, "_has_no_options", lambda _new: False)
     monkeypatch.setattr(validate, "_USUAL", frozenset())
     assert quick == _outcome(lambda: validate.item("jobs", SETTINGS, new))
 

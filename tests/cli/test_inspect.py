@@ -192,7 +192,7 @@ def test_a_condition_that_can_not_hold_is_told(command: Command, conditions: lis
     ("where", "told"),
     [
         ({"type": 5}, "where: type must be a text"),
-        ({"labels": "x"}, "where: labels must be texts by their names"),
+        ({"labels": "x"}, "where: labels must be a mapping of texts"),
         ({"ended_after": []}, "where: ended_after must be a time"),
         ("type", "where must be a mapping"),
     ],

@@ -11,7 +11,8 @@ import pytest
 import tampu
 from tampu.broker.store import Store
 from tampu.engines import port
-from tampu.model.message import State, pack_plain
+from tampu.model.message import State
+from tampu.model.values import pack_payload
 from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
 STEM = bytes.fromhex("0123456789ab8cde8f0123")
@@ -27,11 +28,11 @@ def ids(numbers: Sequence[int], id_prefix: bytes = STEM) -> list[str]:
 
 
 def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs", **more: Any) -> port.Load:
-    bodies = [pack_plain(f"type.{n % 2}", b"%d" % n, "application/json") for n in numbers]
+    bodies = [pack_payload(f"type.{n % 2}", b"%d" % n, "application/json") for n in numbers]
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))
-    given = {"stem": STEM, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
+    given = {"id_prefix": STEM, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
     return port.Load(tenant, queue, numbers=numbers, bodies=b"".join(bodies), starts=starts, **given)
 
 
@@ -121,8 +122,8 @@ def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> Non
 @pytest.mark.parametrize(
     "more",
     [
-        {"stem": bytes(11)},
-        {"stem": STEM[:10]},
+        {"id_prefix": bytes(11)},
+        {"id_prefix": STEM[:10]},
         {"numbers": []},
         {"numbers": [1, 1]},
         {"numbers": [2, 1]},

@@ -53,7 +53,7 @@ def test_without_keepers_nothing_moves_by_itself(url: str) -> None:
 def test_closing_ends_all_threads(url: str) -> None:
     before = set(threading.enumerate())
     store = tampu.open(url)
-    assert "tampu-keepers" in {t.name for t in set(threading.enumerate()) - before}
+    assert "tampu-maintenance" in {t.name for t in set(threading.enumerate()) - before}
     store.close()
     assert set(threading.enumerate()) <= before
 
@@ -128,7 +128,7 @@ def test_keepers_live_on_after_an_outage_and_tell_it_once(
         finally:
             supervisor.stop()
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["keepers wait: for a moment", "keepers are at work again"]
+    assert said == ["maintenance failed, retrying: for a moment", "maintenance works again"]
 
 
 def _stumbling(store: tampu.Store, faults: list[Exception]) -> supervisor_module.Supervisor:

@@ -12,7 +12,8 @@ import pytest
 
 from tampu.broker.settings import Settings, resolve
 from tampu.model.config import BUILT_IN
-from tampu.model.message import pack_plain, unpack_body
+from tampu.model.message import unpack_body
+from tampu.model.values import pack_payload
 from tampu.spark.write import values
 from tampu.spark.write.rows import Packer, item
 from tampu.stores.columns import PAIRS, TIME
@@ -41,7 +42,7 @@ def test_columns_are_packed_as_publish_packs_a_message(kind: pa.DataType) -> Non
     given = batch(payload=pa.array(payloads, pa.binary()).cast(kind), type=pa.array(types, pa.string()))
     packed, bad = packer().pack(given, 7)
     content_type = "text/plain" if kind == pa.string() else "application/octet-stream"
-    expected = [pack_plain(t or "message", p, content_type) for t, p in zip(types, payloads, strict=True)]
+    expected = [pack_payload(t or "message", p, content_type) for t, p in zip(types, payloads, strict=True)]
     assert packed.column("body").to_pylist() == expected
     assert packed.column("row").to_pylist() == list(range(7, 16))
     assert packed.column("more").null_count == len(packed)

@@ -1,1 +1,6 @@
-"""What may happen: the verbs users call, checked and resolved here, and carried out by whichever engine there is."""
+"""What users may do with a store: publish, claim, settle, administrate, schedule, transfer. No SQL, no HTTP.
+
+Verbs check their arguments, resolve settings, and yield calls of `tampu.engines.port`. `core` carries them out with the
+engine, and `commit_queue/` lets concurrent calls share a commit. `store` and `async_store` are the public classes;
+`access` is what other packages of tampu use beyond those.
+"""

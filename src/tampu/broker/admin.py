@@ -1,4 +1,4 @@
-"""Verbs over whole queues: looking through them, replaying, purging, settings and states."""
+"""Verbs on whole queues: list messages, stats, replay, purge, settings, pause and resume, remove."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_GROUPS = frozenset({"group_order", "group_concurrency", "group_rate", "group
 
 
 class MessagePage(msgspec.Struct, frozen=True):
-    """Some messages; give ``cursor`` as ``after`` for more. None: that was all."""
+    """A page of messages. Pass ``cursor`` as ``after`` to get the next page; None: this is the last one."""
 
     messages: list[Message]
     cursor: str | None
@@ -42,7 +42,7 @@ class MessagePage(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What a replay did, or (``dry_run``) would do."""
+    """What a replay did, or with ``dry_run`` would do."""
 
     messages: list[Message]
     outcomes: list[Outcome]
@@ -53,7 +53,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """A queue in numbers. Kept with every commit; nothing is counted to answer."""
+    """Counts of a queue. The engine updates them in each commit, so reading them counts nothing."""
 
     queue: str
     counts: dict[State, int]
@@ -84,7 +84,7 @@ def state(value: Any) -> State:
 def check_replay(queue: Any, ids: Any, where: Any, limit: Any) -> None:
     validate.name(queue, "queue")
     if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
-        raise InvalidMessage("replay by ids or by where", field="ids", hint="where={} is all dead letters")
+        raise InvalidMessage("give a list of ids, or where", field="ids", hint="where={} replays all dead letters")
     if limit is not None:
         validate.whole(limit, "limit", 1, 10**9)
 
@@ -94,16 +94,18 @@ def purged_states(queue: Any, given: Any) -> list[State]:
     several = isinstance(given, Iterable) and not isinstance(given, str)
     states = [state(s) for s in (given if several else [given])]
     if State.LEASED in states:
-        raise InvalidState("leased messages can not be purged", hint="cancel them, or wait for their end")
+        raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they are settled")
     return states
 
 
 class Admin:
+    """Administrate the queues of one tenant."""
+
     def __init__(self, core: Core, tenant: str) -> None:
         self.core = core
         self.tenant = tenant
 
-    # -- looking through a queue
+    # -- reading
 
     def messages(
         self,
@@ -126,7 +128,7 @@ class Admin:
             left = limit - len(found)
             page = yield from self._page(queue, states[at], inner, max(left, least))
             matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
-            while len(matching) > left:  # again, up to the last one: a cursor is of the end of a page
+            while len(matching) > left:  # read again up to the last match: a cursor marks the end of a page
                 page = yield from self._page(queue, states[at], inner, matching[left - 1] + 1)
                 matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
             found.extend(page.messages[n] for n in matching)
@@ -145,7 +147,7 @@ class Admin:
         return page
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
-        """`Stats` of one queue; of all queues, as a list, when none is named."""
+        """`Stats` of one queue; without a name, a list with those of all queues."""
         if queue is not None:
             validate.name(queue, "queue")
         rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
@@ -169,7 +171,7 @@ class Admin:
         ]
         return found if queue is None else found[0]
 
-    # -- moving many
+    # -- many messages
 
     def replay(
         self,
@@ -180,9 +182,9 @@ class Admin:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Steps[Replayed]:
-        """Dead messages run again, from attempt 0, with the same id. By id, or all that match ``where``.
+        """Make dead messages ready again, with the same id and 0 attempts: by id, or all that match ``where``.
 
-        They get the queue's ``max_attempts`` of today, unless their publisher gave one.
+        They get the queue's current ``max_attempts``, unless their publisher set one.
         """
         check_replay(queue, ids, where, limit)
         chosen: list[Message] = []
@@ -202,10 +204,10 @@ class Admin:
             del chosen[limit:]
         if dry_run:
             return Replayed(chosen, refused, dry_run=True)
-        todays = self.core.settings.get(self.tenant, queue).max_attempts
+        current = self.core.settings.get(self.tenant, queue).max_attempts
         for start in range(0, len(chosen), _STEP):
             batch = chosen[start : start + _STEP]
-            attempts = [message.body.own_max_attempts or todays for message in batch]
+            attempts = [message.body.own_max_attempts or current for message in batch]
             refused.extend((yield port.Replay(self.tenant, [message.id for message in batch], attempts)))
         return Replayed(chosen, refused, dry_run=False)
 
@@ -221,7 +223,7 @@ class Admin:
                 chosen.append(message)
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
-        """Remove all messages of a state (or several) for good; how many. Leased ones can not be purged."""
+        """Remove all messages in one or more states for good. Returns how many. Leased ones cannot be purged."""
         states = purged_states(queue, state)
         stats = yield from self.stats(queue)
         if dry_run:
@@ -238,9 +240,10 @@ class Admin:
     # -- settings
 
     def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
-        """Change settings of a queue (made if it is new), or with ``*`` the defaults of all; None inherits again.
+        """Change settings of a queue, which is created if it is new; ``*`` changes the defaults of all queues.
 
-        A new ordering ranks what waits anew, in small steps. Answers with the settings of the queue itself.
+        None inherits again. A new ordering also applies to waiting messages, in small steps. Returns the settings of
+        the queue itself, without inherited ones.
         """
         if queue != DEFAULTS:
             validate.name(queue, "queue")
@@ -266,13 +269,13 @@ class Admin:
         raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
 
     def _mark(self, queue: str, *, ranks: bool = True) -> Steps[None]:
-        """Before the ordering or the groups change: so that somebody goes on, should this process die on the way."""
+        """Record that ordering or groups are about to change, so that maintenance goes on if this process dies."""
         now: int = yield Read(lambda engine: engine.now())
         earlier: bool = yield Read(lambda engine: reorder.is_ranking(engine, self.tenant, queue))
         yield reorder.marking(self.tenant, queue, now, ranks=ranks or earlier)
 
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
-        """The settings that hold for a queue; with ``inherited=False`` only those set for it."""
+        """The settings of a queue; with ``inherited=False`` only those set for the queue itself."""
         if queue != DEFAULTS:
             validate.name(queue, "queue")
         own: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, queue))
@@ -288,10 +291,10 @@ class Admin:
         return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
-        """Remove a queue for good, with its settings and its ended messages; how many messages it had.
+        """Remove a queue for good, with its settings and its ended messages. Returns how many messages it had.
 
-        Refused with `InvalidState` while messages are leased and, without ``force``, while messages wait. Publishing to
-        it makes a new queue of the same name, with the default settings.
+        Refused with `InvalidState` while messages are leased and, without ``force``, while messages wait. A later
+        publish creates a new queue of the same name, with the default settings.
         """
         stats = yield from self.stats(queue)
         removal.check(queue, stats.counts, force=force)
@@ -300,14 +303,14 @@ class Admin:
         rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
         if any(count for row in rows for count in row.counts.values()):
             raise InvalidState(
-                f"messages came to {queue} meanwhile", field="queue", hint="close the queue, then remove it"
+                f"new messages arrived in {queue} meanwhile", field="queue", hint="close the queue, then remove it"
             )
         yield from self.reset_config(queue)
         yield removal.mark(self.tenant, queue)  # last: until then it is listed, and can be removed again
         return total
 
     def reset_config(self, queue: str) -> Steps[bool]:
-        """Forget what is set for a queue: everything inherits. The messages stay."""
+        """Remove the settings of a queue, so that it inherits all. Its messages stay. False if it had none."""
         if queue != DEFAULTS:
             validate.name(queue, "queue")
         if (yield Read(lambda _: self.core.settings.own(self.tenant, queue))) is None:
@@ -320,19 +323,19 @@ class Admin:
         return gone
 
     def pause(self, queue: str) -> Steps[None]:
-        """No delivery until `resume`; messages are still taken in."""
+        """Stop delivery until `resume`. Publishing still works."""
         yield from self._set_status(queue, "paused")
 
     def resume(self, queue: str) -> Steps[None]:
-        """Deliver and take in again."""
+        """Deliver and accept messages again."""
         yield from self._set_status(queue, "open")
 
     def drain(self, queue: str) -> Steps[None]:
-        """Take in nothing new; what is there is still delivered."""
+        """Refuse new messages; deliver those that are there."""
         yield from self._set_status(queue, "draining")
 
     def close_queue(self, queue: str) -> Steps[None]:
-        """Neither delivery nor intake."""
+        """Refuse new messages and stop delivery, until `resume`."""
         yield from self._set_status(queue, "closed")
 
     def _set_status(self, queue: str, status: str) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""`AsyncStore`, what `tampu.open_async` answers with: the same verbs, awaitable; no loop blocks on a disk."""
+"""`AsyncStore`, which `tampu.open_async` returns: the same verbs as coroutines. They never block the event loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concate
 
 
 class AsyncQueues:
-    """Settings of the queues, by name; ``*`` are the defaults of all."""
+    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
 
     def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
         self._verbs = verbs
@@ -46,7 +46,7 @@ class AsyncQueues:
 
 
 class AsyncSchedules:
-    """What is published by the clock, by name."""
+    """Messages that are published at set times, by name."""
 
     def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
         self._verbs = verbs
@@ -62,16 +62,16 @@ class AsyncSchedules:
 
 
 class AsyncStore:
-    """A house of queues, in one tenant. Use it with ``async with``; share it between tasks."""
+    """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
-    def __init__(self, opening: Callable[[], Store]) -> None:
-        self._opening = opening
-        self._queue: Store | None = None
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._store: Store | None = None
         self._inside: set[asyncio.Task[Any] | None] = set()
-        """Tasks inside a transaction of the engine's own connection."""
+        """Tasks that are inside ``store.transaction()``."""
 
     async def __aenter__(self) -> Self:
-        self._queue = await asyncio.to_thread(self._opening)
+        self._store = await asyncio.to_thread(self._open_store)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -79,9 +79,9 @@ class AsyncStore:
 
     @property
     def _open(self) -> Store:
-        if self._queue is None:
-            raise InvalidState("this queue is not open", hint="use it with: async with tampu.open_async(…) as q")
-        return self._queue
+        if self._store is None:
+            raise InvalidState("this store is not open", hint="use it with: async with tampu.open_async(…) as store")
+        return self._store
 
     @property
     def _verbs(self) -> AllVerbs:
@@ -93,7 +93,7 @@ class AsyncStore:
 
     @property
     def durability(self) -> str:
-        """``full``, or the name of something weaker that was asked for."""
+        """``full``, or the weaker durability that was configured."""
         return self._open.durability
 
     @property
@@ -130,7 +130,7 @@ class AsyncStore:
 
     @contextlib.asynccontextmanager
     async def atomic(self) -> AsyncIterator[Unit]:
-        """As `Store.atomic`. The calls on the unit only gather, so they are not awaited; the end of the block is."""
+        """Like `Store.atomic`. Calls on the unit are only collected: do not await them."""
         unit = Unit(self._verbs)
         try:
             yield unit
@@ -146,37 +146,37 @@ class AsyncStore:
         lease: Duration | None = None,
         worker: str | None = None,
     ) -> AsyncStream:
-        """As `Store.stream`, in an ``async with`` block."""
+        """Like `Store.stream`, in an ``async with`` block."""
         return AsyncStream(lambda: self._open.stream(queues, credit=credit, lease=lease, worker=worker))
 
     async def check(self) -> list[tuple[str, str, str]]:
-        """What `tampu doctor` shows."""
+        """Like `Store.check`."""
         return await asyncio.to_thread(self._open.check)
 
     async def close(self) -> None:
-        """Stop the keepers, wake who waits (with nothing), close the file."""
-        if self._queue is not None:
-            await asyncio.to_thread(self._queue.close)
-            await self._queue._core.leave_loop()
+        """Like `Store.close`."""
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+            await self._store._core.leave_loop()
 
     @contextlib.asynccontextmanager
     async def transaction(self, connection: Any = None) -> AsyncIterator[AsyncTransaction]:
-        """As `Store.transaction`; what is done inside runs in a thread of its own."""
+        """Like `Store.transaction`; its calls run in a thread of their own."""
         self._check_outside()
-        me = asyncio.current_task()
+        task = asyncio.current_task()
         if connection is None:
-            self._inside.add(me)
+            self._inside.add(task)
         thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-transaction")
         try:
             async with self._entered(self._open.transaction(connection), thread) as tx:
                 yield AsyncTransaction(tx, thread)
         finally:
-            thread.shutdown(wait=False)  # the loop must not wait for a thread that may wait for another task
-            self._inside.discard(me)
+            thread.shutdown(wait=False)  # the loop must not wait for it: it may wait for another task
+            self._inside.discard(task)
 
     @contextlib.asynccontextmanager
     async def _entered(self, inner: Any, thread: ThreadPoolExecutor) -> AsyncIterator[Any]:
-        """A context manager entered and left in a thread; left also when the task is cancelled on the way in."""
+        """Enter and leave a context manager in a thread; leave it also if the task is cancelled while entering."""
         loop = asyncio.get_running_loop()
         try:
             tx = await asyncio.shield(loop.run_in_executor(thread, inner.__enter__))
@@ -186,8 +186,8 @@ class AsyncStore:
         try:
             yield tx
         except BaseException as error:
-            leave = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
-            if not await asyncio.shield(loop.run_in_executor(thread, leave)):
+            exit_with = functools.partial(inner.__exit__, type(error), error, error.__traceback__)
+            if not await asyncio.shield(loop.run_in_executor(thread, exit_with)):
                 raise
         else:
             await asyncio.shield(loop.run_in_executor(thread, inner.__exit__, None, None, None))
@@ -201,7 +201,7 @@ class AsyncStore:
         core = self._open._core
         if not self._inside or self.durability != "memory":
             return await core.drive_async(steps)
-        # Settings are read on the way. In memory that waits for the transaction, which waits for this loop.
+        # Verbs read settings in this thread. In memory that waits for the transaction, which waits for this loop.
         loop = asyncio.get_running_loop()
 
         def do(step: Any) -> Any:
@@ -211,19 +211,19 @@ class AsyncStore:
 
 
 class AsyncTransaction:
-    """The verbs of `Transaction`, awaitable."""
+    """The verbs of `Transaction` as coroutines."""
 
     def __init__(self, tx: Any, thread: ThreadPoolExecutor) -> None:
         self._tx = tx
         self._thread = thread
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        act = getattr(self._tx, name)
-        if name.startswith("_") or not callable(act):
+        verb = getattr(self._tx, name)
+        if name.startswith("_") or not callable(verb):
             raise AttributeError(name)
 
         async def method(*args: Any, **kwargs: Any) -> Any:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, functools.partial(act, *args, **kwargs))
+            return await loop.run_in_executor(self._thread, functools.partial(verb, *args, **kwargs))
 
         return method

@@ -1,4 +1,4 @@
-"""A stream of leases for event loops: the same stream, asked from a thread that may wait."""
+"""A stream of leases for event loops: a `Stream`, read in a thread that may block."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tampu.model.times import Duration
 
 
 class AsyncStream:
-    """``async with q.stream("jobs") as stream``; what it settles can be awaited, and need not be."""
+    """``async with store.stream("jobs") as stream``. Settling returns a future, which you may await or not."""
 
-    def __init__(self, opening: Callable[[], Stream]) -> None:
-        self._opening = opening
+    def __init__(self, open_stream: Callable[[], Stream]) -> None:
+        self._open_stream = open_stream
         self._stream: Stream | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-stream-next")
 
     async def __aenter__(self) -> Self:
-        self._stream = await asyncio.to_thread(self._opening)
+        self._stream = await asyncio.to_thread(self._open_stream)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -32,7 +32,7 @@ class AsyncStream:
     @property
     def _open(self) -> Stream:
         if self._stream is None:
-            raise InvalidState("this stream is not open", hint="use it with: async with q.stream(…) as stream")
+            raise InvalidState("this stream is not open", hint="use it with: async with store.stream(…) as stream")
         return self._stream
 
     async def __aiter__(self) -> AsyncIterator[Lease]:
@@ -40,14 +40,14 @@ class AsyncStream:
             yield lease
 
     async def next(self, wait: float | None = None) -> Lease | None:
-        """The next lease; None when ``wait`` seconds are over, or the stream is."""
+        """The next lease; None after ``wait`` seconds, or when the stream has ended."""
         stream = self._open
-        asked = self._thread.submit(stream.next, wait)
+        reading = self._thread.submit(stream.next, wait)
         try:
-            return await asyncio.wrap_future(asked)
+            return await asyncio.wrap_future(reading)
         except asyncio.CancelledError:
-            # The thread goes on waiting; what it gets then is for whoever asks next.
-            asked.add_done_callback(lambda done: _give_back(stream, done))
+            # The thread goes on waiting; the next caller gets the lease that it receives.
+            reading.add_done_callback(lambda done: _give_back(stream, done))
             raise
 
     def settle(self, settlement: Settlement) -> asyncio.Future[Outcome]:
@@ -69,11 +69,11 @@ class AsyncStream:
         return asyncio.wrap_future(self._open.extend(lease, by))
 
     async def flush(self, wait: float | None = None) -> bool:
-        """Wait until all that was settled is stored."""
+        """Wait until all settlements are stored."""
         return await asyncio.to_thread(self._open.flush, wait)
 
     async def close(self) -> None:
-        """As `Stream.close`."""
+        """Like `Stream.close`."""
         if self._stream is not None:
             await asyncio.to_thread(self._stream.close)
         self._thread.shutdown(wait=False)

@@ -1,7 +1,7 @@
-"""Units: several calls that take effect together, or not at all.
+"""Units: several calls that take effect together, or not at all (`Store.atomic`).
 
-A `Unit` only gathers calls, and checks each where it is made. At the end of its block they are sent as one call,
-`port.Together`. Documents of applications, which only units write, are here too.
+A `Unit` only collects calls, and checks each one at once. At the end of its block they are sent as one call,
+`port.Together`. Documents of applications are here too, because only units write them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 MOST_CALLS = 1000
 _MOST_BYTES = 64 * 1024
 _OWN = "app:"
-"""Kinds of documents that begin like this are the application's; the others are tampu's own."""
+"""Prefix of the kinds of an application's documents; other kinds are tampu's own."""
 _NAME_US = 600 * SECOND
-"""How long the name of a unit is kept: longer than any client asks again."""
+"""How long the name of a unit is remembered: longer than any client retries."""
 
 
 class Atomic(Verbs):
-    """The members of a unit as the engine takes them, and the unit itself."""
+    """Builds the calls of a unit, and carries it out."""
 
     def publish_member(self, queue: str, news: Sequence[NewMessage | Any]) -> Any:
         step = self.publishing(queue, news)
@@ -50,18 +50,18 @@ class Atomic(Verbs):
         return port.PutDocument(_OWN + kind, self.tenant, name, value, version)
 
     def together(self, members: Sequence[Any], name: str | None = None) -> Steps[list[Any]]:
-        """Carry out a unit; the replies of its members. A publish that went through steps may be several calls."""
-        several = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
-        calls = [call for some in several for call in some]
+        """Carry out a unit; returns the replies of its members. A publish with publish steps may be several calls."""
+        calls_of = [member.calls if isinstance(member, PublishSet) else [member] for member in members]
+        calls = [call for own in calls_of for call in own]
         replies = iter((yield port.Together(self.tenant, calls, name, _NAME_US if name else 0)))
-        own = [[next(replies) for _ in some] for some in several]
+        replies_of = [[next(replies) for _ in own] for own in calls_of]
         return [
-            member.messages(found) if isinstance(member, PublishSet) else found[0]
-            for member, found in zip(members, own, strict=True)
+            member.messages(own) if isinstance(member, PublishSet) else own[0]
+            for member, own in zip(members, replies_of, strict=True)
         ]
 
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
-        """A document that a unit has written; None when there is none."""
+        """A document that a unit has written; None if there is none."""
         checked_document(kind, name)
         found: port.Document | None = yield Read(lambda engine: engine.document(_OWN + kind, self.tenant, name))
         return None if found is None else Document(kind, name, found.version, msgspec.json.decode(found.value))
@@ -73,7 +73,7 @@ def checked_document(kind: str, name: str) -> None:
 
 
 class Reply(Generic[T]):
-    """What a call of a unit answers, once the unit has taken effect."""
+    """The reply to a call of a unit. Read ``value`` after the block."""
 
     def __init__(self) -> None:
         self._value: T | None = None
@@ -82,7 +82,7 @@ class Reply(Generic[T]):
     @property
     def value(self) -> T:
         if not self.ready:
-            raise InvalidState("the unit has not taken effect", hint="read this after the block of the unit")
+            raise InvalidState("the unit has not taken effect", hint="read the reply after the block of the unit")
         return self._value  # type: ignore[return-value]  # T, when it is ready
 
     def set(self, value: T) -> None:
@@ -90,19 +90,19 @@ class Reply(Generic[T]):
 
 
 class Unit:
-    """Gathers calls. Each is checked at once and takes effect with all others, at the end of the block."""
+    """Collects calls. Each is checked at once; all take effect together at the end of the block."""
 
     def __init__(self, verbs: Atomic) -> None:
         self._verbs = verbs
         self._members: list[tuple[Any, Reply[Any], Callable[[Any], Any]]] = []
-        self._named: set[str] = set()
+        self._names: set[str] = set()
         self._messages = 0
-        self._over = False
+        self._ended = False
 
     # -- messages
 
     def publish(self, queue: str, payload: Any, **options: Any) -> Reply[Message]:
-        """As `Queue.publish`, with the same options."""
+        """Like `Store.publish`, with the same options."""
         news: list[Any] = [payload]
         if options:
             try:
@@ -112,18 +112,18 @@ class Unit:
         return self._add(self._publishing(queue, news), lambda reply: reply[0])
 
     def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Reply[list[Message]]:
-        """As `Queue.publish_many`."""
+        """Like `Store.publish_many`."""
         if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
             raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
         news = list(messages)
         if not news:
-            raise InvalidMessage("there are no messages", field="messages", hint="leave the call out")
+            raise InvalidMessage("messages is empty", field="messages", hint="omit the call")
         return self._add(self._publishing(queue, news))
 
     def _publishing(self, queue: str, news: list[Any]) -> Any:
         if self._messages + len(news) > validate.MOST_MESSAGES:
             raise InvalidMessage(
-                f"a unit takes at most {validate.MOST_MESSAGES} messages", field="messages", hint="use several units"
+                f"a unit can have at most {validate.MOST_MESSAGES} messages", field="messages", hint="use several units"
             )
         if self._verbs.traced and tracing.on():
             with tracing.Publishing(self._verbs.tenant, validate.name(queue, "queue"), len(news)) as span:
@@ -133,19 +133,19 @@ class Unit:
         return member
 
     def cancel(self, *ids: str) -> Reply[list[Outcome]]:
-        """As `Queue.cancel`; a message that can not be cancelled refuses the unit."""
+        """Like `Store.cancel`; a message that cannot be cancelled refuses the unit."""
         return self._ids("cancel", ids)
 
     def free(self, *ids: str) -> Reply[list[Outcome]]:
-        """As `Queue.free`; a message that is not held refuses the unit."""
+        """Like `Store.free`; a message that is not held refuses the unit."""
         return self._ids("free", ids)
 
     def _ids(self, verb: str, ids: Sequence[str]) -> Reply[list[Outcome]]:
         checked = [validate.id_text(id) for id in ids]
         if not checked:
-            raise InvalidMessage("there are no ids", field="ids", hint="leave the call out")
+            raise InvalidMessage("ids is empty", field="ids", hint="omit the call")
         if len(checked) > validate.MOST_MESSAGES:
-            raise InvalidMessage(f"a unit takes at most {validate.MOST_MESSAGES} ids in a call", field="ids")
+            raise InvalidMessage(f"a call of a unit can have at most {validate.MOST_MESSAGES} ids", field="ids")
         for id in checked:
             self._name_once(id)
         return self._add(self._verbs.ids_member(verb, checked))
@@ -153,7 +153,7 @@ class Unit:
     # -- leases
 
     def ack(self, lease: Lease | str, result: Any = None) -> Reply[Outcome]:
-        """As `Queue.ack`. A lease that is no longer yours refuses the unit, also when it was acked before."""
+        """Like `Store.ack`. A lease that is no longer yours refuses the unit, also if you acked it before."""
         return self.settle(Ack(lease, result))
 
     def nack(
@@ -163,7 +163,7 @@ class Unit:
         delay: Duration | None = None,
         traceback: str | None = None,
     ) -> Reply[Outcome]:
-        """As `Queue.nack`."""
+        """Like `Store.nack`."""
         return self.settle(Nack(lease, error, delay, traceback))  # type: ignore[arg-type]  # checked there
 
     def reject(
@@ -173,15 +173,15 @@ class Unit:
         error: str | BaseException | None = None,
         traceback: str | None = None,
     ) -> Reply[Outcome]:
-        """As `Queue.reject`."""
+        """Like `Store.reject`."""
         return self.settle(Reject(lease, reason, error, traceback))  # type: ignore[arg-type]  # checked there
 
     def release(self, lease: Lease | str, delay: Duration | None = None) -> Reply[Outcome]:
-        """As `Queue.release`."""
+        """Like `Store.release`."""
         return self.settle(Release(lease, delay))
 
     def settle(self, settlement: Settlement) -> Reply[Outcome]:
-        """End a lease in the way that is given: `Ack`, `Nack`, `Reject` or `Release`."""
+        """End a lease with `Ack`, `Nack`, `Reject` or `Release`."""
         member = self._verbs.settle_member(settlement)
         lease = settlement.lease
         if isinstance(lease, Lease):
@@ -192,9 +192,9 @@ class Unit:
     # -- documents
 
     def put_document(self, kind: str, name: str, value: Any, *, version: int | None = None) -> Reply[int]:
-        """Write a small JSON value; with ``version`` only if that is still its version (0: it must be new).
+        """Write a small JSON value; with ``version`` only if the document has that version (0: it must be new).
 
-        Another version refuses the unit with `VersionConflict`. The reply is the new version.
+        Any other version refuses the unit with `VersionConflict`. The reply is the new version.
         """
         checked_document(kind, name)
         if version is not None:
@@ -217,25 +217,25 @@ class Unit:
     # -- the unit
 
     def _name_once(self, name: str) -> None:
-        if name in self._named:
-            raise InvalidMessage(f"{name:.150} is in this unit already", hint="a unit does one thing with each")
-        self._named.add(name)
+        if name in self._names:
+            raise InvalidMessage(f"{name:.150} is already in this unit", hint="use each message and document only once")
+        self._names.add(name)
 
     def _add(self, member: Any, pick: Callable[[Any], Any] = lambda reply: reply) -> Reply[Any]:
-        if self._over:
-            raise InvalidState("the block of this unit is over", hint="begin another unit")
+        if self._ended:
+            raise InvalidState("the block of this unit has ended", hint="begin another unit")
         if len(self._members) >= MOST_CALLS:
-            raise InvalidMessage(f"a unit takes at most {MOST_CALLS} calls", hint="use several units")
+            raise InvalidMessage(f"a unit can have at most {MOST_CALLS} calls", hint="use several units")
         reply: Reply[Any] = Reply()
         self._members.append((member, reply, pick))
         return reply
 
     def end(self) -> None:
-        """No call is taken any more."""
-        self._over = True
+        """Refuse further calls."""
+        self._ended = True
 
     def steps(self, name: str | None = None) -> Steps[None]:
-        """Send what was gathered, and hand out the replies."""
+        """Send the calls, and set their replies."""
         if self._members:
             replies = yield from self._verbs.together([member for member, _, _ in self._members], name)
             for (_, reply, pick), value in zip(self._members, replies, strict=True):

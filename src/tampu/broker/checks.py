@@ -1,4 +1,4 @@
-"""Is the store sound? One list of findings, for `Queue.check`, `GET /v1/check` and `tampu doctor` alike."""
+"""Checks of a store: one list of findings for `Store.check`, `GET /v1/check` and `tampu doctor`."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from tampu.engines.port import Engine
 from tampu.model.errors import StorageError
 
 Finding = tuple[str, str, str]
-"""(what, ``ok`` | ``warn`` | ``bad``, what to know or do)"""
+"""(subject, ``ok`` | ``warn`` | ``bad``, what to know or do)"""
 _MOST_NAMED = 10
 
 
 class Checks(Admin):
     def check(self) -> Steps[list[Finding]]:
-        """What the engine finds, then queues of the tenant that need somebody, then readers of the journal."""
+        """Findings of the engine, then queues of the tenant that need attention, then readers of the journal."""
         return (yield from self._check(journal_readers.findings))
 
     def check_tenant(self) -> Steps[list[Finding]]:
-        """Without the readers of the journal: they are of the whole store, which not everybody may see."""
+        """`check` without readers of the journal: they belong to the whole store, which not every caller may see."""
         return (yield from self._check(lambda _: []))
 
-    def _check(self, of_readers: Callable[[Engine], list[Finding]]) -> Steps[list[Finding]]:
+    def _check(self, check_readers: Callable[[Engine], list[Finding]]) -> Steps[list[Finding]]:
         found: list[Finding] = yield Read(lambda engine: engine.check())
         try:
             queues: list[Stats] = yield from self.stats()
-            return [*found, *_of_queues(queues), *(yield Read(of_readers))]
+            return [*found, *_check_queues(queues), *(yield Read(check_readers))]
         except StorageError:
             if any(level == "bad" for _, level, _ in found):
-                return found  # it says already why nothing can be read
+                return found  # they say why nothing can be read
             raise
 
 
-def _of_queues(queues: list[Stats]) -> list[Finding]:
-    """Queues that somebody may have forgotten to open again, and dead letters that wait for a decision."""
+def _check_queues(queues: list[Stats]) -> list[Finding]:
+    """Queues that may have been left closed by mistake, and dead letters that wait for a decision."""
     found: list[Finding] = []
-    shut = [f"{one.queue} ({one.status})" for one in queues if one.status != "open"]
-    dead = [f"{one.queue} ({one.dead:,})" for one in queues if one.dead]
-    if shut:
-        found.append(("queues", "warn", f"not open: {_named(shut)}; open with tampu resume"))
+    not_open = [f"{queue.queue} ({queue.status})" for queue in queues if queue.status != "open"]
+    dead = [f"{queue.queue} ({queue.dead:,})" for queue in queues if queue.dead]
+    if not_open:
+        found.append(("queues", "warn", f"not open: {_first_names(not_open)}; open with tampu resume"))
     if dead:
-        found.append(("dead", "warn", f"dead letters in {_named(dead)}; see tampu list QUEUE --state dead"))
+        found.append(("dead", "warn", f"dead letters in {_first_names(dead)}; see tampu list QUEUE --state dead"))
     return found
 
 
-def _named(queues: list[str]) -> str:
+def _first_names(queues: list[str]) -> str:
     more = len(queues) - _MOST_NAMED
     return ", ".join(queues[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Which messages: the filter that listing and replaying share."""
+"""`Where`: the filter of messages for `messages` and `replay`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tampu.model.times import instant
 
 
 class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is given must hold."""
+    """A message matches if it has all the values that are given."""
 
     type: str | None = None
     reason: str | None = None
     error: str | None = None
-    """Part of the last error's text."""
+    """A part of the text of the last error."""
     key: str | None = None
     group: str | None = None
     correlation_id: str | None = None
@@ -61,17 +61,17 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def _why(told: str) -> str:
-    """What was wrong, as people say it."""
-    unknown = re.search(r"unknown field `(.*)`", told)
+def _why(error: str) -> str:
+    """An error of msgspec in plain words."""
+    unknown = re.search(r"unknown field `(.*)`", error)
     if unknown:
         return f"where has no field {unknown[1]}"
-    place = re.search(r"`\$\.(\w+)", told)
-    if place is None:
+    field = re.search(r"`\$\.(\w+)", error)
+    if field is None:
         return "where must be a mapping"
-    name = place[1]
-    single = "a time" if name.endswith(("_after", "_before")) else "a text"
-    return f"where: {name} must be {'texts by their names' if name == 'labels' else single}"
+    name = field[1]
+    kind = "a time" if name.endswith(("_after", "_before")) else "a text"
+    return f"where: {name} must be {'a mapping of texts' if name == 'labels' else kind}"
 
 
 def _between(at: datetime | None, after: datetime | None, before: datetime | None) -> bool:

@@ -1,7 +1,8 @@
-"""Who reads the journal for good: each reader keeps a document with the position that it has durably stored elsewhere.
+"""Registered readers of the journal. Each has a document with the position up to which it has stored the journal
+elsewhere.
 
-Retention goes no further than the least of these positions, so nothing is removed that a reader has not got. A reader
-with ``archive_after`` has the ended messages as well: the store may let go of them that long after their end.
+Retention removes nothing after the lowest of these positions, so every reader gets everything. A reader with
+``archive_after`` stores ended messages too: the store may remove them that long after they ended.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tampu.model.times import SECOND
 _DAY_US = 86_400 * SECOND
 KIND = "reader"
 TENANT = "*"
-"""Readers are of the whole store; no tenant has this name."""
+"""Readers belong to the whole store, not to a tenant; no tenant can have this name."""
 OBJECTIVES = "objectives"
-"""Documents in which readers keep what they hold queues to."""
+"""Kind of the documents with service level objectives of queues, which readers evaluate."""
 IDENTITY = ("store", TENANT, "identity")
-"""The document that tells this store from others, for readers that keep a position elsewhere."""
+"""The document that identifies this store to readers which keep their position elsewhere."""
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class Reader(msgspec.Struct, frozen=True):
     """When the position last changed, by the engine's clock."""
     archive_after_us: int | None = None
     place: str = ""
-    """Where it stores what it reads, for people."""
+    """Where the reader stores what it reads; shown to users."""
 
 
 _read = from_json(Reader).decode
@@ -45,17 +46,17 @@ def registered(engine: Engine) -> list[Reader]:
 
 
 def saving(reader: Reader, version: int | None = None) -> PutDocument:
-    """The call that stores a reader's position; with ``version`` only if nobody else has meanwhile."""
+    """The call that stores a reader; with ``version`` only if the document still has it."""
     return PutDocument(KIND, TENANT, reader.name, msgspec.json.encode(reader), version)
 
 
 def forgetting(name: str) -> DeleteDocument:
-    """The call after which the store keeps nothing for this reader."""
+    """The call that removes a reader; retention no longer waits for it."""
     return DeleteDocument(KIND, TENANT, name)
 
 
 def read_by_all(readers: list[Reader]) -> Position | None:
-    """What every reader has: the least offset in each partition; None without readers."""
+    """The position up to which all readers have read: the lowest offset in each partition. None without readers."""
     if not readers:
         return None
     partitions = {partition for reader in readers for partition in reader.position}
@@ -63,7 +64,7 @@ def read_by_all(readers: list[Reader]) -> Position | None:
 
 
 def findings(engine: Engine) -> list[tuple[str, str, str]]:
-    """For `tampu doctor`: a reader holds retention back, and one that stands still fills the disk."""
+    """For `tampu doctor`. A reader delays retention, so one that has stopped fills the disk."""
     found = []
     known = registered(engine)
     latest = engine.journal(None, 1, None).latest if known else {}
@@ -71,17 +72,17 @@ def findings(engine: Engine) -> list[tuple[str, str, str]]:
         behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
         days = (engine.now() - reader.moved_us) / _DAY_US
         if behind and days > 1:
-            told = (
-                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; all that is "
-                f"kept for it. Start it again (tampu pipeline run), or let go: tampu pipeline forget "
+            text = (
+                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; the store "
+                f"keeps all of them. Start it again (tampu pipeline run), or remove it: tampu pipeline forget "
                 f"{reader.name.removeprefix('lake:')}"
             )
-            found.append(("reader", "warn", told))
+            found.append(("reader", "warn", text))
         else:
             found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
     return found
 
 
 def archive_after(readers: list[Reader]) -> int | None:
-    """How long the store must keep an ended message that all readers have; None: for its retention."""
+    """How long the store keeps an ended message that all readers have; None: for its retention."""
     return min((r.archive_after_us for r in readers if r.archive_after_us is not None), default=None)

@@ -1,6 +1,6 @@
-"""Notes: what a worker keeps about a message while it works on it (a cursor, its progress), across attempts.
+"""Notes: what a worker stores about a message while it works on it, such as a cursor. They survive failed attempts.
 
-A note is a document, written only by who has the lease. It is removed when the message has ended.
+A note is a document. Only the holder of the lease can write it. It is removed when the message has ended.
 """
 
 from __future__ import annotations
@@ -33,20 +33,23 @@ def packed(value: Any) -> bytes:
 
 
 class Notes:
+    """Notes about the messages of one tenant."""
+
     def __init__(self, core: Core, tenant: str) -> None:
         self.core = core
         self.tenant = tenant
 
     def read_note(self, id: str) -> Steps[Any]:
-        """What was noted about a message; None for nothing."""
+        """The note about a message; None if there is none."""
         name = validate.id_text(id)
         found: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, name))
         return None if found is None else msgspec.json.decode(found.value)
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
-        """Replace the note, and let the lease run on for ``by``. Raises `LeaseLost`; then nothing changed.
+        """Replace the note, and extend the lease to ``by`` from now. Raises `LeaseLost`; then nothing changed.
 
-        The lease is asked for between reading the version and writing. Whoever has lost it can not have both.
+        The lease is extended between reading the note's version and writing it, so a worker without the lease cannot
+        overwrite the note of the next one.
         """
         raw, by_us = packed(note), duration(by, "by", zero=False)
         name, queue = validate.id_text(id), validate.name(receipt.rpartition("/")[0], "receipt")
@@ -62,17 +65,17 @@ class Notes:
             return
 
     def sweep_notes(self) -> Steps[int]:
-        """Remove notes that a crash left behind after their messages had ended; how many."""
+        """Remove notes that a crash left behind after their messages ended. Returns how many."""
         notes: list[port.Document] = yield Read(lambda engine: engine.documents(KIND, self.tenant))
-        over = []
+        left_behind = []
         for note in notes:
             found: Message | None = yield Read(lambda engine, id=note.name: engine.get(self.tenant, id))  # type: ignore[misc]  # bound now
             if found is None or found.state in TERMINAL:
-                over.append(note.name)
-        yield from self.drop_notes(over)
-        return len(over)
+                left_behind.append(note.name)
+        yield from self.drop_notes(left_behind)
+        return len(left_behind)
 
     def drop_notes(self, ids: Sequence[str]) -> Steps[None]:
-        """Their messages have ended."""
+        """Remove the notes of messages that have ended."""
         for id in ids:
             yield port.DeleteDocument(KIND, self.tenant, id)

@@ -1,8 +1,8 @@
-"""The one door: every message that is published anywhere in tampu becomes an engine's call here.
+"""Publish: everything that is published anywhere in tampu becomes a call to the engine here.
 
-`PublishVerbs` are the verbs of the library. `prepare` takes messages as callers hand them in, `prepare_items` those
-that are checked already; both run the publish steps (see `publish_steps`). `publish_call` and `load_call` are the only
-places that build `port.Publish` and `port.Load`. They take the settings of the queue whole, so that none is forgotten.
+`PublishVerbs` has the verbs of the library. `prepare` takes messages as callers pass them, `prepare_items` those that
+are already checked; both run the publish steps (see `publish_steps`). `publish_call` and `load_call` are the only
+places that build `port.Publish` and `port.Load`. They take all settings of the queue, so that none is forgotten.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PublishVerbs:
     """Publish to the queues of one tenant."""
 
     traced = True
-    """Spans are begun for what is called here; a server has its own."""
+    """True if the verbs begin trace spans; a server begins its own."""
 
     def __init__(self, core: Core, tenant: str) -> None:
         self.core = core
@@ -69,11 +69,11 @@ class PublishVerbs:
         hold: str | None = None,
         id: str | None = None,
     ) -> Steps[Message]:
-        """Hand in one message. When this returns, it is on disk.
+        """Publish one message. When this returns, it is on disk.
 
-        ``key`` replaces the payload of the message with that key that still waits. ``idempotency_key`` makes it safe
-        to publish again: within the queue's window the first message is answered. Raises `QueueFull`,
-        `QueueClosed`, `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
+        ``key`` replaces the payload of a waiting message with the same key. ``idempotency_key`` makes it safe to
+        publish again: within the queue's window the first message is returned. Raises `QueueFull`, `QueueClosed`,
+        `PayloadTooLarge`, `IdempotencyConflict`, `InvalidMessage`; then nothing was stored.
         """
         options = (
             type, delay, run_at, ttl, deadline, key, idempotency_key, labels, headers, max_attempts, correlation_id,
@@ -90,7 +90,7 @@ class PublishVerbs:
         return (yield self.publishing(queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
 
     def publish_many(self, queue: str, messages: Iterable[NewMessage | Any]) -> Steps[list[Message]]:
-        """Hand in many messages in one commit: all of them, or none. A plain value is a payload."""
+        """Publish many messages in one commit, all or none. A value that is no `NewMessage` is a payload."""
         if isinstance(messages, str | bytes | dict) or not isinstance(messages, Iterable):
             raise InvalidMessage("messages must be a list", field="messages", hint="use publish for one message")
         news = list(messages)
@@ -115,7 +115,7 @@ class PublishVerbs:
             return messages
 
     def _within(self, step: Any, _context: dict[str, str]) -> Any:
-        """The step, told in which trace it is; here the messages carry it, and that is enough."""
+        """The step as part of a trace. The messages carry the trace, so a local store changes nothing."""
         return step
 
     def publishing(
@@ -138,12 +138,12 @@ class PublishVerbs:
         )  # fmt: skip
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:
-        """Once for each queue. It is not refused: the queue may get another ordering while the message waits."""
+        """Log it once per queue. It is no error: the queue may get another ordering while the message waits."""
         warned = self.core.warned_of_priority
         if (self.tenant, queue) not in warned and len(warned) < _MOST_WARNED:
             warned.add((self.tenant, queue))
             log.warning(
-                'priority has no effect in queue %s: its ordering is %s; set ordering="priority" or publish without',
+                'priority has no effect in queue %s: its ordering is %s; set ordering="priority", or omit priority',
                 queue, ordering,
             )  # fmt: skip
 
@@ -155,7 +155,7 @@ class PublishVerbs:
         return self.core.settings.get(self.tenant, validate.name(queue, "queue"))
 
 
-# -- the door
+# -- the engine's calls
 
 
 def publish_call(
@@ -167,7 +167,7 @@ def publish_call(
     remember_us: int = 0,
     batch_id: str | None = None,
 ) -> Publish:
-    """The call that stores these items, under the settings of their queue."""
+    """The call that stores these items, with the settings of their queue."""
     return Publish(
         tenant,
         queue,
@@ -195,7 +195,7 @@ def load_call(
     remember_us: int = 0,
     position_in_same_commit: bool = False,
 ) -> Load:
-    """The call that stores simple messages under a stem and numbers, under the settings of their queue."""
+    """The call that stores simple messages, ids made of a prefix and numbers, with the settings of their queue."""
     return Load(
         tenant, queue, id_prefix, numbers, bodies, starts, types, settings.max_attempts, settings.max_depth,
         remember_us, position_in_same_commit,
@@ -237,7 +237,7 @@ def prepare(
 def prepare_items(
     tenant: str, queue: str, items: Sequence[Item], settings_of: SettingsOf, *, remember_us: int = 0
 ) -> PublishSet:
-    """As `prepare`, for messages that were checked and packed before, under the settings of this queue."""
+    """Like `prepare`, for messages that are already checked and packed with the settings of this queue."""
     settings = settings_of(queue)
     validate.check_open(queue, settings)
     messages = [_unpacked(item, settings) for item in items]
@@ -245,15 +245,15 @@ def prepare_items(
 
 
 def _of_batch(digest: bytes, count: int) -> bytes:
-    """A batch under one Idempotency-Key is one body: the same messages, among more or fewer, are another."""
+    """The digest of a message in a batch under one Idempotency-Key: it differs if the batch has another length."""
     return hashlib.sha256(b"%d:%s" % (count, digest)).digest()[: len(digest)]
 
 
-# -- through the steps
+# -- publish steps
 
 
 def _checked(new: NewMessage, item: Item) -> NewMessage:
-    """The message as steps see it: checked, its payload encoded, its id known if it has one."""
+    """The message as steps see it: checked, the payload encoded, with its id if it has one."""
     body = item.body
     return msgspec.structs.replace(
         new, payload=body.payload, content_type=body.content_type, type=body.type, id=item.id
@@ -261,7 +261,7 @@ def _checked(new: NewMessage, item: Item) -> NewMessage:
 
 
 def _unpacked(item: Item, settings: Settings) -> NewMessage:
-    """The message of an item. What it has from its queue it does not keep: it may go to another one."""
+    """The message of an item, without what it got from the settings of its queue: steps may route it to another."""
 
     def span(us: int | None) -> timedelta | None:
         return None if us is None else timedelta(microseconds=us)
@@ -291,28 +291,29 @@ def _through_steps(
     ]
     batch = Batch(tenant, drafts, settings_of)
     batch.run()
-    lines: dict[str, list[Item]] = {}
+    by_queue: dict[str, list[Item]] = {}
     order: list[tuple[str, int]] = []
     for draft, message in zip(drafts, messages, strict=True):
-        same = draft.message is message and draft.queue == queue
-        line = lines.setdefault(draft.queue, [])
-        order.append((draft.queue, len(line)))
-        line.append(draft.origin if same else _rebuilt(draft, settings_of))
+        unchanged = draft.message is message and draft.queue == queue
+        queued = by_queue.setdefault(draft.queue, [])
+        order.append((draft.queue, len(queued)))
+        queued.append(draft.origin if unchanged else _rebuilt(draft, settings_of))
     copies: dict[str, list[Item]] = {}
     for draft in batch.copies:
         copies.setdefault(draft.queue, []).append(_rebuilt(draft, settings_of))
 
-    def calls(lines: dict[str, list[Item]]) -> list[Publish]:
+    def calls(by_queue: dict[str, list[Item]]) -> list[Publish]:
         return [
-            publish_call(tenant, name, settings_of(name), line, remember_us=remember_us) for name, line in lines.items()
+            publish_call(tenant, name, settings_of(name), queued, remember_us=remember_us)
+            for name, queued in by_queue.items()
         ]
 
-    slots = {name: at for at, name in enumerate(lines)}
-    return PublishSet(calls(lines), calls(copies), [(slots[name], at) for name, at in order])
+    call_numbers = {name: number for number, name in enumerate(by_queue)}
+    return PublishSet(calls(by_queue), calls(copies), [(call_numbers[name], at) for name, at in order])
 
 
 def _rebuilt(draft: Draft, settings_of: SettingsOf) -> Item:
-    """The item of a message that steps have changed. Its idempotency key stands for what was handed in."""
+    """The item of a message that steps have changed. Its idempotency key still stands for the original message."""
     settings = settings_of(validate.name(draft.queue, "queue"))
     validate.check_open(draft.queue, settings)
     item = validate.item(draft.queue, settings, draft.message)

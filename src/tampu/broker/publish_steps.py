@@ -8,8 +8,8 @@ HTTP, schedules, Spark, replay. A step sees messages that are already valid, and
 - route a message to another queue (assign `Draft.queue`),
 - add copies in other queues (`Batch.copy`).
 
-What a step changed is validated again, by the settings of the queue where the message goes. All messages and copies of
-a batch are stored as one unit. A publish to a queue that no step wants costs one look at the list.
+What a step changed is validated again, with the settings of the queue where the message goes. All messages and copies
+of a batch are stored as one unit. A publish to a queue that no step wants costs one check of the list.
 
 A step runs in the thread or task of the caller. It may read; it must not write, and must not publish.
 """
@@ -30,28 +30,28 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.message import NewMessage, decode
 
 SettingsOf = Callable[[str], Settings]
-"""The current settings of a queue of the tenant, by its name."""
+"""Queue name → current settings, in one tenant."""
 _IDENTITY = frozenset({"id", "idempotency_key"})
 _NUMBER_BYTES = 5
 
 
 class PublishStep(Protocol):
     def wants(self, queue: str, settings: Settings) -> bool:
-        """True if the step has anything to do for messages of this queue. Asked on each publish: keep it cheap."""
+        """True if the step has work to do for messages of this queue. Called on each publish: keep it cheap."""
         ...
 
     def apply(self, batch: Batch, drafts: Sequence[Draft]) -> None:
-        """Look at the messages, and change them. ``drafts`` are those that now go to queues the step wants."""
+        """Inspect and change messages. ``drafts`` are those that now go to queues which the step wants."""
         ...
 
 
 STEPS: list[PublishStep] = []
-"""In the order they run: first those that refuse or change, then those that route, at last those that add copies."""
+"""In the order they run: first steps that refuse or change, then steps that route, last steps that add copies."""
 
 
 @contextmanager
 def registered(step: PublishStep) -> Iterator[None]:
-    """The step runs last while the block lasts."""
+    """Register the step, as the last one, for the duration of the block."""
     STEPS.append(step)
     try:
         yield
@@ -75,9 +75,9 @@ class Draft:
         self.message = message
         """Its fields, with the payload encoded."""
         self.origin = origin
-        """The message as it was handed in, or of which this is a copy."""
+        """The original message: as it was published, or the one that this is a copy of."""
         self.position = position
-        """Its place in the batch as it was handed in, or that of which it is a copy; None in a batch of one."""
+        """Index of the original message in the batch; None in a batch of one."""
 
     @property
     def payload(self) -> Any:
@@ -88,15 +88,15 @@ class Draft:
             self.refuse(f"the payload cannot be decoded: {error}", field="payload")
 
     def change(self, **fields: Any) -> None:
-        """Give it other values of these fields of `NewMessage`. A new payload is encoded as `publish` encodes it."""
+        """Change these fields of `NewMessage`. A new payload is encoded as `publish` encodes it."""
         if not _IDENTITY.isdisjoint(fields):
-            raise TypeError("a step cannot change id or idempotency_key: callers use them to publish again")
+            raise TypeError("a step cannot change id or idempotency_key: callers use them to retry")
         if "payload" in fields:
             fields.setdefault("content_type", None)
         self.message = msgspec.structs.replace(self.message, **fields)
 
     def refuse(self, why: str, *, field: str, hint: str | None = None) -> NoReturn:
-        """Refuse the batch because of this message. ``field`` may be a path, such as ``payload.lines[2].price``."""
+        """Refuse the batch because of this message. ``field`` may be a path such as ``payload.lines[2].price``."""
         path = field if self.position is None else f"messages[{self.position}].{field}"
         raise InvalidMessage(why, field=path, hint=hint)
 
@@ -107,12 +107,12 @@ class Batch:
     def __init__(self, tenant: str, drafts: list[Draft], settings_of: SettingsOf) -> None:
         self.tenant = tenant
         self.drafts = drafts
-        """One for each message that was handed in, in their order."""
+        """One per published message, in order."""
         self.copies: list[Draft] = []
         self.settings_of = settings_of
 
     def run(self) -> None:
-        """Apply the steps, one after the other. Messages that a step routes or adds are seen by the steps after it."""
+        """Apply the steps one after the other. Later steps see the messages that a step routes or adds."""
         for step in STEPS:
             chosen = [
                 draft
@@ -123,13 +123,13 @@ class Batch:
                 step.apply(self, chosen)
 
     def copy(self, draft: Draft, queue: str, name: str, **fields: Any) -> Draft:
-        """Store the message also in ``queue``, with other values of these fields; the copy has no ``key`` unless given.
+        """Store the message also in ``queue``, with these fields changed. The copy has no ``key`` unless given.
 
-        ``name`` tells the copies of a message apart. The copy's identity follows from it and from that of the message:
-        publishing the message again finds the copy too.
+        ``name`` tells the copies of a message apart. The copy's id and idempotency key derive from it and from those
+        of the message, so publishing the message again finds the copy too.
         """
         if not _IDENTITY.isdisjoint(fields):
-            raise TypeError("the id and idempotency_key of a copy follow from those of its message")
+            raise TypeError("a step cannot set id or idempotency_key of a copy: they derive from those of its message")
         original = draft.message
         if original.id is None and original.idempotency_key is None:
             original = draft.message = msgspec.structs.replace(original, id=str(uuid.uuid4()))
@@ -145,7 +145,7 @@ class Batch:
 
 
 def derived_id(id: str, name: str) -> str:
-    """The id of a copy. Ids that are one stem and growing numbers, as in `port.Load`, stay that under another stem."""
+    """The id of a copy. Ids with one prefix and growing numbers, as in `port.Load`, keep that form."""
     raw = uuid.UUID(id).bytes
     id_prefix = bytearray(
         hashlib.blake2b(raw[:-_NUMBER_BYTES] + name.encode(), digest_size=16 - _NUMBER_BYTES).digest()
@@ -155,5 +155,5 @@ def derived_id(id: str, name: str) -> str:
 
 
 def _derived_key(message: NewMessage, name: str) -> str:
-    """Hashed, so that it is never longer than a key may be."""
+    """Hashed, so that it is never too long for a key."""
     return "copy:" + hashlib.blake2b(f"{name}\0{message.idempotency_key}".encode(), digest_size=24).hexdigest()

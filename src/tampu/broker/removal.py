@@ -1,7 +1,7 @@
-"""Queues that were removed. A mark hides a queue that has neither messages nor settings from those who list queues.
+"""Removed queues. A mark, which is a document, hides a queue without messages and settings from lists of queues.
 
-The engine keeps the name, as the journal still tells of it. Publishing to the queue, or giving it settings, shows it
-again at once; the maintenance tasks take the mark away then.
+The engine keeps the name, because the journal still has it. A publish to the queue, or new settings, show it again at
+once; maintenance then removes the mark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tampu.model.states import TERMINAL
 
 KIND = "removed_queue"
 TENANT = "*"
-"""All marks are in one place, named ``tenant/queue``, so that one read tells that there are none."""
+"""All marks are under this tenant, named ``tenant/queue``, so that one read finds all of them."""
 
 
 def mark(tenant: str, queue: str) -> PutDocument:
@@ -31,13 +31,13 @@ def hidden(engine: Engine, tenant: str) -> set[str]:
 
 
 def is_hidden(engine: Engine, tenant: str, queue: str) -> bool:
-    """True if the queue, which has no messages, was removed and got no settings since."""
+    """True if a queue without messages was removed and got no settings since."""
     removed = engine.document(KIND, TENANT, f"{tenant}/{queue}") is not None
     return removed and engine.document(settings.KIND, tenant, queue) is None
 
 
 def unmark_used(engine: Engine) -> list[DeleteDocument]:
-    """The calls that take away the marks of queues that are used again."""
+    """The calls that remove the marks of queues which are used again."""
     return [
         DeleteDocument(KIND, TENANT, f"{tenant}/{queue}")
         for tenant, marked in _marked(engine).items()
@@ -55,19 +55,19 @@ def _marked(engine: Engine) -> dict[str, set[str]]:
 
 
 def _used(engine: Engine, tenant: str) -> set[str]:
-    """Queues of a tenant with messages or settings of their own."""
+    """Queues of a tenant that have messages, or settings of their own."""
     with_messages = {row.queue for row in engine.stats(tenant, None) if any(row.counts.values())}
     return with_messages | {document.name for document in engine.documents(settings.KIND, tenant)}
 
 
 def check(queue: str, counts: Mapping[State, int], *, force: bool) -> None:
-    """Refuse to remove a queue with messages that somebody works on or, without ``force``, that wait."""
+    """Refuse to remove a queue with leased messages or, without ``force``, with waiting ones."""
     leased = counts.get(State.LEASED, 0)
     if leased:
         raise InvalidState(
             f"{leased} messages of {queue} are leased",
             field="queue",
-            hint="wait for their end, or cancel them; drain the queue first if it is still in use",
+            hint="wait until they are settled, or cancel them; drain the queue first if it is still in use",
         )
     waiting = sum(count for state, count in counts.items() if state not in TERMINAL)
     if waiting and not force:

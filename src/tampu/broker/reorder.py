@@ -1,10 +1,8 @@
-"""A queue that changes its ordering, or how many of a group may go at once: what waits follows, in small steps.
+"""After a change of a queue's ordering or group limits, give waiting messages their new rank or slot, in small steps.
 
-To the end, even if who began dies.
-
-A mark is written before the settings change. Who changes them ranks at once. Some seconds later, when every process has
-noticed and nobody publishes by the old ordering any more, the keepers do it once more and only then take the mark away;
-messages that have their rank already are left alone.
+It is completed even if the process that began it dies: a mark, which is a document, is written before the settings
+change. The process that changes them updates the messages at once. Some seconds later, when all processes publish by
+the new settings, maintenance does it once more and then removes the mark. Messages that are up to date are skipped.
 """
 
 from __future__ import annotations
@@ -20,41 +18,43 @@ from tampu.model.times import SECOND
 
 KIND = "ranking"
 NOTICED_US = 5 * SECOND
-"""By then every process has noticed a change of settings."""
+"""After this time every process has noticed a change of settings."""
 _STEP = 500
 
 
 class Reorder(msgspec.Struct, frozen=True):
+    """The content of a mark."""
+
     since_us: int
     done: bool = False
     ranks: bool = True
-    """The ordering changes, not only the limits of groups."""
+    """True if the ordering changes, and not only limits of groups."""
 
 
 _read = from_json(Reorder).decode
 
 
 def marking(tenant: str, queue: str, now: int, *, ranks: bool) -> PutDocument:
-    """The call that says: the ordering of this queue (or with ``*`` of all), or its groups, are about to change."""
+    """The call that marks a queue (``*``: all queues) whose ordering or group limits are about to change."""
     return PutDocument(KIND, tenant, queue, msgspec.json.encode(Reorder(now, ranks=ranks)))
 
 
 def is_ranking(engine: Engine, tenant: str, queue: str) -> bool:
-    """Is there a mark of an ordering that was changed, and nobody has finished yet?"""
+    """True if a change of the ordering is not completed yet."""
     document = engine.document(KIND, tenant, queue)
     mark = None if document is None else _read(document.value)
     return mark is not None and mark.ranks and not mark.done
 
 
 def unmarking(document: Document) -> PutDocument:
-    """The call that says that it is done; refused when it has changed again meanwhile."""
+    """The call that sets a mark to done; refused if the queue was changed again meanwhile."""
     mark = _read(document.value)
     value = msgspec.json.encode(msgspec.structs.replace(mark, done=True))
     return PutDocument(KIND, document.tenant, document.name, value, document.version)
 
 
 def marked(engine: Engine) -> list[tuple[Document, Reorder]]:
-    """Marks of rankings that are not done."""
+    """All marks that are not done."""
     found = []
     for tenant in sorted({tenant for tenant, _ in engine.queues()}):
         for document in engine.documents(KIND, tenant):
@@ -65,8 +65,8 @@ def marked(engine: Engine) -> list[tuple[Document, Reorder]]:
 
 
 def follow(tenant: str, queue: str, *, ranks: bool = True) -> Steps[None]:
-    """Bring what waits in a queue, or with ``*`` in all of the tenant, to what is set now: groups, and with ``ranks``
-    the ordering."""
+    """Update the waiting messages of a queue (``*``: of all queues) to the current group limits and, with ``ranks``,
+    the current ordering."""
     names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
     for owner, name in names:
         if owner == tenant and queue in (name, DEFAULTS):
@@ -75,7 +75,7 @@ def follow(tenant: str, queue: str, *, ranks: bool = True) -> Steps[None]:
                 yield from _rank(tenant, name)
 
 
-# Settings are read with each step: somebody may change them again, and the last one holds.
+# Settings are read in each step: they may change again, and the last change counts.
 
 
 def _regroup(tenant: str, name: str) -> Steps[None]:

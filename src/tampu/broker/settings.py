@@ -1,4 +1,4 @@
-"""The settings of a queue as they hold now: layers merged, durations in microseconds, kept until a document changes."""
+"""The current settings of queues: inherited values filled in, durations in microseconds, cached until they change."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from tampu.model.times import SECOND
 
 KIND = "queue"
 DEFAULTS = "*"
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 _MOST = 10_000
 Read = Callable[[str, str, str], Document | None]
 """Reads a document by kind, tenant and name."""
 
 
 class Settings(msgspec.Struct, frozen=True):
+    """The settings of one queue, resolved."""
+
     status: str
     ordering: str
     ageing_us: int
     group_by: str
     slots: int | None
-    """How many messages of a group may go at once; None: groups do not matter. See `tampu.engines.groups`."""
+    """How many messages of a group may be leased at once; None: no limit, no order. See `tampu.engines.groups`."""
     group_rate: GroupRate | None
-    """How often one of a group may go."""
+    """How often a message of one group may be delivered."""
     max_attempts: int
     lease_us: int
     backoff: Backoff
@@ -45,21 +47,22 @@ class Settings(msgspec.Struct, frozen=True):
     burst: int
     max_payload: int
     simple: bool = False
-    """True if a message without options is ready at once at rank 0 and never expires; see `incoming.is_simple`."""
+    """True if a message without options is ready at once at rank 0 and never expires; see `validate.is_simple`."""
 
     def __post_init__(self) -> None:
-        plain_rank = self.ordering == "fifo" or (self.ordering == "priority" and not self.ageing_us)
-        simple = plain_rank and self.group_by == "group" and not self.ttl_us
-        msgspec.structs.force_setattr(self, "simple", simple)  # follows from the others: asked with every publish
+        rank_is_0 = self.ordering == "fifo" or (self.ordering == "priority" and not self.ageing_us)
+        simple = rank_is_0 and self.group_by == "group" and not self.ttl_us
+        msgspec.structs.force_setattr(self, "simple", simple)  # computed once: every publish reads it
 
     def want(self, queue: str, lease_us: int | None) -> QueueClaim:
+        """The part of a claim that is for this queue."""
         return QueueClaim(
             queue, lease_us or self.lease_us, self.max_in_flight, self.rate, self.burst, self.group_rate is not None
         )
 
 
 def resolve(config: QueueConfig) -> Settings:
-    """Settings of a config that has every field."""
+    """The settings of a config in which no field is None."""
 
     def micros(seconds: float | None) -> int:
         return round((seconds or 0) * SECOND)
@@ -92,34 +95,34 @@ def resolve(config: QueueConfig) -> Settings:
 
 
 def own(document: Read, tenant: str, queue: str) -> QueueConfig | None:
-    """What is set for the queue itself."""
+    """The settings of the queue itself, without inherited ones; None if it has none."""
     found = document(KIND, tenant, queue)
     return None if found is None else read_config(found.value)
 
 
 def read(document: Read, tenant: str, queue: str) -> Settings:
-    """The settings of a queue as its documents are now."""
+    """Read the settings of a queue from its documents."""
     return resolve(inherit(own(document, tenant, queue), own(document, tenant, DEFAULTS), BUILT_IN))
 
 
 class SettingsCache:
-    """Reads documents when they have changed; asks at most ten times a second."""
+    """Caches settings. It checks at most ten times a second whether any document has changed."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Settings] = {}
         self._revision = -1
-        self._looked = 0.0
+        self._checked_at = 0.0
         self.watched = False
-        """Somebody calls `look` all the time, so `get` asks nothing of the engine for a queue it knows."""
+        """True if `look` is called regularly; then `get` does not check for changes itself."""
 
     def knows(self, tenant: str, queue: str) -> bool:
-        """Can `get` answer without asking the engine?"""
+        """True if `get` needs no read of the engine."""
         return self.watched and (tenant, queue) in self._known
 
     def get(self, tenant: str, queue: str) -> Settings:
-        if not self.watched and time.monotonic() - self._looked > _LOOK_SECONDS:
+        if not self.watched and time.monotonic() - self._checked_at > _CHECK_SECONDS:
             self.look()
         found = self._known.get((tenant, queue))
         if found is None:
@@ -128,23 +131,23 @@ class SettingsCache:
             with self._lock:
                 if len(self._known) >= _MOST:
                     self._known.clear()
-                if revision == self._revision:  # else it was read before a change that is known by now
+                if revision == self._revision:  # else it may be from before a change
                     self._known[tenant, queue] = found
         return found
 
     def own(self, tenant: str, queue: str) -> QueueConfig | None:
-        """What is set for the queue itself."""
+        """The settings of the queue itself, without inherited ones; None if it has none."""
         return own(self._engine.document, tenant, queue)
 
     def forget(self) -> None:
-        """Something was changed here: read again."""
+        """Empty the cache, after a change by this process."""
         with self._lock:
             self._known.clear()
-            self._looked = 0.0
+            self._checked_at = 0.0
 
     def look(self) -> None:
-        """Forget what was read before a change of any process."""
-        self._looked = time.monotonic()
+        """Empty the cache if any process has changed a document."""
+        self._checked_at = time.monotonic()
         revision = self._engine.revision()
         if revision != self._revision:
             with self._lock:

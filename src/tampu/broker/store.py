@@ -1,4 +1,4 @@
-"""`Store`, what `tampu.open` answers with: the verbs, for threads."""
+"""`Store`, which `tampu.open` returns: the verbs as blocking methods."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ R = TypeVar("R")
 
 
 class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes):
-    """Every verb, of one tenant."""
+    """All verbs, for one tenant."""
 
 
 def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concatenate[Any, P], R]:
-    """The verb as a method that returns when it is done; of what `AllVerbs` the queue has, here or remote."""
+    """The verb as a method that returns when it is done. A remote store has its own class of verbs."""
     name = verb.__name__
 
     @functools.wraps(verb)
@@ -38,7 +38,7 @@ def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concaten
 
 
 class Queues:
-    """Settings of the queues, by name; ``*`` are the defaults of all."""
+    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
 
     def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
         self._verbs = verbs
@@ -52,7 +52,7 @@ class Queues:
 
 
 class Schedules:
-    """What is published by the clock, by name."""
+    """Messages that are published at set times, by name."""
 
     def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
         self._verbs = verbs
@@ -68,7 +68,7 @@ class Schedules:
 
 
 class Store:
-    """A house of queues, in one tenant. Safe to share between threads; a context manager."""
+    """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
     def __init__(self, core: Core, tenant: str, on_close: Callable[[], None], verbs: type[AllVerbs] = AllVerbs) -> None:
         self._core = core
@@ -129,23 +129,23 @@ class Store:
         lease: Duration | None = None,
         worker: str | None = None,
     ) -> Stream:
-        """Leases as they come, never more than ``credit`` that are not settled; settling does not wait.
+        """Leases as messages arrive, at most ``credit`` unsettled at a time. Settling on the stream does not block.
 
-        On a server this is one connection on which messages are pushed; elsewhere, and where there is only plain HTTP
-        on the way, claims that wait. Use it in a ``with`` block: its end waits for what was settled, and gives back
-        what was not handed out.
+        A server pushes messages over one connection. Other stores, and networks that only let plain HTTP through, are
+        claimed from. Use it in a ``with`` block: its end waits until settlements are stored, and releases messages
+        that you did not get.
         """
-        asked = StreamRequest.of(queues, credit, lease, worker)
-        made = self._core.stream(self, asked)
-        return PolledStream(self, asked) if made is None else made
+        request = StreamRequest.of(queues, credit, lease, worker)
+        pushed = self._core.stream(self, request)
+        return PolledStream(self, request) if pushed is None else pushed
 
     @contextlib.contextmanager
     def transaction(self, connection: Any = None) -> Iterator[Transaction]:
-        """Publish and settle together with your own writes to the same store: all of it, or nothing.
+        """Publish and settle together with your own writes to the same store, all or nothing.
 
-        Without a connection, write through ``tx.execute``; everybody else waits until the block ends, so keep it
-        short. With your own connection (`sqlite3` to the file; psycopg, or SQLAlchemy on it, to the database), your
-        transaction is joined: what you began, you commit.
+        Without a connection, write with ``tx.execute``. All other calls wait until the block ends, so keep it short.
+        With your own connection (`sqlite3` to the file; psycopg, or SQLAlchemy on it, to the database) the calls join
+        your transaction, and you commit it.
         """
         engine: Any = self._core.engine
         if "transaction" not in engine.capabilities:
@@ -154,11 +154,11 @@ class Store:
         me, inside = threading.get_ident(), self._core.in_transaction
         if connection is None:
             self._check_outside()
-        # Where there is one writer, calls beside a transaction of the user's would wait for it, in its own thread.
+        # With one writer, a call outside the transaction would wait for it for ever, in the same thread.
         marks = me not in inside and (connection is None or "one_writer" in engine.capabilities)
         try:
             if marks:
-                inside.add(me)  # in here: an interrupt may come when it has just been added
+                inside.add(me)  # inside try: an interrupt may come right after it
             with engine.transaction(connection) as work:
                 yield Transaction(self._core, self._verbs, work)
         finally:
@@ -166,12 +166,12 @@ class Store:
                 inside.discard(me)
 
     def check(self) -> list[Finding]:
-        """What `tampu doctor` shows: (what, ok | warn | bad, what to know)."""
+        """Check the store, as `tampu doctor` does: (subject, ok | warn | bad, what to know or do)."""
         return self._drive(self._verbs.check())
 
     @property
     def durability(self) -> str:
-        """``full``, or the name of something weaker that was asked for."""
+        """``full``, or the weaker durability that was configured."""
         return self._core.engine.durability
 
     def _drive(self, steps: Steps[R]) -> R:
@@ -181,16 +181,16 @@ class Store:
         return self._core.drive(steps)
 
     def _check_process(self) -> None:
-        """Before any lock is touched: it may have been held when the process forked."""
+        """Called before any lock is taken: it may have been held when the process forked."""
         if os.getpid() != self._pid:
-            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+            raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     def _check_outside(self) -> None:
         if threading.get_ident() in self._core.in_transaction:
             raise InvalidState("this thread is inside a transaction", hint="call the method on tx, or after the block")
 
     def close(self) -> None:
-        """Stop the keepers, wake who waits (with nothing), close the file."""
+        """Stop maintenance, end all waiting calls (they get nothing), and close the file or connections."""
         self._on_close()
 
     def __enter__(self) -> Self:
@@ -201,7 +201,7 @@ class Store:
 
 
 class Transaction:
-    """The verbs that take effect with the commit of the block."""
+    """Verbs that take effect when the transaction commits."""
 
     def __init__(self, core: Core, verbs: AllVerbs, work: Any) -> None:
         self._core = core
@@ -210,12 +210,12 @@ class Transaction:
 
     @property
     def connection(self) -> Any:
-        """The connection your own writes go through. Do not commit it yourself."""
+        """The connection for your own writes. Do not commit it yourself."""
         return self._work.connection
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         """Your own SQL, in this transaction."""
-        if not self._work.active:  # a full disk ends it: this would be committed by itself
+        if not self._work.active:  # a full disk ended it: this write would be committed alone
             raise Unavailable("the transaction has ended inside the block", hint="leave the block; nothing was stored")
         return self._work.execute(sql, parameters)
 
@@ -236,7 +236,7 @@ class Transaction:
         if isinstance(step, Read):
             return step.query(self._core.engine)
         if isinstance(step, WaitForMessages):
-            raise InvalidState("a transaction can not wait")
+            raise InvalidState("a transaction cannot wait", hint="wait before the block")
         if isinstance(step, PublishSet):
             return step.messages(without_errors(self._work.run(step.calls)))
         return without_errors(self._work.run([step]))[0]

@@ -1,7 +1,8 @@
-"""Streams of leases for workers: as many as there is credit, settled without waiting.
+"""Streams of leases for workers: at most ``credit`` unsettled leases at a time, settled without blocking.
 
-`Stream` is what workers see, and the same everywhere. Where leases come from, and where settlements go, is the business
-of its kinds: `PolledStream` claims and settles with two threads of its own; over a server there is one that is pushed.
+`Stream` is the interface for workers, and the same for all stores. Its subclasses get leases and send settlements:
+`PolledStream` claims and settles with two threads of its own; the client of a server has one to which leases are
+pushed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CLOSE_SECONDS = 30.0
 
 
 class StreamRequest(msgspec.Struct, frozen=True):
-    """What a worker wants."""
+    """The checked options of a stream."""
 
     queues: list[str]
     credit: int
@@ -46,40 +47,40 @@ class StreamRequest(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """Leases as they come. Iterate over it, and settle what it gives; safe to share between threads."""
+    """Leases as messages arrive. Iterate over it, and settle each lease. Threads may share it."""
 
-    def __init__(self, asked: StreamRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: StreamRequest) -> None:
+        self._request = request
         self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
         self._lock = threading.Condition()
         self._held: set[str] = set()
-        """Receipts that use credit: handed out or waiting to be, and not settled."""
+        """Receipts that use credit: received and not settled."""
         self._unsettled = 0
         self._closed = False
         self._failure: TampuError | None = None
 
-    # -- taking
+    # -- receiving
 
     def __iter__(self) -> Iterator[Lease]:
         while (lease := self.next()) is not None:
             yield lease
 
     def next(self, wait: float | None = None) -> Lease | None:
-        """The next lease; None when ``wait`` seconds are over, or the stream is. Raises what ended the stream."""
+        """The next lease; None after ``wait`` seconds, or when the stream has ended. Raises the error that ended it."""
         try:
             lease = self._inbox.get(timeout=wait)
         except queue.Empty:
             return None
         if lease is None:
-            self._inbox.put(None)  # for the others that wait
+            self._inbox.put(None)  # for other threads that wait
             if self._failure is not None:
                 raise self._failure
         return lease
 
-    # -- settling
+    # -- settle
 
     def ack(self, lease: Lease, result: Any = None) -> Future[Outcome]:
-        """The work is done. Does not wait; the future has the outcome."""
+        """The work is done. Does not block; the future has the outcome."""
         return self.settle(Ack(lease, result))
 
     def nack(
@@ -90,7 +91,7 @@ class Stream:
         traceback: str | None = None,
         max_attempts: int | None = None,
     ) -> Future[Outcome]:
-        """The work failed: again later, or dead when attempts are used up."""
+        """The work failed: retry later, or dead if no attempts are left."""
         return self.settle(Nack(lease, error, delay, traceback, max_attempts))  # type: ignore[arg-type]  # checked where it is settled
 
     def reject(self, lease: Lease, reason: str = UNRECOVERABLE, error: Any = None) -> Future[Outcome]:
@@ -98,25 +99,25 @@ class Stream:
         return self.settle(Reject(lease, reason, error))
 
     def release(self, lease: Lease) -> Future[Outcome]:
-        """Give the message back unworked; the attempt does not count."""
+        """Give the message back. The attempt does not count."""
         return self.settle(Release(lease))
 
     def settle(self, settlement: Settlement) -> Future[Outcome]:
-        """End a lease of this stream. The credit is free at once; the outcome comes when it is stored."""
+        """End a lease of this stream. Its credit is free at once; the future has the outcome when it is stored."""
         if not isinstance(settlement, Ack | Nack | Reject | Release) or type(settlement.lease) is not Lease:
             raise InvalidMessage("settle takes Ack, Nack, Reject and Release of a lease", field="settlements")
         future: Future[Outcome] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._closed:
-                raise InvalidState("this stream was closed", hint="settle on the queue itself")
+                raise InvalidState("this stream was closed", hint="settle on the store itself")
             self._unsettled += 1
             self._held.discard(settlement.lease.receipt)
         self._send(SettleRequest(settlement, future, tracing.here() if tracing.on() else None))
         return future
 
     def extend(self, lease: Lease, by: Duration | None = None) -> Future[Lease]:
-        """Keep a lease for ``by`` from now. Does not wait; the future has the lease as it is then, or `LeaseLost`."""
+        """Keep a lease for ``by`` from now. Does not block; the future has the extended lease, or `LeaseLost`."""
         if type(lease) is not Lease:
             raise InvalidMessage("pass the lease", field="lease")
         seconds = None if by is None else duration(by, "by", zero=False) / SECOND
@@ -124,24 +125,24 @@ class Stream:
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._closed:
-                raise InvalidState("this stream was closed", hint="extend on the queue itself")
+                raise InvalidState("this stream was closed", hint="extend on the store itself")
             self._unsettled += 1
         self._send(ExtendRequest(lease, seconds, future))
         return future
 
     def flush(self, wait: float | None = None) -> bool:
-        """Wait until all that was settled is stored, or has its error; false when ``wait`` seconds are over first."""
+        """Wait until all settlements are stored or have failed; false if that takes more than ``wait`` seconds."""
         with self._lock:
             return self._lock.wait_for(lambda: not self._unsettled, wait)
 
-    # -- for the kinds
+    # -- for subclasses
 
-    def _send(self, settling: SettleRequest | ExtendRequest) -> None:
-        """Take a settlement, or a longer lease, on its way; credit may have become free."""
+    def _send(self, request: SettleRequest | ExtendRequest) -> None:
+        """Send a settlement or an extension. Credit may have become free."""
         raise NotImplementedError
 
     def _stop(self) -> None:
-        """No more leases; settlements go on until `_finish`."""
+        """Receive no more leases. Settlements are sent until `_finish`."""
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -149,10 +150,10 @@ class Stream:
 
     @property
     def _free(self) -> int:
-        return self._asked.credit - len(self._held)
+        return self._request.credit - len(self._held)
 
-    def _came(self, leases: Sequence[Lease]) -> bool:
-        """Hand them out; false when it is too late for that."""
+    def _received(self, leases: Sequence[Lease]) -> bool:
+        """Pass leases to the worker; false if the stream was closed."""
         with self._lock:
             if self._closed:
                 return False
@@ -161,8 +162,8 @@ class Stream:
                 self._inbox.put(lease)
             return True
 
-    def _settled(self, settling: SettleRequest | ExtendRequest, outcome: Outcome | Lease | TampuError) -> None:
-        future: Future[Any] = settling.future
+    def _settled(self, request: SettleRequest | ExtendRequest, outcome: Outcome | Lease | TampuError) -> None:
+        future: Future[Any] = request.future
         if isinstance(outcome, TampuError):
             future.set_exception(outcome)
         elif isinstance(outcome, Outcome) and outcome.error is not None:
@@ -180,18 +181,18 @@ class Stream:
     # -- the end
 
     def close(self) -> None:
-        """Give back what was not handed out, wait for what was settled, and end. Leases handed out stay valid."""
+        """Release leases that the worker did not get, and wait for settlements. Leases that it has stay valid."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         self._stop()
-        self._give_back()
+        self._release_unread()
         self.flush(_CLOSE_SECONDS)
         self._inbox.put(None)
         self._finish()
 
-    def _give_back(self) -> None:
+    def _release_unread(self) -> None:
         while True:
             try:
                 lease = self._inbox.get_nowait()
@@ -214,13 +215,13 @@ class Stream:
 
 
 class PolledStream(Stream):
-    """By claims that wait and settles in batches, with a thread for each."""
+    """A stream that claims, with waiting, in one thread and settles in batches in another."""
 
-    def __init__(self, q: Any, asked: StreamRequest) -> None:
-        super().__init__(asked)
-        self._q = q
+    def __init__(self, store: Any, request: StreamRequest) -> None:
+        super().__init__(request)
+        self._store = store
         self._stopping = threading.Event()
-        self._going: deque[SettleRequest | ExtendRequest] = deque()
+        self._pending: deque[SettleRequest | ExtendRequest] = deque()
         self._work = threading.Condition()
         self._ended = False
         self._threads = [
@@ -230,9 +231,9 @@ class PolledStream(Stream):
         for thread in self._threads:
             thread.start()
 
-    def _send(self, settling: SettleRequest | ExtendRequest) -> None:
+    def _send(self, request: SettleRequest | ExtendRequest) -> None:
         with self._work:
-            self._going.append(settling)
+            self._pending.append(request)
             self._work.notify_all()
 
     def _claim(self) -> None:
@@ -242,12 +243,12 @@ class PolledStream(Stream):
             if self._stopping.is_set():
                 return
             try:
-                lease = None if self._asked.lease_us is None else self._asked.lease_us / 1_000_000
-                leases = self._q.claim(
-                    self._asked.queues, limit=self._free, lease=lease, wait=_WAIT_SECONDS, worker=self._asked.worker
+                lease = None if self._request.lease_us is None else self._request.lease_us / 1_000_000
+                leases = self._store.claim(
+                    self._request.queues, limit=self._free, lease=lease, wait=_WAIT_SECONDS, worker=self._request.worker
                 )
             except Unavailable as error:
-                if self._q._core.closed:
+                if self._store._core.closed:
                     self._fail(error)
                     return
                 self._stopping.wait(_AGAIN_SECONDS)
@@ -256,38 +257,38 @@ class PolledStream(Stream):
                 return
             else:
                 if leases:
-                    if not self._came(leases):
-                        self._q.settle([Release(lease) for lease in leases])
-                elif self._q._core.closed:
+                    if not self._received(leases):
+                        self._store.settle([Release(lease) for lease in leases])
+                elif self._store._core.closed:
                     self._inbox.put(None)
                     return
 
     def _settle(self) -> None:
         while True:
             with self._work:
-                self._work.wait_for(lambda: bool(self._going) or self._ended)
-                batch = list(self._going)
-                self._going.clear()
+                self._work.wait_for(lambda: bool(self._pending) or self._ended)
+                batch = list(self._pending)
+                self._pending.clear()
             if not batch:
                 return
-            self._end([one for one in batch if isinstance(one, SettleRequest)])
-            for one in batch:
-                if isinstance(one, ExtendRequest):
+            self._settle_batch([request for request in batch if isinstance(request, SettleRequest)])
+            for request in batch:
+                if isinstance(request, ExtendRequest):
                     try:
-                        self._settled(one, self._q.extend(one.lease, one.by))
+                        self._settled(request, self._store.extend(request.lease, request.by))
                     except TampuError as error:
-                        self._settled(one, error)
+                        self._settled(request, error)
 
-    def _end(self, batch: list[SettleRequest]) -> None:
+    def _settle_batch(self, batch: list[SettleRequest]) -> None:
         if not batch:
             return
         outcomes: Sequence[Outcome | TampuError]
         try:
-            outcomes = self._q.settle([one.settlement for one in batch])
+            outcomes = self._store.settle([request.settlement for request in batch])
         except TampuError as error:
             outcomes = [error] * len(batch)
-        for one, outcome in zip(batch, outcomes, strict=True):
-            self._settled(one, outcome)
+        for request, outcome in zip(batch, outcomes, strict=True):
+            self._settled(request, outcome)
 
     def _stop(self) -> None:
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""What workers of a stream have asked for and not been answered yet."""
+"""Requests of a stream's worker that have no reply yet."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tampu.model.outcome import Outcome, Settlement
 
 
 class SettleRequest(msgspec.Struct):
-    """One settlement on its way."""
+    """A settlement, and the future for its outcome."""
 
     settlement: Settlement
     future: Future[Outcome]
     begun: tuple[int, Any] | None = None
-    """When, and in which trace; None when nobody traces."""
+    """(begin in ns, trace context) for the span; None without tracing."""
 
 
 class ExtendRequest(msgspec.Struct):
-    """A lease that is to last longer, on its way."""
+    """A lease to extend, and the future for the extended lease."""
 
     lease: Lease
     by: float | None
@@ -30,6 +30,6 @@ class ExtendRequest(msgspec.Struct):
 
 
 def extended(lease: Lease, until_us: int, *, cancel: bool) -> Lease:
-    """The lease as it is now."""
+    """The lease after it was extended."""
     message = msgspec.structs.replace(lease.message, cancel_requested=cancel)
     return msgspec.structs.replace(lease, message=message, until_us=until_us)

@@ -1,4 +1,4 @@
-"""The verbs of the library, each defined once, as steps that a thread or a task carries out."""
+"""Claim, settle, extend and the verbs on single messages, written as steps (see `tampu.broker.core`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_RECEIPT = 512
 
 
 class Verbs(PublishVerbs):
-    """What may be done with the queues of one tenant."""
+    """Work with the messages of one tenant."""
 
     # -- claim and settle
 
@@ -41,28 +41,28 @@ class Verbs(PublishVerbs):
         wait: Duration = 0,
         worker: str | None = None,
     ) -> Steps[list[Lease]]:
-        """Take up to ``limit`` messages, from one queue or several (the first named goes first).
+        """Claim up to ``limit`` messages from one queue or several; the first queue named goes first.
 
-        With ``wait`` it waits up to that long for the first message, without polling. An empty list means there was
-        nothing. ``lease`` is how long the messages are yours; settle or extend before it runs out.
+        With ``wait`` it waits up to that long for the first message, without polling. The list is empty if there was
+        none. ``lease`` is how long the messages are yours: settle or extend before it runs out.
         """
         names, lease_us = validate.claim(queues, limit, lease, worker)
         began = tracing.now_ns()
         until = time.monotonic() + duration(wait, "wait") / SECOND
 
-        def now() -> port.Claim | None:
-            """The claim as it is to be made now, if that can be said at once."""
+        def make_claim() -> port.Claim | None:
+            """The claim to make now; None if the settings must be read first, or no queue can be claimed from."""
             if not all(self.core.settings.knows(self.tenant, name) for name in names):
                 return None
             wants = self._wants(names, lease_us)
             return port.Claim(self.tenant, wants, limit, worker) if wants else None
 
         pairs = [(self.tenant, name) for name in names]
-        came: list[Lease] | port.RetryLater | port.Again | None = None
+        reply: list[Lease] | port.RetryLater | port.Again | None = None
         while True:
-            mark = self.core.waiting.mark(pairs) if came is None else None
+            mark = self.core.waiting.mark(pairs) if reply is None else None
             wants = self._wants(names, lease_us)
-            leases = port.AGAIN if came is None else came
+            leases = port.AGAIN if reply is None else reply
             while isinstance(leases, port.Again):
                 leases = (yield port.Claim(self.tenant, wants, limit, worker)) if wants else []
             later = leases if isinstance(leases, port.RetryLater) else None
@@ -74,8 +74,8 @@ class Verbs(PublishVerbs):
             left = until - time.monotonic()
             if left <= 0 or self.core.closed:
                 return []
-            came = yield self._pause(pairs, wants, later, left, now, mark)
-            if not came and self.core.closed:
+            reply = yield self._pause(pairs, wants, later, left, make_claim, mark)
+            if not reply and self.core.closed:
                 return []
 
     def _wants(self, names: Sequence[str], lease_us: int | None) -> list[port.QueueClaim]:
@@ -91,7 +91,7 @@ class Verbs(PublishVerbs):
         claim: MakeClaim,
         mark: int | None,
     ) -> WaitForMessages:
-        """Until something is ready, a lease of a full queue ends, or a rate allows the next claim."""
+        """Wait until a message is ready, a lease of a full queue ends, or a rate allows the next claim."""
         looks = [left]
         if len(wants) < len(pairs):
             looks.append(_PAUSED_LOOK)
@@ -105,7 +105,7 @@ class Verbs(PublishVerbs):
         return WaitForMessages(pairs, min(looks), empty, full, claim, mark)
 
     def settle(self, settlements: Iterable[Settlement]) -> Steps[list[Outcome]]:
-        """End many leases in one commit. Each item has its own outcome; a lost lease does not stop the rest."""
+        """End many leases in one commit. Each has its own outcome; a lost lease does not stop the others."""
         if not isinstance(settlements, Iterable):
             raise InvalidMessage("settlements must be a list", field="settlements", hint="use ack for one lease")
         given = list(settlements)
@@ -145,9 +145,9 @@ class Verbs(PublishVerbs):
         traceback: str | None = None,
         max_attempts: int | None = None,
     ) -> Steps[Outcome]:
-        """The work failed: again after the queue's backoff (or ``delay``), or dead when attempts are used up.
+        """The work failed: retry after the queue's backoff (or ``delay``), or dead if no attempts are left.
 
-        ``max_attempts`` is the message's from now on, this attempt included.
+        ``max_attempts`` replaces the message's own from now on, this attempt included.
         """
         return (yield from self._settle_one(Nack(lease, error, delay, traceback, max_attempts)))  # type: ignore[arg-type]  # checked there
 
@@ -162,7 +162,7 @@ class Verbs(PublishVerbs):
         return (yield from self._settle_one(Reject(lease, reason, error, traceback)))  # type: ignore[arg-type]  # checked there
 
     def release(self, lease: Lease | str, delay: Duration | None = None) -> Steps[Outcome]:
-        """Give the message back unworked, for now or for after ``delay``; the attempt does not count."""
+        """Give the message back, ready now or after ``delay``. The attempt does not count."""
         return (yield from self._settle_one(Release(lease, delay)))
 
     def _settle_one(self, settlement: Settlement) -> Steps[Outcome]:
@@ -172,7 +172,7 @@ class Verbs(PublishVerbs):
         return outcomes[0]
 
     def _endings(self, settlements: Sequence[Settlement]) -> list[port.SettleItem]:
-        """Each as `_ending` has it; most are acks of leases, or by receipt, of a queue that was checked just before."""
+        """`_ending` of each. Faster for acks without a result: by lease, or by receipt of the same queue as before."""
         endings: list[port.SettleItem] = []
         queue, start = "", None
         for settlement in settlements:
@@ -242,15 +242,15 @@ class Verbs(PublishVerbs):
             raise InvalidMessage("pass the lease, or its receipt", field="lease")
         queue = receipt.rpartition("/")[0]
         if not queue:
-            hint = "pass what claim gave, such as emails/1a1e79452f500000.43eba732c12bffe6"
+            hint = "pass the receipt of a lease, such as emails/1a1e79452f500000.43eba732c12bffe6"
             raise InvalidMessage("this is not a receipt", field="receipt", hint=hint)
         return validate.name(queue, "receipt"), receipt
 
     def extend(self, lease: Lease | str, by: Duration | None = None) -> Steps[Lease | None]:
         """Keep a lease for ``by`` from now (the queue's lease time if not given).
 
-        Answers with the lease as it is now when it was given a `Lease`; its message says if a cancel was asked for.
-        Raises `LeaseLost`.
+        Given a `Lease`, it returns the lease as it is now; ``lease.message.cancel_requested`` says if its work should
+        stop. Raises `LeaseLost`.
         """
         reply = (yield from self.extend_many([(lease, by)]))[0]
         if isinstance(reply, TampuError):
@@ -262,7 +262,7 @@ class Verbs(PublishVerbs):
     def extend_many(
         self, leases: Iterable[tuple[Lease | str, Duration | None]]
     ) -> Steps[list[port.Extended | TampuError]]:
-        """`extend` for many in one commit, each with its own answer."""
+        """`extend` many leases in one commit, each with its own reply."""
         items = []
         for lease, by in leases:
             queue, receipt = self._receipt(lease)
@@ -273,7 +273,7 @@ class Verbs(PublishVerbs):
     # -- one message
 
     def get(self, id: str) -> Steps[Message]:
-        """One message as it is now, with its failed attempts and its result. Raises `NotFound`."""
+        """A message as it is now, with its failed attempts and its result. Raises `NotFound`."""
         wanted = validate.id_text(id)
         found: Message | None = yield Read(lambda engine: engine.get(self.tenant, wanted))
         if found is None:
@@ -281,7 +281,7 @@ class Verbs(PublishVerbs):
         return found
 
     def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
-        """The message when it has ended; as it is when ``wait`` is over first. Raises `NotFound`."""
+        """The message when it has ended, or as it is after ``wait``. Raises `NotFound`."""
         until = time.monotonic() + duration(wait, "wait") / SECOND
         while True:
             found = yield from self.get(id)
@@ -293,17 +293,17 @@ class Verbs(PublishVerbs):
                 return found
 
     def cancel(self, *ids: str) -> Steps[list[Outcome]]:
-        """End messages that wait; a leased one is only asked to stop, and ends when its worker lets go."""
+        """Cancel waiting messages. The worker of a leased one is asked to stop; the message ends with its lease."""
         return (yield port.Cancel(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
 
     def free(self, *ids: str) -> Steps[list[Outcome]]:
-        """Let held messages go on."""
+        """Let held messages become ready."""
         return (yield port.Free(self.tenant, [validate.id_text(id) for id in ids]))  # type: ignore[no-any-return]  # typed by the call
 
     # -- the journal
 
     def journal(self, *, after: Position | int | None = None, limit: int = 1000) -> Steps[JournalPage]:
-        """What happened, in order, after a position; the page's own position continues."""
+        """Transitions after a position, in order. Pass the position of the page to read on."""
         validate.whole(limit, "limit", 1, 100_000)
         position = validate.position(after)
         return (  # type: ignore[no-any-return]  # typed by the read

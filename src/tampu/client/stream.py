@@ -176,7 +176,7 @@ class WireStream(Stream):
         return Forbidden("this key may not consume", hint="ask for a key with the permission consume")
 
     async def _talk(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
-        asked = self._asked
+        asked = self._request
         lease = None if asked.lease_us is None else asked.lease_us / SECOND
         await socket.send_bytes(frames.write(frames.Open(asked.queues, lease, asked.worker)))
         told = await self._next(socket)
@@ -226,8 +226,10 @@ class WireStream(Stream):
             leases = [to_lease(one) for one in told.leases]
             self._granted -= len(leases)
             if tracing.on():
-                tracing.claimed(self._verbs.tenant, self._asked.queues, leases, tracing.now_ns(), self._asked.worker)
-            if not self._came(leases):
+                tracing.claimed(
+                    self._verbs.tenant, self._request.queues, leases, tracing.now_ns(), self._request.worker
+                )
+            if not self._received(leases):
                 self._return(leases)
             elif self._runs_low:
                 self._work.set()
@@ -295,7 +297,7 @@ class WireStream(Stream):
     @property
     def _runs_low(self) -> bool:
         """Has the server half of its credit left, or less, and could have more? Sooner, it would double the frames."""
-        return self._granted <= self._asked.credit // 2 and self._free > self._granted
+        return self._granted <= self._request.credit // 2 and self._free > self._granted
 
     async def _ask_longer(self, socket: aiohttp.ClientWebSocketResponse, batch: list[ExtendRequest]) -> None:
         if batch:

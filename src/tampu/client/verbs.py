@@ -98,7 +98,7 @@ class RemoteVerbs(Verbs):
         """Messages, checked, and as they are written in a request."""
         settings = self._settings(queue)
         if not any(type(new) is NewMessage for new in news):
-            plain = validate.plain_items(settings, news)
+            plain = validate.payload_items(settings, news)
             return plain, [_plain(item.body) for item in plain]
         sent, given = [], []
         for new in news:

@@ -1,1 +1,1 @@
-"""The small loops that keep promises over time, and the one supervisor that runs them."""
+"""Background tasks of a store: sweep, trim, schedule, reorder. The supervisor runs them, in the leader only."""

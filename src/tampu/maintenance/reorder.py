@@ -1,4 +1,4 @@
-"""The ranker: finishes what a change of a queue's ordering, or of the limits of its groups, began."""
+"""Completes a change of a queue's ordering or group limits; see `tampu.broker.reorder`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tampu.model.errors import VersionConflict
 class Reorderer:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._seen = -1
-        self._waits = False
+        self._revision = -1
+        self._pending = False
 
-    def rank(self, told: PollStatus | None = None) -> None:
-        """Rank what is due to be. Costs nothing when no settings have changed."""
+    def rank(self, status: PollStatus | None = None) -> None:
+        """Complete changes that are old enough. Costs nothing if no settings have changed."""
         engine = self._core.engine
-        told = told or engine.poll_status(())
-        if told.revision == self._seen and not self._waits:
+        status = status or engine.poll_status(())
+        if status.revision == self._revision and not self._pending:
             return
-        self._waits = False
-        before = told.now_us - reorder.NOTICED_US
+        self._pending = False
+        before = status.now_us - reorder.NOTICED_US
         for document, mark in reorder.marked(engine):
             if mark.since_us > before:
-                self._waits = True
+                self._pending = True
                 continue
             self._core.drive(reorder.follow(document.tenant, document.name, ranks=mark.ranks))
-            with contextlib.suppress(VersionConflict):  # changed again: its own time comes
+            with contextlib.suppress(VersionConflict):  # changed again: the new mark is handled later
                 self._core.coalescer.submit(reorder.unmarking(document))
-        self._seen = told.revision
+        self._revision = status.revision

@@ -1,7 +1,7 @@
-"""The scheduler: fires the ticks of schedules when they are due, and sleeps otherwise.
+"""Fires the ticks of schedules when they are due.
 
-What it keeps in memory only says when to look; whether a tick fires is settled in the schedule's document (see
-broker/schedules/stored.py), so any number of these may run at once.
+What it has in memory only says when to check. Whether a tick fires is decided by the document of its schedule (see
+`tampu.broker.schedules.stored`), so it does no harm if several schedulers run at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tampu.model.times import SECOND
 
 log = logging.getLogger("tampu.maintenance")
 Name = tuple[str, str]
-"""Tenant and name."""
+"""(tenant, name)"""
 _READ_SECONDS = 0.5
-"""Documents change with each tick that is fired: they are all read again no more often than this."""
+"""All schedules are read again at most this often, though documents change with each tick."""
 _TOGETHER = 200
 _FIRST_WAIT_US = SECOND
 _LONGEST_WAIT_US = 60 * SECOND
@@ -36,20 +36,20 @@ class Scheduler:
         self._read_at = 0.0
         self._due: dict[Name, int] = {}
         self._versions: dict[Name, tuple[int, int | None]] = {}
-        """When each is due by its document, of which version."""
+        """(version of the document, when it is due)"""
         self._waits: dict[Name, int] = {}
-        """How long those wait whose messages were refused."""
+        """How long to wait before the next try, for schedules whose message was refused."""
         self._next: int | None = None
 
     def forget(self) -> None:
-        """Another process fires: what is known here will be old."""
+        """Another process is the leader now: read all schedules again when this one is."""
         self._revision = None
 
-    def fire(self, told: PollStatus | None = None) -> int | None:
-        """Fire what is due; when there is something to do next."""
-        told = told or self._core.engine.poll_status(())
-        later = self._read(told)
-        now = told.now_us
+    def fire(self, status: PollStatus | None = None) -> int | None:
+        """Fire what is due. Returns when the next tick is due."""
+        status = status or self._core.engine.poll_status(())
+        later = self._read(status)
+        now = status.now_us
         if self._next is not None and self._next <= now:
             names = sorted((name for name, at in self._due.items() if at <= now), key=lambda n: (self._due[n], n))
             for start in range(0, len(names), _TOGETHER):
@@ -59,36 +59,36 @@ class Scheduler:
 
     def _fire(self, names: list[Name], now: int) -> None:
         if len(names) == 1:
-            answers = [self._core.drive(fire.fire(*names[0]))]
+            replies = [self._core.drive(fire.fire(*names[0]))]
         else:
-            answers = asyncio.run(self._fire_together(names))  # so that they share their commits
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, Refused):
+            replies = asyncio.run(self._fire_together(names))  # so that they share their commits
+        for name, reply in zip(names, replies, strict=True):
+            if isinstance(reply, Refused):
                 wait = min(self._waits.get(name, _FIRST_WAIT_US // 2) * 2, _LONGEST_WAIT_US)
                 self._waits[name] = wait
                 self._due[name] = now + wait
-                log.warning("schedule %s of %s waits: %s", name[1], name[0], answer.why)
+                log.warning("schedule %s of tenant %s cannot publish, will try again: %s", name[1], name[0], reply.why)
                 continue
             self._waits.pop(name, None)
-            self._note(name, answer)
+            self._set_due(name, reply)
 
     async def _fire_together(self, names: list[Name]) -> list[int | Refused | None]:
         return await asyncio.gather(*(self._core.drive_async(fire.fire(*name)) for name in names))
 
-    def _note(self, name: Name, at: int | None) -> None:
+    def _set_due(self, name: Name, at: int | None) -> None:
         if at is None:
             self._due.pop(name, None)
         else:
             self._due[name] = at
 
-    def _read(self, told: PollStatus) -> int | None:
-        """Look for what has changed; when to look again if it is too soon for that."""
-        if told.revision == self._revision:
+    def _read(self, status: PollStatus) -> int | None:
+        """Read schedules that have changed. Returns when to read, if it is too soon now."""
+        if status.revision == self._revision:
             return None
         engine = self._core.engine
         rest = self._read_at + _READ_SECONDS - time.monotonic()
         if rest > 0 and self._revision is not None:
-            return told.now_us + round(rest * SECOND)
+            return status.now_us + round(rest * SECOND)
         self._read_at = time.monotonic()
         seen: dict[Name, tuple[int, int | None]] = {}
         for tenant in engine.documents(*stored.TENANTS):
@@ -101,13 +101,16 @@ class Scheduler:
                 self._waits.pop(name, None)
                 try:
                     seen[name] = document.version, stored.read(document).next_us
-                except (msgspec.MsgspecError, InvalidMessage) as error:  # of a newer version, or a zone we do not know
-                    log.error("schedule %s of %s can not be read: %s", name[1], name[0], error)
+                except (
+                    msgspec.MsgspecError,
+                    InvalidMessage,
+                ) as error:  # of a newer version, or an unknown zone
+                    log.error("schedule %s of tenant %s cannot be read: %s", name[1], name[0], error)
                     seen[name] = document.version, None
         self._versions = seen
         self._due = {name: at for name, (_, at) in seen.items() if at is not None and name not in self._waits} | {
             name: self._due[name] for name in self._waits if name in seen and name in self._due
         }
         self._next = min(self._due.values(), default=None)
-        self._revision = told.revision
+        self._revision = status.revision
         return None

@@ -1,7 +1,7 @@
-"""The supervisor: one thread per open store that runs the keepers when something is due, and sleeps otherwise.
+"""The supervisor: one thread per open store. It runs the maintenance tasks when something is due, else it sleeps.
 
-Of all processes on a store only the one that leads does the work; when it ends, the next to look takes over. Every
-supervisor looks after its own waiters, once a second, in case a wake-up was lost.
+Of all processes with the store open only the leader does the work. When it ends, another process takes over within a
+second or so. Every supervisor also checks once a second for messages its own waiters need, in case a wake-up was lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Supervisor:
         self._core = core
         self._sweeper = Sweeper(core)
         self._trimmer = Trimmer(core, journal_us)
-        self._ranker = Reorderer(core)
+        self._reorderer = Reorderer(core)
         self._scheduler = Scheduler(core)
         self._wake = threading.Event()
         self._stopped = False
@@ -39,7 +39,7 @@ class Supervisor:
         core.maintenance = self
         self.leads = False
         self.last_run_at = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="tampu-keepers", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tampu-maintenance", daemon=True)
         self._thread.start()
 
     @property
@@ -47,47 +47,47 @@ class Supervisor:
         return self._thread.is_alive()
 
     def _due(self, at_us: int) -> None:
-        """Something here will be due: wake only if that is sooner than what we sleep for."""
+        """Wake the thread if this is due sooner than what it sleeps for."""
         if self._next_us is None or at_us < self._next_us:
             self._next_us = at_us
             self._wake.set()
 
     def _run(self) -> None:
-        said: str | None = None
-        """What is wrong, and has been said: an outage is one line, however long it takes."""
+        logged: str | None = None
+        """Code of the error that was logged, so that an outage is logged once however long it takes."""
         while not self._stopped:
             try:
                 seconds = self._turn()
-                if said is not None:
-                    log.warning("keepers are at work again")
-                said = None
+                if logged is not None:
+                    log.warning("maintenance works again")
+                logged = None
             except TampuError as error:
-                if not self._stopped and error.code != said:
-                    log.warning("keepers wait: %s", error)
-                    said = error.code
+                if not self._stopped and error.code != logged:
+                    log.warning("maintenance failed, retrying: %s", error)
+                    logged = error.code
                 seconds = _RETRY_SECONDS
-            except Exception:  # a store whose keepers are gone for good would only look alive
-                log.exception("keepers wait a moment")
+            except Exception:  # a store without maintenance would only seem to work
+                log.exception("maintenance failed, retrying")
                 seconds = _RETRY_SECONDS
             self._wake.wait(seconds)
             self._wake.clear()
 
     def _turn(self) -> float:
-        """Do what is due; how long there is nothing to do then."""
+        """Do what is due. Returns how many seconds to sleep then."""
         self.last_run_at = began = time.monotonic()
-        told = self._core.poll_status()
-        self.leads = told.free and self._core.engine.lead()
+        status = self._core.poll_status()
+        self.leads = status.free and self._core.engine.lead()
         if not self.leads:
             self._next_us = None
             self._scheduler.forget()
             return _LOOK_SECONDS
-        dues = (self._sweeper.sweep(told), self._scheduler.fire(told))
+        dues = (self._sweeper.sweep(status), self._scheduler.fire(status))
         self._next_us = min((at for at in dues if at is not None), default=None)
-        self._ranker.rank(told)  # what it waits for is no sooner than the next look
+        self._reorderer.rank(status)  # it is never due before the next turn
         seconds = self._trimmer.trim()
         if self._next_us is not None:
             passed = time.monotonic() - began
-            seconds = min(seconds, max(0.0, (self._next_us - told.now_us) / SECOND - passed))
+            seconds = min(seconds, max(0.0, (self._next_us - status.now_us) / SECOND - passed))
         return min(seconds, _LOOK_SECONDS)
 
     def stop(self) -> None:

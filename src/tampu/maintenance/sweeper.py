@@ -1,4 +1,4 @@
-"""The sweeper: promotes what is due, reaps leases that ran out, expires what is past its time."""
+"""Promotes delayed messages that are due, reaps expired leases, expires messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Sweeper:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def sweep(self, told: PollStatus | None = None) -> int | None:
-        """Sweep until nothing is due, in bounded steps; when the next thing is."""
-        told = told or self._core.engine.poll_status(())
-        now, next_us = told.now_us, told.due_us
+    def sweep(self, status: PollStatus | None = None) -> int | None:
+        """Sweep in bounded steps until nothing is due. Returns when something is due next."""
+        status = status or self._core.engine.poll_status(())
+        now, next_us = status.now_us, status.due_us
         while next_us is not None and next_us <= now:
             swept: Swept = self._core.coalescer.submit(Sweep(_STEP))
             now, next_us = self._core.engine.now(), swept.next_us

@@ -1,7 +1,7 @@
-"""The trimmer: removes ended messages, results, spent keys and journal records past their time, a little at a time.
+"""Removes ended messages, results, idempotency keys and journal records when their retention is over.
 
-What a registered reader of the journal has not stored elsewhere yet stays; what an archiving reader has may go sooner.
-Each step is a small commit among the others, and it rests as long as it worked, so the hot path always gets through.
+What a registered reader of the journal has not stored yet stays; what an archiving reader has stored may go sooner.
+Each step is a small commit, followed by a rest at least as long, so that other calls are not held up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tampu.model.times import SECOND
 _STEP = 500
 _REST_SECONDS = 5.0
 _IDLE_SECONDS = 30.0
-"""The rest when there was nothing to remove."""
+"""The rest if there was nothing to remove."""
 
 
 class Trimmer:
@@ -28,7 +28,7 @@ class Trimmer:
         self._resume = time.monotonic() + _REST_SECONDS
 
     def trim(self) -> float:
-        """Take a step if it is time; how long to rest."""
+        """Do a step if it is time. Returns how many seconds to rest."""
         left = self._resume - time.monotonic()
         if left > 0:
             return left
@@ -40,6 +40,7 @@ class Trimmer:
         return rest
 
     def step(self) -> int:
+        """Remove a bounded number of things. Returns how many."""
         retention: dict[tuple[str, str], int] = {}
         engine = self._core.engine
         queues: dict[str, list[str]] = {}
@@ -57,7 +58,7 @@ class Trimmer:
         known = journal_readers.registered(engine)
         archive = journal_readers.archive_after(known)
         if archive is not None:
-            retention = {queue: min(kept, archive) for queue, kept in retention.items()}
+            retention = {queue: min(own_us, archive) for queue, own_us in retention.items()}
             default = min(default, archive)
         read = journal_readers.read_by_all(known)
         for call in removal.unmark_used(engine):

@@ -1,1 +1,1 @@
-"""What things are: messages, leases, outcomes, queue settings, errors. Plain frozen structs, no input or output."""
+"""Messages, leases, outcomes, settings, states, transitions, errors: frozen structs and pure functions, no I/O."""

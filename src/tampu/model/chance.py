@@ -1,11 +1,10 @@
-"""Where tampu takes chance from: for the jitter of retries, and for taking turns.
+"""Random numbers for tampu, such as for the jitter of retries.
 
-Never from the functions of the module `random`. Their state belongs to the user's program: a program that calls
-`random.seed` would give the same jitter to each of its processes, and would itself draw other numbers because tampu
-draws in between, in threads of its own.
+Not from the functions of the module `random`, whose state belongs to the user's program: after `random.seed` all its
+processes would get the same jitter, and the program other numbers, because threads of tampu draw in between.
 """
 
 import random
 
 CHANCE = random.SystemRandom()
-"""Asks the operating system each time. So it has no state that a fork could copy, and threads may share it."""
+"""Reads from the operating system, so it has no state that a fork could copy. Threads may share it."""

@@ -1,4 +1,4 @@
-"""Queue settings: every field may be None, which inherits the tenant's default (queue ``*``), then the built-in one."""
+"""Queue settings. A field that is None inherits the tenant's default (queue ``*``), then the built-in one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S")
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How long a failed message waits: a curve from ``base`` up to ``cap`` seconds, or the ``delays`` listed."""
+    """How long a failed message waits: from ``base`` up to ``cap`` seconds by ``kind``, or a list of ``delays``."""
 
     kind: Literal["fixed", "linear", "exponential", "list"] = "exponential"
     base: float = 1.0
@@ -45,7 +45,7 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(self.micros(n) for n in range(1, min(max(attempts, 1), 64) + 1))
 
     def spread(self, chance: float) -> float:
-        """What jitter makes of a wait, as a factor, for ``chance`` in 0..1."""
+        """The factor that jitter applies to a wait, for a random ``chance`` in 0..1."""
         return {"none": 1.0, "full": chance, "equal": 0.5 + chance / 2}[self.jitter]
 
 
@@ -75,7 +75,7 @@ def exponential(base: Duration = 1, *, cap: Duration = 300, jitter: str = "equal
 
 
 def checked_backoff(value: Any) -> Backoff:
-    """A `Backoff` from what users write: one of ours, a list of delays, a kind, a number, or a mapping."""
+    """A `Backoff` from what users pass: a `Backoff`, a list of delays, a kind, a number, or a mapping."""
     if isinstance(value, Backoff):
         made = value
     elif isinstance(value, list | tuple):
@@ -96,7 +96,7 @@ def checked_backoff(value: Any) -> Backoff:
 
 
 class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Settings of one queue. Durations are seconds on the wire; `Queue.queues.put` takes timedelta too."""
+    """Settings of one queue. Durations are seconds; `store.queues.put` takes timedelta too."""
 
     status: Status | None = None
     """``open``, ``paused`` (no delivery), ``draining`` (no publish) or ``closed`` (neither)."""
@@ -112,17 +112,17 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     group_burst: int | None = None
     """How many claims of one group may come at once after a quiet time; 0 is one second's worth, at least 1."""
     group_by: GroupBy | None = None
-    """With ``type``, a message that is published without a group has its type as group."""
+    """With ``type``, the group of a message without one is its type."""
     max_attempts: int | None = None
     lease: float | None = None
     backoff: Backoff | None = None
     ttl: float | None = None
     """Messages expire this long after publish; 0 is never."""
     on_deadline: OnDeadline | None = None
-    """What becomes of a message that still waits at its deadline: nothing, it expires, or it is dead."""
+    """What happens to a message that still waits at its deadline: nothing, it expires, or it becomes dead."""
     result_ttl: float | None = None
     retention: float | None = None
-    """How long ended messages are kept. Dead letters are kept until somebody replays or purges them."""
+    """How long ended messages are kept. Dead ones are kept until they are replayed or purged."""
     idempotency_window: float | None = None
     max_depth: int | None = None
     """Most messages that have not ended; 0 is no limit."""
@@ -133,7 +133,7 @@ class QueueConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     burst: int | None = None
     """How many claims may come at once after a quiet time; at least 1."""
     max_payload: int | None = None
-    """Bytes of an encoded payload."""
+    """Most bytes of an encoded payload."""
 
 
 BUILT_IN = QueueConfig(
@@ -161,7 +161,6 @@ BUILT_IN = QueueConfig(
 )
 
 FIELDS = tuple(QueueConfig.__struct_fields__)
-# Made here, while one thread imports: msgspec 0.22 crashes when several threads are the first to decode a struct.
 read_config = from_json(QueueConfig).decode
 _DURATIONS = frozenset({"ageing", "lease", "ttl", "result_ttl", "retention", "idempotency_window"})
 _PLACE = re.compile(r"`\$\.(\w+)")
@@ -196,7 +195,7 @@ def inherit(*layers: QueueConfig | None) -> QueueConfig:
 
 
 def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
-    """``base`` with the changes a user gave, checked; None goes back to inheriting."""
+    """``base`` with the changes of a user, checked; None inherits again."""
     values: dict[str, Any] = {name: getattr(base, name) for name in FIELDS}
     for name, value in changes.items():
         if name not in values:
@@ -211,7 +210,7 @@ def change(base: QueueConfig, changes: dict[str, Any]) -> QueueConfig:
             if name in _RATES and isinstance(value, str):
                 value = _rate(value, name)  # noqa: PLW2901 - as the number it stands for
             if isinstance(value, bool) is not (name == "group_order"):
-                raise InvalidConfig(f"{name} can not be {value!r}", field=name)
+                raise InvalidConfig(f"{name} cannot be {value!r}", field=name)
             if name in _AT_LEAST and not (
                 isinstance(value, int | float) and _AT_LEAST[name] <= value <= _AT_MOST.get(name, 10**9)
             ):
@@ -239,7 +238,7 @@ def _convert(value: Any, kind: type[S], field: str | None) -> S:
 
 
 def _takes(kind: type, name: str) -> str:
-    """The values of a field, as people say it."""
+    """The values of a field, in words for an error."""
     hint = get_type_hints(kind)[name]
     if get_origin(hint) is tuple:
         return "a list of numbers"

@@ -1,8 +1,8 @@
-"""Decoders, made one at a time.
+"""Creates decoders for structs, one at a time.
 
-The first time msgspec meets a struct it looks at the fields, and it lets other threads run meanwhile. One of them that
-meets the same struct then finds it half known, and the process crashes. So whatever is read into structs is made known
-here, behind one lock: at import where it can be. A decoder that is made may be used by all threads at once.
+The first time msgspec sees a struct it inspects the fields, and other threads may run meanwhile. If one of them uses
+the same struct, the process crashes. So all decoders are created here, behind one lock, if possible at import. All
+threads may use a decoder once it is created.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 T = TypeVar("T")
 
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 @overload
@@ -22,7 +22,7 @@ def from_json(type: type[T], **more: Any) -> msgspec.json.Decoder[T]: ...
 @overload
 def from_json(type: Any, **more: Any) -> msgspec.json.Decoder[Any]: ...
 def from_json(type: Any, **more: Any) -> msgspec.json.Decoder[Any]:
-    with _turn:
+    with _lock:
         return msgspec.json.Decoder(type, **more)
 
 
@@ -31,14 +31,14 @@ def from_msgpack(type: type[T], **more: Any) -> msgspec.msgpack.Decoder[T]: ...
 @overload
 def from_msgpack(type: Any, **more: Any) -> msgspec.msgpack.Decoder[Any]: ...
 def from_msgpack(type: Any, **more: Any) -> msgspec.msgpack.Decoder[Any]:
-    with _turn:
+    with _lock:
         return msgspec.msgpack.Decoder(type, **more)
 
 
 def convert(value: Any, type: type[T], *, strict: bool = True) -> T:
-    """What plain values make."""
+    """Like `msgspec.convert`."""
     if type not in _known:
-        with _turn:
+        with _lock:
             msgspec.json.Decoder(type)
         _known.add(type)
     return msgspec.convert(value, type, strict=strict)

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What `get_document` answers with. ``version`` grows with every change."""
+    """What `Store.get_document` returns. ``version`` grows with every change."""
 
     kind: str
     name: str

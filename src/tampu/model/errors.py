@@ -1,14 +1,13 @@
-"""The one error hierarchy, raised alike by every engine, the broker and the command.
+"""All errors of tampu. Every engine, the broker and the HTTP client raise the same ones.
 
-Each error has a stable ``code`` for programs, the ``field`` it is about where there is one, and a ``hint``
-that says what to do. Nothing here knows where the error came from.
+Each has a stable ``code`` for programs, the ``field`` that it is about, if any, and a ``hint`` that says what to do.
 """
 
 from __future__ import annotations
 
 
 class TampuError(Exception):
-    """Anything tampu refuses or can not do."""
+    """Base class of all errors."""
 
     code = "error"
 
@@ -23,19 +22,19 @@ class TampuError(Exception):
 
 
 class InvalidMessage(TampuError):
-    """A message, or another argument, that is not of the form it must have."""
+    """A message or another argument is invalid."""
 
     code = "invalid_message"
 
 
 class InvalidConfig(TampuError):
-    """A queue setting, url or option that is not of the form it must have."""
+    """A queue setting, url or option is invalid."""
 
     code = "invalid_config"
 
 
 class PayloadTooLarge(InvalidMessage):
-    """The encoded payload is over the queue's ``max_payload``."""
+    """The encoded payload is larger than the queue's ``max_payload``."""
 
     code = "payload_too_large"
 
@@ -47,7 +46,7 @@ class NotFound(TampuError):
 
 
 class QueueFull(TampuError):
-    """The queue holds ``max_depth`` messages that have not ended; nothing of the batch was stored."""
+    """The queue has ``max_depth`` live messages; nothing of the batch was stored."""
 
     code = "queue_full"
 
@@ -59,13 +58,13 @@ class QueueClosed(TampuError):
 
 
 class LeaseLost(TampuError):
-    """The receipt is not the current lease of its message: nothing was changed."""
+    """The receipt is not that of the current lease of its message; nothing was changed."""
 
     code = "lease_lost"
 
 
 class InvalidState(TampuError):
-    """The message is in a state from which this can not be done."""
+    """This cannot be done in the current state of the message or object."""
 
     code = "invalid_state"
 
@@ -77,13 +76,13 @@ class IdempotencyConflict(TampuError):
 
 
 class VersionConflict(TampuError):
-    """A document was changed by somebody else in between."""
+    """A document was changed meanwhile by another caller."""
 
     code = "version_conflict"
 
 
 class RateLimited(TampuError):
-    """Too much in too short a time; ``retry_after`` says when to come back, in seconds."""
+    """Too many requests; try again after ``retry_after`` seconds."""
 
     code = "rate_limited"
 
@@ -99,19 +98,19 @@ class Forbidden(TampuError):
 
 
 class Unauthorized(Forbidden):
-    """The caller did not say who it is, or not with a key that holds."""
+    """The caller gave no key, or an invalid or revoked one."""
 
     code = "unauthorized"
 
 
 class StorageError(TampuError):
-    """The store could not carry the call out; nothing of it took effect."""
+    """The store could not carry out the call; nothing of it took effect."""
 
     code = "storage_error"
 
 
 class StorageFull(StorageError):
-    """No room left on the disk; nothing of the call took effect, and it works again when there is room."""
+    """The disk is full. Nothing of the call took effect; it works again when there is space."""
 
     code = "storage_full"
 
@@ -135,6 +134,6 @@ class SchemaMismatch(StorageError):
 
 
 class Unavailable(StorageError):
-    """The store can not be reached, is locked for too long, or was closed."""
+    """The store cannot be reached, was locked for too long, or is closed."""
 
     code = "unavailable"

@@ -1,4 +1,4 @@
-"""The journal as readers see it: one `Transition` per message and move, in the order of the commits."""
+"""The journal as readers see it: one `Transition` per change of a message, in the order of the commits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tampu.model.message import State
 from tampu.model.times import moment
 
 Position = dict[str, int]
-"""Offset by partition. A page starts after it; the page's own ``position`` continues."""
+"""Partition → offset. A page starts after it; pass the page's ``position`` to read on."""
 
 
 def lease_end(until_us: int) -> str:
-    """The detail of a transition that ends a lease which ran out: when that was. It may be noticed much later."""
+    """The detail of a transition that ends an expired lease: when it expired, which may be long before."""
     return f"lease_until={until_us}"
 
 
 LEASE_END = r"^lease_until=(?P<until>\d{1,18})$"
-"""What such a detail looks like."""
+"""The pattern of `lease_end`."""
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -30,16 +30,16 @@ class Transition(msgspec.Struct, frozen=True):
     verb: str
     id: str
     state: State | None
-    """The state after it; None when the message was removed."""
+    """The new state; None if the message was removed."""
     attempt: int
     type: str | None = None
     worker: str | None = None
     detail: str | None = None
-    """The reason, or the first line of the error; of a lease that ran out, `lease_end`."""
+    """The reason, or the first line of the error; for an expired lease `lease_end`."""
     fingerprint: str | None = None
-    """Groups errors that differ only in numbers and ids."""
+    """Equal for errors that differ only in numbers and ids."""
     partition: str = "0"
-    """The part of the journal that ``offset`` counts in."""
+    """The partition of the journal that ``offset`` is in."""
 
     @property
     def at(self) -> datetime:
@@ -49,6 +49,6 @@ class Transition(msgspec.Struct, frozen=True):
 class JournalPage(msgspec.Struct, frozen=True):
     transitions: list[Transition]
     position: Position
-    """Give it as ``after`` for the next page."""
+    """Pass it as ``after`` for the next page."""
     latest: Position
     """The end of the journal when the page was read; the difference is the backlog."""

@@ -1,4 +1,4 @@
-"""A message as it is handed in (`NewMessage`), kept (`Body`), seen (`Message`) and worked on (`Lease`)."""
+"""A message as it is published (`NewMessage`), stored (`Body`), read (`Message`) and claimed (`Lease`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "text/plain"
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """A payload that is encoded already, as it comes over the network."""
+    """A payload that is already encoded, as HTTP requests have it."""
 
     payload: bytes
     content_type: str
@@ -26,7 +26,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One message to publish. Only the payload is needed; the fields are those of `Queue.publish`."""
+    """One message to publish. Only the payload is required; the fields are those of `Store.publish`."""
 
     payload: Any
     type: str | None = None
@@ -47,13 +47,13 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     source: str | None = None
     content_type: str | None = None
     hold: str | None = None
-    """Publish into ``held``, with this as the reason; `Queue.free` lets it go."""
+    """Publish it as ``held``, for this reason; `Store.free` makes it ready."""
     id: str | None = None
-    """An id of your own (a UUID); a message with this id that is already there is answered, not stored again."""
+    """An id of your own (a UUID). If a message with this id exists, it is returned and nothing is stored."""
 
 
 def to_new(new: Any) -> NewMessage:
-    """What is given to publish, as a message: it may be a payload, encoded or not."""
+    """A `NewMessage` of what is passed to publish: a message, or a payload, encoded or not."""
     if type(new) is NewMessage:
         return new
     if type(new) is Encoded:
@@ -62,7 +62,7 @@ def to_new(new: Any) -> NewMessage:
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What never changes, packed once at publish. New fields go to the end, with a default: old rows stay readable."""
+    """What never changes, packed once at publish. Add fields at the end, with a default: old rows stay readable."""
 
     type: str
     payload: bytes
@@ -80,32 +80,16 @@ class Body(msgspec.Struct, frozen=True, array_like=True, gc=False):
     source: str | None = None
     hold: str | None = None
     own_max_attempts: int | None = None
-    """What the publisher asked for; None: the queue's setting decides, on replay too."""
+    """What the publisher set; None: the setting of the queue, also on replay."""
     dead_at_deadline: bool = False
-    """If it still waits at its deadline it is dead, not expired."""
+    """If it still waits at its deadline, it becomes dead instead of expired."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_DEFAULTS = (None, None, *Body.__struct_defaults__)
 unpack_body = from_msgpack(Body).decode
 
 
-def pack_body(body: Body) -> bytes:
-    """The fields in their order; defaults at the end are left out, which most messages are full of."""
-    values = msgspec.structs.astuple(body)
-    used = len(values)
-    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
-        used -= 1
-    return _encode(values[:used])
-
-
-def pack_plain(type: str, payload: bytes, content_type: str) -> bytes:
-    """`pack_body` of a body that has only these."""
-    return _encode((type, payload) if content_type == JSON else (type, payload, content_type))
-
-
 def decode(raw: bytes, content_type: str) -> Any:
-    """The value of encoded bytes, by their content type; bytes of an unknown type stay bytes."""
+    """The value of encoded bytes, by their content type. Bytes of an unknown type stay bytes."""
     if content_type == JSON:
         return msgspec.json.decode(raw)
     if content_type == MSGPACK:
@@ -116,7 +100,7 @@ def decode(raw: bytes, content_type: str) -> Any:
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One attempt that did not succeed."""
+    """A failed attempt."""
 
     attempt: int
     at: datetime
@@ -128,7 +112,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message as it stood when it was read."""
+    """A message as it was when it was read."""
 
     id: str
     tenant: str
@@ -145,11 +129,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Why it is dead or held."""
     last_error: str | None = None
     failures: tuple[Failure, ...] = ()
-    """The attempts that failed, oldest first (filled by `Queue.get`)."""
+    """Failed attempts, oldest first; only `Store.get` fills it."""
     result_raw: bytes | None = None
     cancel_requested: bool = False
     duplicate: bool = False
-    """`publish` found this message instead of storing a new one (same idempotency key, key or id)."""
+    """True if `publish` found this message, by idempotency key, key or id, and stored no new one."""
 
     @property
     def payload(self) -> Any:
@@ -218,7 +202,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def run_at(self) -> datetime | None:
-        """When it is due, while it is delayed."""
+        """When it will be ready, while it is delayed."""
         return moment_or_none(self.run_us)
 
     @property
@@ -231,12 +215,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def result(self) -> Any:
-        """What `ack` was given, for as long as ``result_ttl`` keeps it."""
+        """The result that was passed to `ack`, for the queue's ``result_ttl``."""
         return None if self.result_raw is None else msgspec.msgpack.decode(self.result_raw)
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
-    """A claim on one message. Settle it before ``until``, or extend it."""
+    """A claimed message. Settle or extend it before ``until``."""
 
     message: Message
     receipt: str

@@ -1,4 +1,4 @@
-"""How a lease ends, and what came of each item of a batch."""
+"""How a lease can end, and the outcome of each item of a batch."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tampu.model.times import Duration
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """Carried out. ``result`` is kept for the queue's ``result_ttl``."""
+    """The work is done. ``result`` is kept for the queue's ``result_ttl``."""
 
     lease: Lease | str
     result: Any = None
 
 
 class Nack(msgspec.Struct, frozen=True):
-    """Failed: again later, by the queue's backoff or after ``delay``; dead when the attempts are used up."""
+    """The work failed: retry after the queue's backoff or ``delay``; dead if no attempts are left."""
 
     lease: Lease | str
     error: str | None = None
     delay: Duration | None = None
     traceback: str | None = None
     max_attempts: int | None = None
-    """The message's from now on, this attempt included; None leaves it as it is."""
+    """Replaces the message's own from now on, this attempt included; None leaves it."""
 
 
 class Reject(Exception):
-    """Failed for good: dead now, for ``reason``.
+    """The work can never succeed: dead now, for ``reason``.
 
-    To settle, it is given the lease: ``Reject(lease, "no_such_user")``. A task that knows it can never succeed raises
-    it, and needs no lease for that: ``raise Reject("no_such_user")``.
+    To settle, pass the lease: ``Reject(lease, "no_such_user")``. A task raises it without a lease:
+    ``raise Reject("no_such_user")``.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Reject(Exception):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Given back unworked, for now or for after ``delay``; the attempt does not count."""
+    """Give the message back, ready now or after ``delay``. The attempt does not count."""
 
     lease: Lease | str
     delay: Duration | None = None
@@ -65,7 +65,7 @@ Settlement = Ack | Nack | Reject | Release
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one item of a batch: the state the message is in now, or the error that left it unchanged."""
+    """The outcome of one item of a batch: the new state of the message, or the error; then it is unchanged."""
 
     id: str | None
     state: State | None

@@ -1,24 +1,24 @@
-"""Every ordering is a rank: the ready index is kept by (rank, position), so claim is one scan whatever the ordering.
+"""Every ordering is a rank: the ready index is sorted by (rank, position), so a claim is one index scan.
 
-Ageing needs no background work: priority that grows by one step each ``ageing`` microseconds of waiting keeps
-any two messages in the order of ``published - priority * ageing``, for ever.
+Ageing needs no background work. If the priority grows by one every ``ageing`` microseconds, the order of two messages
+by ``published - priority * ageing`` never changes.
 
-Only the ordering `fair` has no rank of its own: which turn a message has, the engine finds when it becomes ready.
+Only `fair` has no fixed rank: the engine computes the turn of a message when it becomes ready.
 """
 
 from __future__ import annotations
 
 NO_DEADLINE = 1 << 62
 FAIR = 1 - (1 << 63)
-"""The rank of a message whose rank in the ready index is a turn of its group."""
+"""Stands for: the rank in the ready index is a turn of the message's group."""
 
 
 def rank(ordering: str, ageing_us: int, priority: int, deadline_us: int | None, created_us: int) -> int:
-    """Where a message stands in its queue; the lowest goes first, equals in the order they came."""
+    """The rank of a message. The lowest goes first, equal ones in the order they were published."""
     if ordering == "priority":
         if not ageing_us:
             return -priority
-        # A rank is a 64-bit number in every engine; priorities worth more than that many years are equal.
+        # A rank must fit into 64 bits; priorities beyond that are equal.
         return max(-NO_DEADLINE, min(NO_DEADLINE, created_us - priority * ageing_us))
     if ordering == "deadline":
         return NO_DEADLINE if deadline_us is None else deadline_us

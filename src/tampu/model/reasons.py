@@ -1,21 +1,21 @@
-"""Why a message is dead. Reasons that users give with `reject` may be any text; these are the ones with a meaning here.
+"""Why a message is dead. Users may pass any text to `reject`; these are the reasons that tampu itself uses.
 
-The Redis scripts say the same words; the conformance suite holds every engine to them.
+The Redis scripts have the same words; the conformance suite checks every engine.
 """
 
 from __future__ import annotations
 
-# Given by the store.
+# Set by the store.
 RETRIES_EXHAUSTED = "retries_exhausted"
 LEASE_EXPIRED = "lease_expired"
 DEADLINE_PASSED = "deadline_passed"
-# Given by whoever rejects, and by `reject` itself when no reason is given.
+# The default of `reject`.
 UNRECOVERABLE = "unrecoverable"
-# Given by the worker.
+# Set by the worker.
 DECODE_FAILED = "decode_failed"
 RESULT_INVALID = "result_invalid"
 UNKNOWN_TASK = "unknown_task"
-# Conventional, for rejects of your own.
+# Conventional, for your own rejects.
 SCHEMA_INVALID = "schema_invalid"
 OVERSIZE = "oversize"
 
@@ -26,11 +26,11 @@ DEAD_LETTER_REASONS = frozenset(
     }
 )  # fmt: skip
 OTHER = "other"
-"""What reasons of the users' own are summed as where there must be few."""
+"""Stands for all reasons of users, where only few values are allowed, such as labels of metrics."""
 
 
 def bounded(reason: str | None) -> str:
-    """One of few words for a reason of `reject`."""
+    """The reason, or `OTHER` for one of a user."""
     if reason is None:
         return UNRECOVERABLE
     return reason if reason in DEAD_LETTER_REASONS else OTHER

@@ -1,4 +1,4 @@
-"""A schedule as users see it: what is published, when, how often it was, and when it will be next."""
+"""A schedule as users see it: what it publishes and when, and its last and next tick."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from tampu.model.message import NewMessage, decode
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it stood when it was read."""
+    """A schedule as it was when it was read."""
 
     name: str
     tenant: str
     queue: str
     message: NewMessage
-    """What each tick publishes, its payload encoded."""
+    """The message that each tick publishes, its payload encoded."""
     cron: str | None
     every: timedelta | None
     tz: str
-    """The zone that ``cron`` is meant in."""
+    """The time zone of ``cron``."""
     start: datetime | None
     end: datetime | None
-    """The last moment that may still be a tick."""
+    """No tick is after this time."""
     limit: int | None
-    """So many ticks fire, then no more."""
+    """After this many ticks it ends."""
     jitter: timedelta
-    """Each tick is late by a time of its own, up to this."""
+    """Each tick is delayed by a random time up to this."""
     missed: str
-    """What becomes of ticks that nobody was there for: ``skip``, ``once`` or ``all(n)``."""
+    """What to do with ticks when no process was running: ``skip``, ``once`` or ``all(n)``."""
     paused: bool
     created_at: datetime
     fired: int
-    """Ticks that were fired."""
+    """How many ticks have fired."""
     last: datetime | None
-    """The last tick that was fired; with jitter, the message came later."""
+    """The last tick that fired; with jitter its message was published later."""
     last_id: str | None
-    """The message of that tick."""
+    """The id of its message."""
     next: datetime | None
-    """When it fires next; None when it is paused or has ended."""
+    """The next tick; None if it is paused or has ended."""
     error: str | None
-    """Why the tick that is due can not be published yet; it is tried again."""
+    """Why the due tick cannot be published yet; it is tried again."""
 
     @property
     def payload(self) -> Any:
@@ -51,5 +51,5 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> str:
-        """``active``, ``paused``, or ``ended`` when there is no tick to come."""
+        """``active``, ``paused``, or ``ended`` if there are no more ticks."""
         return "paused" if self.paused else "ended" if self.next is None else "active"

@@ -1,4 +1,4 @@
-"""The states of a message: which there are, and which of them end it. Everybody reads them here."""
+"""The states of a message, and which of them are terminal. Defined only here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class State(enum.StrEnum):
 
 
 WAITING = (State.READY, State.DELAYED, State.HELD)
-"""Nobody works on the message."""
+"""No worker has the message."""
 LIVE = (State.READY, State.DELAYED, State.LEASED, State.HELD)
-"""There is work to do."""
+"""The message has not ended."""
 TERMINAL = (State.DONE, State.DEAD, State.CANCELLED, State.EXPIRED)
 """The message has ended. A dead one can be replayed."""
 FINAL = (State.DONE, State.CANCELLED, State.EXPIRED)
-"""The terminal states that no verb leads out of. Retention removes such messages."""
+"""The terminal states that no verb leaves. Retention removes these messages."""
 
 
 def has_ended(state: State | None) -> bool:

@@ -1,6 +1,6 @@
-"""Time as tampu keeps it: integer microseconds since 1970, UTC; durations in microseconds.
+"""Times are integer microseconds since 1970 (UTC), durations are microseconds.
 
-Users give ``datetime`` with a zone and ``timedelta`` or seconds; this is the only place that converts.
+Users pass ``datetime`` with a time zone, and ``timedelta`` or seconds. Only this module converts them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class SystemClock:
 
 
 def duration(value: Duration, field: str, *, zero: bool = True, error: type[TampuError] = InvalidMessage) -> int:
-    """Microseconds of a ``timedelta`` or a number of seconds; refuses what is negative, endless or no number."""
+    """Microseconds of a ``timedelta`` or a number of seconds. Refuses negative and infinite ones."""
     if isinstance(value, timedelta):
         micros = value // _MICROSECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and not math.isfinite(value):
             raise error(f"{field} must be a finite number of seconds, not {value}", field=field)
-        micros = round(value * SECOND) if abs(value) < _LONGEST else int(value) * SECOND  # a float may run over
+        micros = round(value * SECOND) if abs(value) < _LONGEST else int(value) * SECOND  # a float may overflow
     else:
         raise error(
             f"{field} must be a timedelta or a number of seconds, not {type(value).__name__}",
@@ -59,7 +59,7 @@ def duration(value: Duration, field: str, *, zero: bool = True, error: type[Tamp
 
 
 def instant(value: datetime, field: str) -> int:
-    """Microseconds since 1970 of a ``datetime`` that has a zone."""
+    """Microseconds since 1970 of a ``datetime`` with a time zone."""
     if not isinstance(value, datetime):
         raise InvalidMessage(f"{field} must be a datetime, not {type(value).__name__}", field=field)
     if value.tzinfo is None or value.utcoffset() is None:
@@ -72,7 +72,7 @@ def instant(value: datetime, field: str) -> int:
     return micros
 
 
-@functools.lru_cache(4096)  # of one batch, most are the same
+@functools.lru_cache(4096)  # in one batch most are equal
 def moment(micros: int) -> datetime:
     """The ``datetime`` (UTC) of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=micros)

@@ -1,6 +1,6 @@
-"""The transition table: which verb leads from which states to which. Docs, lake and tests read it here.
+"""The transition table: which verb leads from which states to which. Docs, lake and tests read it.
 
-The verbs are those of the journal. ``None`` stands for a message that is not there: not yet, or no more.
+The verbs are those of the journal. The state None stands for a message that does not exist, before or after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Move(NamedTuple):
     after: tuple[State | None, ...]
 
 
-# Where a message may become ready, it may be held for its group's turn, or delayed until its group's rate allows it.
+# A message that could become ready may instead be held for a slot of its group, or delayed by its group's rate.
 TABLE = (
     Move("publish", (None,), WAITING),
     Move("adopt", (None,), (*WAITING, *TERMINAL)),
@@ -53,6 +53,6 @@ def after(verb: str) -> frozenset[State | None]:
 
 
 STILL = frozenset(verb for verb in VERBS if all(before == after for name, before, after in _PAIRS if name == verb))
-"""The verbs that leave a message in its state."""
+"""The verbs that do not change the state of a message."""
 SETTLING = frozenset(verb for verb, before, after in _PAIRS if before is LEASED and after is not LEASED)
-"""The verbs that end a delivery. A cancel may also end a message that only waits."""
+"""The verbs that end a lease. A cancel may also end a waiting message."""

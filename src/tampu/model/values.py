@@ -1,7 +1,7 @@
-"""Python values as bytes: JSON where JSON keeps the value, else MessagePack; what neither keeps is refused.
+"""Payloads, results and bodies as bytes. A payload is JSON if JSON keeps it, else MessagePack, else refused.
 
-A value is kept when what arrives equals what was sent. Three conversions are allowed, because they have one plain form:
-a tuple becomes a list, an enum its value, and a dataclass, a Struct or an attrs class a dict of its fields.
+A value is kept if the decoded value equals it. Three conversions are allowed, because their result is obvious: a tuple
+becomes a list, an enum its value, and a dataclass, Struct or attrs class a dict of its fields.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from uuid import UUID
 
 import msgspec
 
-from tampu.model.message import JSON, MSGPACK
+from tampu.model.message import JSON, MSGPACK, Body
 
 _JSON_KINDS = frozenset({str, int, float, bool, type(None), dict, list})
 _CHANGED = (bytes, bytearray, memoryview, Decimal, UUID, date, time, timedelta, set, frozenset)
-"""What encoders write as text, or as a list, where the format has no such value. (A datetime is a date.)"""
+"""Types that encoders write as text, or as a list, if the format has no such type. (A datetime is a date.)"""
 _to_json = msgspec.json.Encoder().encode
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
 _from_msgpack = msgspec.msgpack.Decoder().decode
+_DEFAULTS = (None, None, *Body.__struct_defaults__)
 
 NOT_ENCODED = (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError)
-"""What encoding raises for a value that it refuses."""
+"""What encoders raise for a value that they refuse."""
 
 
 class NotKept(ValueError):
-    """A value that would arrive as another one."""
+    """A value that would be another one after decoding."""
 
     def __init__(self, path: str, value: Any) -> None:
         kind = "naive datetime" if isinstance(value, datetime) else type(value).__name__
@@ -41,7 +42,7 @@ class NotKept(ValueError):
 
 
 def encode(value: Any, content_type: str | None = None) -> tuple[bytes, str]:
-    """(bytes, content type). A content type that is given is used: JSON then writes what it lacks as text.
+    """(bytes, content type). If a content type is given it is used: JSON then writes types that it lacks as text.
 
     Raises one of `NOT_ENCODED`.
     """
@@ -62,7 +63,7 @@ def encode(value: Any, content_type: str | None = None) -> tuple[bytes, str]:
 
 
 def encode_simple(values: Sequence[Any]) -> list[bytes] | None:
-    """`encode` of a common batch, in half the time: as JSON, if it keeps all of them. None: encode one by one."""
+    """`encode` a batch as JSON in half the time. None if JSON does not keep all values: encode them one by one."""
     if not _JSON_KINDS.issuperset(map(type, values)):
         return None
     try:
@@ -72,13 +73,27 @@ def encode_simple(values: Sequence[Any]) -> list[bytes] | None:
         return None
 
 
+def pack_body(body: Body) -> bytes:
+    """The fields in their order, without the defaults at the end: most messages have many. See `unpack_body`."""
+    values = msgspec.structs.astuple(body)
+    used = len(values)
+    while used > 2 and values[used - 1] == _DEFAULTS[used - 1]:
+        used -= 1
+    return _to_msgpack(values[:used])
+
+
+def pack_payload(type: str, payload: bytes, content_type: str) -> bytes:
+    """`pack_body` of a body that has only these fields."""
+    return _to_msgpack((type, payload) if content_type == JSON else (type, payload, content_type))
+
+
 def encode_result(value: Any) -> bytes:
-    """As MessagePack. Raises one of `NOT_ENCODED`."""
+    """The value as MessagePack. Raises one of `NOT_ENCODED`."""
     return pack(value, _to_msgpack, _from_msgpack)
 
 
 def pack(value: Any, to_bytes: Callable[[Any], bytes], from_bytes: Callable[[bytes], Any]) -> bytes:
-    """The value as bytes. Raises `NotKept` if it would arrive as another one."""
+    """The value as bytes. Raises `NotKept` if it would be another one after decoding."""
     raw = to_bytes(value)
     change = find_change(value, from_bytes(raw))
     if change is not None:
@@ -87,11 +102,11 @@ def pack(value: Any, to_bytes: Callable[[Any], bytes], from_bytes: Callable[[byt
 
 
 def find_change(sent: Any, arrived: Any) -> tuple[str, Any] | None:
-    """(where, what) of the first value that arrived as another one. What an annotation converted is no change."""
-    if arrived == sent:  # as nearly always
+    """(path, value) of the first value that arrived as another one. Conversions by annotations are no change."""
+    if arrived == sent:  # nearly always
         return None
     found: list[tuple[str, Any, Any]] = [("$", sent, arrived)]
-    for path, one, other in found:  # grows meanwhile; a loop, because values may be nested deeply
+    for path, one, other in found:  # grows in the loop; no recursion, because values may be nested deeply
         if other == one:
             continue
         if isinstance(one, enum.Enum):
@@ -112,7 +127,7 @@ def find_change(sent: Any, arrived: Any) -> tuple[str, Any] | None:
 
 
 def _fields(one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
-    """(name, sent, arrived) of the fields of a Struct, a dataclass or an attrs class; of others none."""
+    """(name, sent, arrived) of the fields of a Struct, dataclass or attrs class; nothing for other values."""
     if isinstance(one, msgspec.Struct):
         names, written = one.__struct_fields__, one.__struct_encode_fields__
         if isinstance(other, list):  # after the tag, if there is one
@@ -141,7 +156,7 @@ def _remedy(value: Any) -> str:
 
 
 def finite(value: Any) -> bool:
-    """True if there is no NaN and no infinity in it: JSON has neither."""
+    """True if it contains no NaN and no infinity: JSON has neither."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):

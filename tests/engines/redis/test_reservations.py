@@ -14,7 +14,8 @@ from tampu.engines.redis import ids, load, publish, scripts
 from tampu.engines.redis.run_context import RunContext
 from tampu.engines.redis.wire import Wire
 from tampu.model.config import BUILT_IN
-from tampu.model.message import NewMessage, pack_plain
+from tampu.model.message import NewMessage
+from tampu.model.values import pack_payload
 from tests.conformance.harness import FakeClock
 from tests.servers import redis
 
@@ -179,7 +180,7 @@ def _ask(ask: Any) -> Any:
 
 
 def _load(queue: str, *numbers: int) -> port.Load:
-    bodies = [pack_plain("t", b"%d" % n, "application/json") for n in numbers]
+    bodies = [pack_payload("t", b"%d" % n, "application/json") for n in numbers]
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))

@@ -11,8 +11,9 @@ import tampu
 from tampu.engines import port
 from tampu.engines.port import Item, Publish, Trim
 from tampu.engines.sqlite import SqliteEngine
-from tampu.model.message import BYTES, Body, State, pack_plain
+from tampu.model.message import BYTES, Body, State
 from tampu.model.times import SECOND
+from tampu.model.values import pack_payload
 from tampu.testing import FakeClock
 
 NAME = "a-name-drawn-at-random"
@@ -31,7 +32,7 @@ def engine(clock: FakeClock) -> Iterator[SqliteEngine]:
 
 
 def batch(count: int, *, payload: bytes = b"x", simple: bool = True, id: str | None = None) -> Publish:
-    one = Item(Body("message", payload, BYTES), pack_plain("message", payload, BYTES), 3, id=id)
+    one = Item(Body("message", payload, BYTES), pack_payload("message", payload, BYTES), 3, id=id)
     items = [one] * count
     return Publish("default", "jobs", items, simple=simple, batch_id=NAME, batch_id_us=60 * SECOND)
 

@@ -160,7 +160,7 @@ def test_a_child_refuses_a_file_that_was_in_the_middle_of_a_transaction(tmp_path
     first, second = _run(tmp_path / "jobs.db", _OTHER_THREAD).splitlines()
     assert first.startswith("Unavailable")
     assert "close it before forking" in first
-    assert second.startswith("Unavailable this queue was opened before a fork")
+    assert second.startswith("Unavailable this store was opened before a fork")
     assert _stored(tmp_path / "jobs.db") == 3
 
 
@@ -190,7 +190,7 @@ q.close()
 @pytest.mark.parametrize("child", ["writes", "leaves"])
 def test_only_the_parent_commits_a_transaction_that_was_open_at_a_fork(tmp_path: Path, child: str) -> None:
     told = _run(tmp_path / "jobs.db", _INSIDE, child).splitlines()
-    assert [line.partition(" (")[0] for line in told] == ["this queue was opened before a fork"] * 2
+    assert [line.partition(" (")[0] for line in told] == ["this store was opened before a fork"] * 2
     assert _stored(tmp_path / "jobs.db") == 4
 
 

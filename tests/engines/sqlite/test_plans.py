@@ -15,7 +15,7 @@ from tampu.broker.core import Core
 from tampu.broker.store import Store
 from tampu.engines.port import Load, Sweep, Trim
 from tampu.engines.sqlite import SqliteEngine, claim, read, ready, settle, sweep
-from tampu.model.message import pack_plain
+from tampu.model.values import pack_payload
 from tests.conformance.harness import FakeClock
 
 ROWS = 2000
@@ -111,7 +111,7 @@ def test_publishing_uses_indexes(store: PlanStore) -> None:
 
 
 def test_loading_uses_indexes(store: PlanStore) -> None:
-    id_prefix, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_plain("t", b"1", "application/json")
+    id_prefix, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_payload("t", b"1", "application/json")
     for first in (0, 5):
         call = Load("default", "jobs", id_prefix, range(first, first + 10), body * 10, range(0, 1000, len(body))[:11],
                     ["t"] * 10, 3, max_depth=10**6)  # fmt: skip

@@ -1,1 +1,1 @@
-"""Group commit: callers that arrive during a commit join the next one; waiting for messages and for results."""
+"""Group commit (concurrent calls share a commit), and waiting for messages and for results."""

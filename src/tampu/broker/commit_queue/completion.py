@@ -1,7 +1,7 @@
-"""Waiting for the end of messages: one thread follows the journal for all who wait here, while anybody does.
+"""Waiting until messages have ended: while there are waiters, one thread follows the journal for all of them.
 
-What was settled through this store is read at once. What other processes settled is looked for soon at first, and at
-most a quarter of a second later when it takes long; a look costs the same however many wait.
+It reads at once after this process has settled something. For settlements of other processes it polls: soon at first,
+then less often, at least four times a second. A poll costs the same however many wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tell = Callable[[], None]
 
 
 class Completion:
-    """Tells who waits for a message that it has ended."""
+    """Calls back when a message has ended."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -40,7 +40,7 @@ class Completion:
         return bool(self._waiting)
 
     def expect(self, tenant: str, id: str, tell: Tell) -> None:
-        """Call ``tell`` when the message ends, from now on. Look at it after this, so that no end is missed."""
+        """Call ``tell`` when the message ends. Read the message after this: it may have ended before."""
         with self._lock:
             self._pause = _FIRST_SECONDS
             if self._reader is None:
@@ -61,12 +61,12 @@ class Completion:
             self._stirred.set()
 
     def stir(self) -> None:
-        """Something was settled here: look now."""
+        """Read now, because this process has settled something."""
         self._pause = _FIRST_SECONDS
         self._stirred.set()
 
     def close(self) -> None:
-        """Tell everybody; the thread ends by itself."""
+        """Call back all waiters; then the thread ends."""
         with self._lock:
             told = [tell for line in self._waiting.values() for tell in line]
             self._waiting.clear()
@@ -87,7 +87,7 @@ class Completion:
             try:
                 page = self._engine.journal(self._position, _PAGE, None)
             except TampuError as error:
-                log.warning("waiting for results goes on when the store answers again: %s", error)
+                log.warning("cannot read the journal for callers that wait for results, will try again: %s", error)
                 self._stirred.wait(_LAST_SECONDS)
                 continue
             self._position = page.position

@@ -1,1 +1,4 @@
-"""Schedules: what is stored, when they fire, and the verbs over them. The leader's scheduler fires them."""
+"""Schedules: their verbs, how they are stored, when their ticks are, and how one tick is fired.
+
+`tampu.maintenance.scheduler` fires the ticks, in the leader only.
+"""

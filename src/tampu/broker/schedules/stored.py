@@ -1,9 +1,8 @@
-"""A schedule as it is stored: one document, changed only by compare-and-set, from which its ticks and messages follow.
+"""A schedule as it is stored: one document, changed only by compare-and-set. Ticks and messages are derived from it.
 
-A tick fires exactly once, whoever looks and whoever dies: its message is published and the document moves on over it
-as one unit, which is refused when the document has changed since it was read. Of all processes that look at once, one
-wins. What can not be published (a full queue) is named in the document: from then on it is settled that these ticks
-fire, and they do when there is room.
+A tick fires exactly once, whichever process dies. Its message is published, and the document updated, as one unit. The
+unit is refused if the document has changed since it was read, so of several processes only one fires a tick. Ticks that
+cannot be published, such as when the queue is full, are listed in the document; they fire when that is possible.
 """
 
 from __future__ import annotations
@@ -20,30 +19,31 @@ from tampu.broker.schedules import ticks
 from tampu.broker.schedules.ticks import Decision, Timing
 from tampu.engines.port import Document, Item, PutDocument
 from tampu.model.decoders import from_json
-from tampu.model.message import NewMessage, pack_body, unpack_body
+from tampu.model.message import NewMessage, unpack_body
 from tampu.model.schedule import Schedule
 from tampu.model.times import moment, moment_or_none
+from tampu.model.values import pack_body
 
 KIND = "schedule"
 TENANTS = ("schedule_tenant", "*")
-"""Kind and tenant of the documents that name the tenants which have schedules."""
+"""Kind and tenant of the documents whose names are the tenants with schedules."""
 SCHEDULE_HEADER = "tampu-schedule"
 TICK_HEADER = "tampu-tick"
 MOST_HEADERS = 62
-"""Of a schedule's own: a message may have two more."""
+"""Most headers that a user can give: each message gets two more."""
 _IDS = uuid.UUID("7a1d5c1e-2b1f-5a5e-9d6f-2f6c3f0f5b7e")
 
 
 class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the document holds."""
+    """The content of the document."""
 
     incarnation: str
-    """Another one each time a schedule of this name is made, so that no tick is taken for one of its predecessor."""
+    """New for each schedule that is created, so that a deleted schedule of the same name shares no tick ids with it."""
     queue: str
     body: bytes
     created_us: int
     after_us: int
-    """All ticks up to this moment are decided."""
+    """For all ticks up to this time it is decided whether they fire."""
     timing: Timing
     max_attempts: int | None = None
     delay_us: int | None = None
@@ -56,12 +56,12 @@ class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
     last_us: int | None = None
     last_id: str | None = None
     firing: tuple[int, ...] = ()
-    """Ticks that are decided, and could not be published yet."""
+    """Ticks that will fire, and could not be published yet."""
     error: str | None = None
 
     @property
     def next_us(self) -> int | None:
-        """When there is something to do."""
+        """When the next tick is due; 0 if some wait in ``firing``."""
         if self.firing:
             return 0
         if self.paused or (self.limit is not None and self.fired >= self.limit):
@@ -87,7 +87,7 @@ class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def new(self) -> NewMessage:
-        """What is published, its payload encoded."""
+        """The message to publish, its payload encoded."""
         return validate.from_body(
             unpack_body(self.body),
             max_attempts=self.max_attempts,
@@ -96,13 +96,13 @@ class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def message(self, name: str, **more: Any) -> NewMessage:
-        """What is published, told where it comes from."""
+        """The message to publish, with headers and source that name the schedule."""
         new = self.new
         headers = {**(new.headers or {}), SCHEDULE_HEADER: name, **more.pop("headers", {})}
         return msgspec.structs.replace(new, headers=headers, source=new.source or f"schedule:{name}", **more)
 
     def id(self, tick_us: int) -> str:
-        """Of the message of a tick."""
+        """The message id of a tick."""
         return str(uuid.uuid5(_IDS, f"{self.incarnation}/{tick_us}"))
 
     def of_tick(self, name: str, tick_us: int) -> NewMessage:
@@ -115,7 +115,7 @@ class StoredSchedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 REFUSED = ("id", "idempotency_key", "run_at")
-"""Fields of a message that a schedule gives itself."""
+"""Fields of a message that a schedule sets itself."""
 
 
 _read = from_json(StoredSchedule).decode
@@ -133,31 +133,31 @@ def read(document: Document) -> StoredSchedule:
     return _read(document.value)
 
 
-def writing(tenant: str, name: str, kept: StoredSchedule, version: int) -> PutDocument:
-    return PutDocument(KIND, tenant, name, msgspec.json.encode(kept), version)
+def writing(tenant: str, name: str, schedule: StoredSchedule, version: int) -> PutDocument:
+    return PutDocument(KIND, tenant, name, msgspec.json.encode(schedule), version)
 
 
-def view(tenant: str, name: str, kept: StoredSchedule) -> Schedule:
-    timing = kept.timing
-    shown = kept.firing[0] if kept.firing else kept.next_us
+def view(tenant: str, name: str, schedule: StoredSchedule) -> Schedule:
+    timing = schedule.timing
+    shown = schedule.firing[0] if schedule.firing else schedule.next_us
     return Schedule(
         name=name,
         tenant=tenant,
-        queue=kept.queue,
-        message=kept.new,
+        queue=schedule.queue,
+        message=schedule.new,
         cron=timing.cron,
         every=None if timing.every_us is None else timedelta(microseconds=timing.every_us),
         tz=timing.tz,
         start=moment_or_none(timing.start_us),
         end=moment_or_none(timing.end_us),
-        limit=kept.limit,
-        jitter=timedelta(microseconds=kept.jitter_us),
-        missed=kept.missed,
-        paused=kept.paused,
-        created_at=moment(kept.created_us),
-        fired=kept.fired,
-        last=moment_or_none(kept.last_us),
-        last_id=kept.last_id,
+        limit=schedule.limit,
+        jitter=timedelta(microseconds=schedule.jitter_us),
+        missed=schedule.missed,
+        paused=schedule.paused,
+        created_at=moment(schedule.created_us),
+        fired=schedule.fired,
+        last=moment_or_none(schedule.last_us),
+        last_id=schedule.last_id,
         next=moment_or_none(shown),
-        error=kept.error,
+        error=schedule.error,
     )

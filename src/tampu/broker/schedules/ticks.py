@@ -1,7 +1,7 @@
-"""When a schedule fires: cron expressions in their zone, intervals, jitter, and what becomes of missed ticks.
+"""When a schedule fires: cron expressions in a time zone, intervals, jitter, and missed ticks.
 
-All of it follows from what is stored, so every process that looks comes to the same ticks. Nothing here reads a clock
-or a store.
+Everything is computed from the stored schedule, so all processes compute the same ticks. Nothing here reads a clock or
+a store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cronsim import CronSim
 
 GRACE_US = 60 * SECOND
-"""The newest tick still counts as on time when it is no later than this."""
+"""The newest tick counts as on time, not as missed, if it is at most this late."""
 SHORTEST_US = SECOND
 MOST_MISSED = 1000
 _ALL = re.compile(r"all\((\d{1,4})\)\Z")
@@ -42,19 +42,19 @@ _LAST_YEAR = moment(LATEST).year - 1
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the ticks are; one of ``cron`` and ``every_us``."""
+    """When the ticks are: either ``cron`` or ``every_us`` is set."""
 
     cron: str | None = None
     every_us: int | None = None
     tz: str = "UTC"
     anchor_us: int = 0
-    """From where intervals are counted."""
+    """The time from which intervals are counted."""
     start_us: int | None = None
     end_us: int | None = None
 
 
 def checked_cron(expression: str, tz: str, now_us: int) -> str:
-    """The expression, if it is one that ever fires."""
+    """The expression in its normal form. Raises `InvalidMessage` if it is wrong or never fires."""
     if not isinstance(expression, str) or not 0 < len(expression) <= 200:
         raise InvalidMessage("cron must be a text of 1 to 200 characters", field="cron", hint="such as */5 * * * *")
     wanted = _ALIASES.get(expression.strip().lower(), " ".join(expression.split()))
@@ -70,7 +70,7 @@ def checked_cron(expression: str, tz: str, now_us: int) -> str:
         found = following(Timing(cron=wanted, tz=tz), now_us)
     except CronSimError as error:
         raise InvalidMessage(
-            f"cron {expression!r:.80} can not be read: {error}", field="cron", hint="such as */5 * * * *"
+            f"cron {expression!r:.80} is not a cron expression: {error}", field="cron", hint="such as */5 * * * *"
         ) from None
     if found is None:
         raise InvalidMessage(f"cron {expression!r:.80} never fires", field="cron")
@@ -78,7 +78,7 @@ def checked_cron(expression: str, tz: str, now_us: int) -> str:
 
 
 def checked_zone(name: str) -> str:
-    """The name of a zone that is known here."""
+    """The name, if it is a known time zone."""
     zone(validate.text(name, "tz", 100))
     return name
 
@@ -94,11 +94,11 @@ def zone(name: str) -> tzinfo:
 
 
 def checked_missed(value: str) -> str:
-    """``skip``, ``once``, or ``all(n)``, which ``all`` is short for."""
+    """``skip``, ``once`` or ``all(n)``; ``all`` stands for the largest n."""
     wanted = f"all({MOST_MISSED})" if value == "all" else value
     if not isinstance(wanted, str) or (wanted not in ("skip", "once") and not 1 <= most_missed(wanted) <= MOST_MISSED):
         raise InvalidMessage(
-            f"missed can not be {value!r:.60}",
+            f"missed cannot be {value!r:.60}",
             field="missed",
             hint=f"skip, once, or all(n) with n from 1 to {MOST_MISSED}",
         )
@@ -106,13 +106,13 @@ def checked_missed(value: str) -> str:
 
 
 def most_missed(missed: str) -> int:
-    """The n of ``all(n)``; 0 of others."""
+    """The n of ``all(n)``; 0 for other values."""
     found = _ALL.match(missed)
     return int(found[1]) if found else 0
 
 
 def following(timing: Timing, after_us: int) -> int | None:
-    """The first tick after a moment."""
+    """The first tick after a time."""
     after_us = max(after_us, (timing.start_us or 0) - 1)
     if timing.every_us is not None:
         steps = max(0, (after_us - timing.anchor_us) // timing.every_us + 1)
@@ -124,7 +124,7 @@ def following(timing: Timing, after_us: int) -> int | None:
 
 
 def latest(timing: Timing, after_us: int, until_us: int, most: int) -> list[int]:
-    """The last ticks, ``most`` of them or fewer, after one moment and not after another; in their order."""
+    """The last ``most`` ticks after ``after_us`` and up to ``until_us``, in order."""
     after_us = max(after_us, (timing.start_us or 0) - 1)
     if timing.end_us is not None:
         until_us = min(until_us, timing.end_us)
@@ -152,7 +152,7 @@ def _between(timing: Timing, after_us: int, until_us: int) -> list[int]:
 
 
 class _Ticks:
-    """The ticks of a cron expression after a moment, each later than the one before."""
+    """The ticks of a cron expression after a time, in order."""
 
     def __init__(self, timing: Timing, after_us: int) -> None:
         from cronsim import CronSim
@@ -169,7 +169,7 @@ class _Ticks:
             found = next(self._tick)
             if found.year > _LAST_YEAR:
                 raise StopIteration
-            # In the hour that a change of the clock repeats, it begins with wall-clock times that are over already.
+            # In an hour that a change of the clocks repeats, CronSim begins with times that have passed.
             tick = instant(found.astimezone(UTC), "tick")
             if tick > self._last:
                 self._last = tick
@@ -177,7 +177,7 @@ class _Ticks:
 
 
 def due(timing: Timing, jitter_us: int, seed: str, tick_us: int) -> int:
-    """When a tick is to be fired: late by its own share of the jitter, and never later than the next tick."""
+    """When to fire a tick: later by its own share of the jitter, but never later than the next tick."""
     if not jitter_us:
         return tick_us
     after = following(timing, tick_us)
@@ -187,7 +187,7 @@ def due(timing: Timing, jitter_us: int, seed: str, tick_us: int) -> int:
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is to be done about the ticks up to ``after_us``."""
+    """Which ticks up to ``after_us`` fire."""
 
     fire: tuple[int, ...]
     after_us: int
@@ -196,9 +196,9 @@ class Decision(msgspec.Struct, frozen=True):
 def decide(
     timing: Timing, *, jitter_us: int, seed: str, missed: str, after_us: int, left: int | None, now_us: int
 ) -> Decision | None:
-    """Which ticks fire now, of those that are due and were not decided before; None: nothing is due.
+    """Decide which of the due ticks after ``after_us`` fire now; None if none is due.
 
-    ``left`` is how many the schedule's limit still allows.
+    ``left`` is how many the limit of the schedule still allows.
     """
     most = max(1, most_missed(missed))
     ticks = latest(timing, after_us, now_us, most + 1)

@@ -1,4 +1,4 @@
-"""The verbs of schedules: put, look, pause, resume, delete, fire now. Keepers fire the ticks (firing.py)."""
+"""The verbs of schedules: put, get, list, pause, resume, delete, fire now. `fire` fires the ticks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRIES = 20
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What a user asks of a schedule, checked; ``paused`` None leaves it as it is."""
+    """The checked arguments of `put_schedule`; ``paused`` None leaves it as it is."""
 
     queue: str
     item: port.Item
@@ -51,6 +51,8 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class ScheduleVerbs(Verbs):
+    """Work with the schedules of one tenant."""
+
     def put_schedule(
         self,
         name: str,
@@ -83,12 +85,12 @@ class ScheduleVerbs(Verbs):
         content_type: str | None = None,
         hold: str | None = None,
     ) -> Steps[Schedule]:
-        """Publish a message to ``queue`` by ``cron`` (in the zone ``tz``) or ``every`` so often. Made, or changed.
+        """Create or change a schedule: publish a message by ``cron`` (in the zone ``tz``) or ``every`` interval.
 
-        The first tick of an interval comes one interval from now, or at ``start``. Putting the same again changes
-        nothing; as long as the times stay the same, what else is changed loses no tick. ``missed`` says what becomes
-        of ticks nobody was there for: ``skip`` them, fire the newest ``once``, or the newest n by ``all(n)``.
-        ``key`` lets a tick replace the message of the tick before when that still waits. The rest is as in `publish`.
+        The first tick of an interval is one interval from now, or at ``start``. Putting the same schedule again changes
+        nothing, and a change that keeps the times loses no tick. ``missed`` is for ticks when no process was running:
+        ``skip`` them, fire the newest ``once``, or the newest n with ``all(n)``. With ``key``, a tick replaces the
+        message of the tick before if that still waits. The other options are those of `publish`.
         """
         new = NewMessage(
             payload, type, priority, delay, None, ttl, deadline, key, None, labels, headers, max_attempts,
@@ -112,19 +114,19 @@ class ScheduleVerbs(Verbs):
         missed: str,
         paused: bool | None,
     ) -> Terms:
-        """What was asked for, if it can be done."""
+        """Check the arguments of `put_schedule`."""
         validate.name(name, "schedule")
         for field in stored.REFUSED:
             if getattr(new, field) is not None:
-                raise InvalidMessage(f"a schedule gives its messages their {field}", field=field)
+                raise InvalidMessage(f"a schedule sets {field} itself", field=field, hint=f"omit {field}")
         item = validate.item(queue, self._settings(queue), new)
         if new.headers is not None and len(new.headers) > stored.MOST_HEADERS:
-            raise InvalidMessage(f"a schedule may have {stored.MOST_HEADERS} headers", field="headers")
+            raise InvalidMessage(f"a schedule can have at most {stored.MOST_HEADERS} headers", field="headers")
         if (cron is None) == (every is None):
-            raise InvalidMessage("give cron or every, and not both", field="cron", hint="such as cron='*/5 * * * *'")
+            raise InvalidMessage("give either cron or every", field="cron", hint="such as cron='*/5 * * * *'")
         ticks.checked_zone(tz)
         if every is not None and tz != "UTC":
-            raise InvalidMessage("an interval has no time zone", field="tz", hint="leave tz out, or use cron")
+            raise InvalidMessage("an interval has no time zone", field="tz", hint="omit tz, or use cron")
         every_us = None if every is None else duration(every, "every")
         if every_us is not None and every_us < ticks.SHORTEST_US:
             raise InvalidMessage("every must be at least a second", field="every")
@@ -152,7 +154,7 @@ class ScheduleVerbs(Verbs):
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         yield from self._register()
         for _ in range(_TRIES):
-            document: port.Document | None = yield self._look(name)
+            document: port.Document | None = yield self._read(name)
             now: int = yield Read(lambda engine: engine.now())
             old = None if document is None else stored.read(document)
             new = _changed(old, terms, now)
@@ -163,55 +165,55 @@ class ScheduleVerbs(Verbs):
             except VersionConflict:
                 continue
             return self._stored(name, new)
-        raise _restless(name)
+        raise _keeps_changing(name)
 
     def _register(self) -> Steps[None]:
-        """Let keepers know that this tenant has schedules."""
-        kind, place = stored.TENANTS
-        if (yield Read(lambda engine: engine.document(kind, place, self.tenant))) is None:
-            yield port.PutDocument(kind, place, self.tenant, b"{}")
+        """Record that this tenant has schedules, for the scheduler."""
+        kind, owner = stored.TENANTS
+        if (yield Read(lambda engine: engine.document(kind, owner, self.tenant))) is None:
+            yield port.PutDocument(kind, owner, self.tenant, b"{}")
 
-    def _look(self, name: str) -> Read:
+    def _read(self, name: str) -> Read:
         return Read(lambda engine: engine.document(stored.KIND, self.tenant, name))
 
-    def _stored(self, name: str, kept: StoredSchedule) -> Schedule:
-        if kept.next_us is not None:
-            self.core.on_due(kept.next_us)
-        return stored.view(self.tenant, name, kept)
+    def _stored(self, name: str, schedule: StoredSchedule) -> Schedule:
+        if schedule.next_us is not None:
+            self.core.on_due(schedule.next_us)
+        return stored.view(self.tenant, name, schedule)
 
     def get_schedule(self, name: str) -> Steps[Schedule]:
         """A schedule as it is now."""
-        document = yield from self._there(name)
+        document = yield from self._existing(name)
         return stored.view(self.tenant, name, stored.read(document))
 
-    def _there(self, name: str) -> Steps[port.Document]:
+    def _existing(self, name: str) -> Steps[port.Document]:
         validate.name(name, "schedule")
-        document: port.Document | None = yield self._look(name)
+        document: port.Document | None = yield self._read(name)
         if document is None:
             raise NotFound(f"no schedule {name}", field="name", hint="see tampu schedule list")
         return document
 
     def list_schedules(self) -> Steps[list[Schedule]]:
-        """All schedules, by name, with when they fired last and fire next."""
+        """All schedules, sorted by name, with the times of their last and next tick."""
         found: list[port.Document] = yield Read(lambda engine: engine.documents(stored.KIND, self.tenant))
         return [stored.view(self.tenant, d.name, stored.read(d)) for d in sorted(found, key=lambda d: d.name)]
 
     def delete_schedule(self, name: str) -> Steps[bool]:
-        """Forget a schedule; whether it was there. Messages it has published stay."""
+        """Delete a schedule; false if there was none. Messages that it has published stay."""
         validate.name(name, "schedule")
         return (yield port.DeleteDocument(stored.KIND, self.tenant, name))  # type: ignore[no-any-return]  # typed by the call
 
     def pause_schedule(self, name: str) -> Steps[Schedule]:
-        """No ticks until `resume`; those in between are not fired later."""
+        """Fire no ticks until `resume`. The ticks until then are never fired."""
         return (yield from self._set_paused(name, True))
 
     def resume_schedule(self, name: str) -> Steps[Schedule]:
-        """Fire again, from now on."""
+        """Fire ticks again, from now on."""
         return (yield from self._set_paused(name, False))
 
     def _set_paused(self, name: str, paused: bool) -> Steps[Schedule]:
         for _ in range(_TRIES):
-            document = yield from self._there(name)
+            document = yield from self._existing(name)
             now: int = yield Read(lambda engine: engine.now())
             old = stored.read(document)
             new = _paused(old, paused, now)
@@ -222,20 +224,20 @@ class ScheduleVerbs(Verbs):
             except VersionConflict:
                 continue
             return self._stored(name, new)
-        raise _restless(name)
+        raise _keeps_changing(name)
 
     def fire_schedule(self, name: str, *, id: str | None = None) -> Steps[Message]:
-        """Publish its message now, besides its ticks. With an ``id`` of your own it is safe to repeat."""
-        document = yield from self._there(name)
-        kept = stored.read(document)
-        new = kept.message(name, id=None if id is None else validate.id_text(id))
-        return (yield self.publishing(kept.queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
+        """Publish the message of a schedule now, apart from its ticks. With your own ``id`` it is safe to repeat."""
+        document = yield from self._existing(name)
+        schedule = stored.read(document)
+        new = schedule.message(name, id=None if id is None else validate.id_text(id))
+        return (yield self.publishing(schedule.queue, [new]))[0]  # type: ignore[no-any-return]  # typed by the call
 
 
 def _changed(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedule:
-    """What the document holds then."""
+    """The new content of the document."""
     same = old is not None and terms.timing(old.timing.anchor_us) == old.timing
-    goes_on = same and not _begins_again(old, terms.limit)
+    continues = same and not _begins_again(old, terms.limit)
     base = old or StoredSchedule(
         incarnation=stored.incarnation(),
         queue=terms.queue,
@@ -249,7 +251,7 @@ def _changed(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedu
         queue=terms.queue,
         body=stored.packed(terms.item),
         timing=base.timing if same else terms.timing(now),
-        after_us=base.after_us if goes_on else now,
+        after_us=base.after_us if continues else now,
         max_attempts=terms.message.max_attempts,
         delay_us=terms.item.delay_us,
         ttl_us=None if terms.message.ttl is None else terms.item.ttl_us,
@@ -261,16 +263,16 @@ def _changed(old: StoredSchedule | None, terms: Terms, now: int) -> StoredSchedu
 
 
 def _begins_again(old: StoredSchedule | None, limit: int | None) -> bool:
-    """It had ended at its limit, and has a higher one: what it did not fire meanwhile was not missed."""
+    """True if it had reached its limit and now has a higher one: ticks between are not missed ticks."""
     if old is None or old.limit is None or old.fired < old.limit:
         return False
     return limit is None or limit > old.fired
 
 
-def _paused(kept: StoredSchedule, paused: bool, now: int) -> StoredSchedule:
-    if kept.paused == paused:
-        return kept
-    return msgspec.structs.replace(kept, paused=paused, after_us=kept.after_us if paused else now)
+def _paused(schedule: StoredSchedule, paused: bool, now: int) -> StoredSchedule:
+    if schedule.paused == paused:
+        return schedule
+    return msgspec.structs.replace(schedule, paused=paused, after_us=schedule.after_us if paused else now)
 
 
 def _flag(value: Any, field: str) -> bool | None:
@@ -279,5 +281,5 @@ def _flag(value: Any, field: str) -> bool | None:
     return value
 
 
-def _restless(name: str) -> VersionConflict:
+def _keeps_changing(name: str) -> VersionConflict:
     return VersionConflict(f"schedule {name} keeps changing", hint="try again")

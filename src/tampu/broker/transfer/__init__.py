@@ -1,8 +1,8 @@
-"""Moving a whole house from one store to another: `Move`, over the engine port alone.
+"""Migrate all queues from one store to another: `Move`, which works with any two engines.
 
-The source is closed and stays as it was; the target is closed until everything has arrived. What has been done is
-written down in both, so a move that was killed anywhere goes on when it is started again: no message is lost, and none
-is there twice, for they keep their ids.
+The source is closed and otherwise unchanged; the target is closed until everything has arrived. Both record the
+progress, so a migration that was killed continues when it is started again. No message is lost, and none is stored
+twice, because messages keep their ids.
 """
 
 from tampu.broker.transfer.move import Move, TransferOptions, reopen

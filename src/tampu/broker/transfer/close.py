@@ -1,4 +1,4 @@
-"""Closing a house for a move, and opening it again with the statuses it had."""
+"""Close the queues of a store for a migration, and open them again with the statuses they had."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tampu.model.message import State
 _TRIES = 20
 _LOOK_SECONDS = 0.1
 NOTICED_SECONDS = 1.0
-"""Every process has noticed a change of settings after this."""
+"""After this time every process has noticed a change of settings."""
 _STEP = 1000
 CLOSED = "closed"
 
 
 def split(name: str) -> tuple[str, str]:
-    """(tenant, queue); neither holds a slash."""
+    """(tenant, queue) of ``tenant/queue``; neither has a slash in its name."""
     tenant, _, queue = name.partition("/")
     return tenant, queue
 
 
 def own_config(engine: Engine, tenant: str, queue: str) -> tuple[QueueConfig, int]:
-    """What is set for a queue itself, and the version of that."""
+    """The settings of a queue itself, and the version of their document."""
     found = engine.document(KIND, tenant, queue)
     if found is None:
         return QueueConfig(), 0
@@ -39,7 +39,7 @@ def own_config(engine: Engine, tenant: str, queue: str) -> tuple[QueueConfig, in
 
 
 def put_status(engine: Engine, name: str, status: str | None) -> bool:
-    """Give a queue this status, whatever else is set for it; settings that say nothing are removed. Had it another?"""
+    """Set the status of a queue; settings that become empty are removed. True if it had another status."""
     tenant, queue = split(name)
     for _ in range(_TRIES):
         config, version = own_config(engine, tenant, queue)
@@ -58,15 +58,15 @@ def put_status(engine: Engine, name: str, status: str | None) -> bool:
 
 
 def names(engine: Engine) -> list[str]:
-    """Every queue, and every tenant's defaults, as tenant/queue."""
+    """All queues, and the defaults of all tenants, as ``tenant/queue``."""
     queues = engine.queues()
     tenants = {tenant for tenant, _ in queues}
-    tenants |= {tenant.name for tenant in engine.documents(*stored.TENANTS)}  # whose first tick makes the queue
+    tenants |= {tenant.name for tenant in engine.documents(*stored.TENANTS)}  # their first tick creates a queue
     return [*(f"{tenant}/{queue}" for tenant, queue in queues), *(f"{tenant}/{DEFAULTS}" for tenant in sorted(tenants))]
 
 
 def close(engine: Engine, note: SourceProgress) -> bool:
-    """Close every queue, after what it was has been written down. Was one open?"""
+    """Record the status of every queue, then close it. True if one was not closed before."""
     closed = False
     for _ in range(_TRIES):
         new = {name: own_config(engine, *split(name))[0].status for name in names(engine) if name not in note.statuses}
@@ -77,11 +77,11 @@ def close(engine: Engine, note: SourceProgress) -> bool:
             closed = put_status(engine, name, CLOSED) or closed
         if not new:
             return closed
-    raise InvalidState("somebody keeps making queues in the source", hint="stop who publishes there")
+    raise InvalidState("new queues keep appearing in the source", hint="stop all publishers of the source")
 
 
 def wait_until_noticed() -> None:
-    """Nobody publishes to queues that were closed before this, or claims from them, when it returns."""
+    """Wait until no process publishes to queues that are closed, or claims from them."""
     threading.Event().wait(NOTICED_SECONDS)
 
 
@@ -101,15 +101,15 @@ def leased(engine: Engine) -> dict[str, int]:
 
 
 def sweep(engine: Engine) -> None:
-    """Let everything happen that is due."""
+    """Promote, reap and expire all that is due."""
     while do(engine, Sweep(_STEP)).moved:
         pass
 
 
 def wait_for_leases(engine: Engine, seconds: float) -> dict[str, int]:
-    """Until nobody works on a message of the source any more, or the time is over; what is leased then."""
+    """Wait until no message is leased, at most ``seconds``. Returns what is leased then."""
     give_up, pause = time.monotonic() + seconds, threading.Event()
     while (found := leased(engine)) and time.monotonic() < give_up:
-        sweep(engine)  # some may have run out, and nobody else may look
+        sweep(engine)  # leases may have expired, and no maintenance may run
         pause.wait(_LOOK_SECONDS)
     return found

@@ -1,4 +1,4 @@
-"""Documents on their way: settings, what others keep in the store, and the readers of the journal."""
+"""Copy documents to the target: settings, documents of applications, and the readers of the journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def end_of_journal(engine: Engine) -> Position:
 
 
 def check_readers(source: Engine, end: Position, *, force: bool) -> list[str]:
-    """Refuse while a reader has not got the source's journal to this end; with ``force`` it stays behind. Who does."""
+    """Refuse if a reader has not read the source's journal up to ``end``; with ``force`` return the names of those."""
     behind = []
     for reader in journal_readers.registered(source):
         left = sum(max(0, last - reader.position.get(p, 0)) for p, last in end.items())
@@ -34,14 +34,14 @@ def check_readers(source: Engine, end: Position, *, force: bool) -> list[str]:
             behind.append(reader.name)
             if not force:
                 raise InvalidState(
-                    f"{reader.name} reads the journal of the source and has not got its last {left} transitions",
+                    f"{reader.name} has not read the last {left} transitions of the source's journal",
                     hint="let it read once more (tampu pipeline run), then copy again; with --force it stays behind",
                 )
     return behind
 
 
 def carry_documents(source: Engine, target: Engine, away: SourceProgress, note: TargetProgress) -> int:
-    """All documents but the readers'. What the target had before stays; queues come closed."""
+    """Copy all documents but the readers'. Documents that the target has stay; queues are closed there."""
     count = 0
     for document in source.all_documents():
         place = (document.kind, document.tenant, document.name)
@@ -73,7 +73,7 @@ def _carry_settings(target: Engine, document: Document, away: SourceProgress, no
 
 
 def carry_readers(source: Engine, target: Engine, note: TargetProgress) -> list[str]:
-    """Readers that have all of the old journal go on in the new one; who does."""
+    """Register readers that have read all of the old journal at the target. Returns their names."""
     if not note.fresh:
         return []
     here = end_of_journal(target)
@@ -87,7 +87,7 @@ def carry_readers(source: Engine, target: Engine, note: TargetProgress) -> list[
             gone.append(reader.name)
     identity = source.document(*journal_readers.IDENTITY)
     if identity is not None and target.document(*journal_readers.IDENTITY) is None:
-        # Who the store is, to its readers. From now on it is the target: the source is nobody's any more.
+        # The identity of the store, for its readers. From now on the target has it, and the source none.
         do(target, PutDocument(*journal_readers.IDENTITY, identity.value))
     return gone
 

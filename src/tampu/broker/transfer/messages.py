@@ -1,4 +1,4 @@
-"""Messages on their way: read page by page in the order of their index, adopted page by page under their ids."""
+"""Copy messages to the target: read page by page in index order, imported page by page with their ids."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tampu.model.reasons import LEASE_EXPIRED
 from tampu.model.times import moment
 
 PAGE = 500
-# What is leased was first in line. Held ones come after those whose turn it is, or they would take it.
+# Leased ones were first in their queue. Held ones come after the ready ones, or they would take their slots.
 CARRIED = (State.LEASED, State.READY, State.DELAYED, State.HELD, State.DEAD)
 Moved = Callable[[str, int], None]
-"""Told of each page: the queue, and how many messages."""
+"""Called after each page with the queue and the number of messages."""
 
 
 class MessageTransfer:
@@ -31,7 +31,7 @@ class MessageTransfer:
         self._into = into
 
     def carry(self, queue: QueueCount, states: Sequence[State], moved: Moved) -> int:
-        """All messages of a queue that the target has not got; how many. Counts what there is in the source."""
+        """Copy the messages of a queue that the target does not have. Returns how many. Counts those in the source."""
         queue.source = {}
         stored = 0
         set_ = settings.read(self._source.document, queue.tenant, queue.queue)
@@ -39,10 +39,10 @@ class MessageTransfer:
             for items in self._pages(queue, state):
                 for item in items:
                     queue.source[item.state] = queue.source.get(item.state, 0) + 1
-                adopt = Import(
+                call = Import(
                     queue.tenant, queue.queue, items, self._origin, slots=set_.slots, group_rate=set_.group_rate
                 )
-                new: int = do(self._target, adopt)
+                new: int = do(self._target, call)
                 if self._into and new < len(items):
                     self._check_same(queue.tenant, items)
                 stored += new
@@ -63,7 +63,7 @@ class MessageTransfer:
                 return
 
     def _check_same(self, tenant: str, items: Sequence[MessageSnapshot]) -> None:
-        """Where others were before, an id that is known must be the same message's."""
+        """In a target with messages of its own, a known id must belong to the same message."""
         for item in items:
             found = self._target.get(tenant, item.id)
             if found is not None and (found.created_us, found.type) != (item.created_us, item.body.type):
@@ -74,8 +74,8 @@ class MessageTransfer:
                 )
 
     def requests(self, tenant: str) -> tuple[int, int]:
-        """The idempotency keys of a tenant: (how many came, how many could not because nobody knows their queue)."""
-        came = 0
+        """Copy the idempotency keys of a tenant: (how many, how many not, because their queue is unknown)."""
+        copied = 0
         lost: dict[str, list[Request]] = {}
         after = None
         while True:
@@ -83,14 +83,14 @@ class MessageTransfer:
             for request in page.items:
                 if request.queue is None:
                     lost.setdefault(request.id, []).append(request)
-            came += self._import_requests(tenant, [request for request in page.items if request.queue is not None])
+            copied += self._import_requests(tenant, [request for request in page.items if request.queue is not None])
             after = page.cursor
             if after is None:
                 break
         for id, queue in self._queues_of(tenant, set(lost)):
             found = [msgspec.structs.replace(request, queue=queue) for request in lost.pop(id)]
-            came += self._import_requests(tenant, found)
-        return came, sum(map(len, lost.values()))
+            copied += self._import_requests(tenant, found)
+        return copied, sum(map(len, lost.values()))
 
     def _import_requests(self, tenant: str, requests: Sequence[Request]) -> int:
         by_queue: dict[str, list[Request]] = {}
@@ -101,7 +101,7 @@ class MessageTransfer:
         return len(requests)
 
     def _queues_of(self, tenant: str, ids: set[str]) -> Iterator[tuple[str, str]]:
-        """(id, queue) of messages that are gone, as far as the journal still tells."""
+        """(id, queue) of removed messages, as far as the journal still has them."""
         position = None
         while ids:
             page = self._source.journal(position, 10_000, tenant)
@@ -115,8 +115,7 @@ class MessageTransfer:
 
 
 def run_out(item: MessageSnapshot, now: int) -> MessageSnapshot:
-    """A leased message goes as if its lease had run out, for its receipt holds only where it was given; others as
-    they are."""
+    """A leased message as if its lease had expired: its receipt is only valid in the source. Others unchanged."""
     if item.state is not State.LEASED:
         return item
     failure = Failure(item.attempts, moment(now), LEASE_EXPIRED, None, None, None)

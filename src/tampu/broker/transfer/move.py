@@ -1,4 +1,4 @@
-"""A move from beginning to end. Each step may be the last before a kill: the next run does it again, to no harm."""
+"""A migration from beginning to end. Every step can be repeated: the process may be killed after any of them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _MOST_PASSES = 20
 
 
 class TransferOptions(msgspec.Struct, frozen=True):
-    """What may be chosen."""
+    """Options of a migration."""
 
     ended: bool = False
-    """Messages that have ended go too."""
+    """Copy ended messages too."""
     into_existing: bool = False
-    """The target may have messages already."""
+    """The target may have messages of its own."""
     force: bool = False
-    """Leased messages go as if their lease had run out; readers that have not read all stay behind."""
+    """Copy leased messages as if their leases had expired; leave readers behind that have not read all."""
     wait_seconds: float = 30.0
-    """For leases to end."""
+    """How long to wait for leases to end."""
 
 
-def _nobody(name: str, count: int) -> None:
-    """Nobody looks on."""
+def _ignore(name: str, count: int) -> None:
+    """Shows no progress."""
 
 
 class Move:
-    """From one store to another; both are open, without keepers."""
+    """Migrates one store to another. Both are open, without maintenance."""
 
     def __init__(self, source: Engine, target: Engine, options: TransferOptions, *, origin: str, goal: str) -> None:
         self._source = source
@@ -45,11 +45,11 @@ class Move:
         self._goal = goal
         self.states = CARRIED + (FINAL if options.ended else ())
 
-    def run(self, moved: Moved = _nobody) -> Report:
+    def run(self, moved: Moved = _ignore) -> Report:
         away, coming = self._begin()
         if coming.done:
-            return Report(was_done=True, notes=[f"it has moved to {away.target} before"])
-        if coming.arrived:  # and compared; who works at the target may have begun
+            return Report(was_done=True, notes=[f"it was migrated to {away.target} before"])
+        if coming.arrived:  # and was compared; workers may already use the target
             made = Report(queues=self._in_source())
             report.count(made, self._target)
         else:
@@ -59,10 +59,10 @@ class Move:
         self._finish(away, coming)
         return made
 
-    # -- who moves where
+    # -- begin
 
     def _begin(self) -> tuple[SourceProgress, TargetProgress]:
-        """The notes of this move, made if it is new. Nothing is closed yet."""
+        """Read the progress of this migration, or begin it. Nothing is closed yet."""
         source, target = self._source, self._target
         away = progress.away(source)
         new = away is None
@@ -96,23 +96,23 @@ class Move:
     def _check_target(self, away: SourceProgress) -> None:
         if away.done:
             raise InvalidState(
-                f"the source has moved to {away.target} already",
+                f"the source was already migrated to {away.target}",
                 hint="its messages are there; a second copy would deliver them twice",
             )
         if away.statuses:
             raise InvalidState(
-                f"the source is on its way to {away.target}", hint="go on with that, or give it up with --reopen"
+                f"the source is being migrated to {away.target}", hint="continue that, or give it up with --reopen"
             )
         gone = progress.away(self._target)
         if gone is not None:
             raise InvalidState(
-                f"the target is a house that was moved to {gone.target}: what it holds is out of date",
-                hint="copy into an empty target, or give that move up first with --reopen",
+                f"the target was itself migrated to {gone.target}: its messages are out of date",
+                hint="copy into an empty target, or give that migration up first with --reopen",
             )
         half = progress.begun(self._target)
         if half is not None and self._target.queues():
             raise InvalidState(
-                f"the target has the beginning of a move from {half.origin} that was given up or is not done",
+                f"the target has the beginning of a migration from {half.origin} that was given up or is not done",
                 field="target",
                 hint="its queues are closed and its settings may be old: copy into an empty one",
             )
@@ -125,7 +125,7 @@ class Move:
             )
 
     def _expect(self, away: SourceProgress) -> TargetProgress:
-        """What there is at the target before anything comes."""
+        """Record what the target has before anything is copied."""
         target = self._target
         before: dict[str, str | None] = {}
         there = {f"{stats.tenant}/{stats.queue}": sum(stats.counts.values()) for stats in self._all_stats(target)}
@@ -145,11 +145,11 @@ class Move:
     def _all_stats(engine: Engine) -> list[QueueStats]:
         return [stats for tenant in sorted({t for t, _ in engine.queues()}) for stats in engine.stats(tenant, None)]
 
-    # -- the way
+    # -- copy
 
     def _bring(self, away: SourceProgress, coming: TargetProgress, moved: Moved) -> Report:
         close.close(self._source, away)
-        close.wait_until_noticed()  # also if nothing was open: who closed it may have been killed just now
+        close.wait_until_noticed()  # also if all were closed: the run that closed them may have been killed just now
         self._wait()
         made = Report()
         end = coming.journal or documents.end_of_journal(self._source)
@@ -167,24 +167,24 @@ class Move:
         made.readers = documents.carry_readers(self._source, self._target, coming)
         self._check_quiet(made)
         made.notes += [
-            f"{reader.name} reads another journal from now on: register it anew at the target"
+            f"{reader.name} must be registered again at the target: its journal is another one"
             for reader in registered(self._source)
             if reader.name not in (*made.readers, *behind)
         ]
         return made
 
-    def _came_late(self, made: Report) -> list[str]:
-        """Queues of the source that have more than the last look at them has found."""
+    def _with_late_messages(self, made: Report) -> list[str]:
+        """Queues of the source that have more messages than the last pass has found."""
         found = {queue.name: sum(queue.source.values()) for queue in made.queues}
         return [queue.name for queue in self._in_source() if sum(queue.source.values()) > found.get(queue.name, 0)]
 
     def _check_quiet(self, made: Report) -> None:
-        """Before it is said that all has arrived: nobody has published or claimed in the source since."""
-        late = self._came_late(made)
+        """Refuse if the source was published to or claimed from since it was copied."""
+        late = self._with_late_messages(made)
         if late:
             raise InvalidState(
-                f"messages still come to {', '.join(late)} in the source, though it is closed",
-                hint="stop who publishes there and copy again: it goes on",
+                f"messages still arrive in {', '.join(late)} of the source, though it is closed",
+                hint="stop the publishers and copy again: it continues",
             )
         self._refuse_leases(close.leased(self._source))
 
@@ -195,8 +195,8 @@ class Move:
         if found and not self._options.force:
             where = ", ".join(f"{count} in {name}" for name, count in found.items())
             raise InvalidState(
-                f"workers still have messages of the source: {where}",
-                hint="the queues are closed: wait until the workers are through and copy again (it goes on), "
+                f"workers still have leases on messages of the source: {where}",
+                hint="the queues are closed: wait until the workers have settled and copy again (it continues), "
                 "or take the messages from them with --force",
             )
 
@@ -204,39 +204,38 @@ class Move:
         return [QueueCount(tenant, queue) for tenant, queue in self._source.queues()]
 
     def _in_source(self) -> list[QueueCount]:
-        """As its own counts say."""
+        """The queues of the source with its own counts."""
         return [
             QueueCount(stats.tenant, stats.queue, {s: n for s, n in stats.counts.items() if n and s in self.states})
             for stats in self._all_stats(self._source)
         ]
 
     def _carry(self, away: SourceProgress, made: Report, moved: Moved) -> None:
-        """Again and again, until one look at all of the source finds nothing that the target has not got: messages may
-        have moved from one state to another between two looks."""
+        """Copy until one pass over the source finds nothing new: messages may change their state during a pass."""
         carrier = MessageTransfer(self._source, self._target, self._origin, into=self._options.into_existing)
         for _ in range(_MOST_PASSES):
-            if close.close(self._source, away):  # a queue was made by somebody who was slow
+            if close.close(self._source, away):  # a slow publisher created a queue
                 close.wait_until_noticed()
             made.queues = self._queues()
             new = sum(carrier.carry(queue, self.states, moved) for queue in made.queues)
             made.stored += new
-            moved = _nobody
-            if not new and not self._came_late(made):
+            moved = _ignore
+            if not new and not self._with_late_messages(made):
                 break
         else:
-            raise StorageError("new messages keep coming in the source", hint="stop who publishes there")
+            raise StorageError("new messages keep arriving in the source", hint="stop all publishers of the source")
         lost = 0
         for tenant in sorted({queue.tenant for queue in made.queues}):
-            came, unknown = carrier.requests(tenant)
-            made.requests += came
+            copied, unknown = carrier.requests(tenant)
+            made.requests += copied
             lost += unknown
         if lost:
             made.notes.append(
-                f"{lost} idempotency keys stay behind: their messages are gone, and nobody knows from which queue"
+                f"{lost} idempotency keys are not copied: their messages are gone, and their queue is unknown"
             )
 
     def _finish(self, away: SourceProgress, coming: TargetProgress) -> None:
-        """Everything is at the target: open it. The source stays closed, and can not be taken elsewhere."""
+        """Everything is at the target: open it. The source stays closed, and cannot be migrated again."""
         away.done = True
         progress.save(self._source, away)
         statuses = {name: status for name, status in away.statuses.items() if close.split(name)[1] != DEFAULTS}
@@ -246,9 +245,9 @@ class Move:
         progress.save(self._target, coming)
 
     def look(self) -> Report:
-        """What there is to move, without touching anything."""
+        """What there is to copy, without changing anything."""
         made = Report(queues=self._in_source(), dry_run=True)
-        made.notes += [f"{name}: workers have {count} messages" for name, count in close.leased(self._source).items()]
+        made.notes += [f"{name}: {count} messages are leased" for name, count in close.leased(self._source).items()]
         made.documents = sum(document.kind != progress.KIND for document in self._source.all_documents())
         made.notes += [
             f"{name} has not read the journal to its end"
@@ -258,14 +257,14 @@ class Move:
 
 
 def reopen(source: Engine, *, force: bool = False) -> list[str]:
-    """Give a move up: the queues of the source are what they were. Which."""
+    """Give a migration up: the queues of the source get their statuses back. Returns their names."""
     away = progress.away(source)
     if away is None:
-        raise InvalidState("this house is not being moved")
+        raise InvalidState("this store is not being migrated")
     if away.done and not force:
         raise InvalidState(
-            f"this house has moved to {away.target}: opened again, it would deliver its messages a second time",
-            hint="work goes on there; with --force if that one is to be thrown away",
+            f"this store was migrated to {away.target}: if opened again, it would deliver its messages a second time",
+            hint="use that one; or give --force if you throw it away",
         )
     close.open_again(source, away.statuses.items())
     progress.forget_source_progress(source)

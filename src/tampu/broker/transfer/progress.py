@@ -1,4 +1,5 @@
-"""What a move writes down: one document in the source (`SourceProgress`), one in the target (`TargetProgress`)."""
+"""The recorded progress of a migration: a document in the source (`SourceProgress`), one in the target
+(`TargetProgress`)."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from tampu.model.errors import TampuError, VersionConflict
 from tampu.model.journal import Position
 
 KIND = "move"
-_HOUSE = "*"
+_TENANT = "*"
 _AWAY = "away"
 N = TypeVar("N", bound="SourceProgress | TargetProgress")
 
 
 def do(engine: Engine, call: Call) -> Any:
-    """Carry out one call; its error is raised."""
+    """Carry out one call. Returns its reply or raises its error."""
     (reply,) = engine.run([call])
     if isinstance(reply, TampuError):
         raise reply
@@ -28,35 +29,35 @@ def do(engine: Engine, call: Call) -> Any:
 
 
 class SourceProgress(msgspec.Struct, kw_only=True):
-    """In the source: which move takes it away, and what its queues were before they were closed."""
+    """In the source: which migration it is, and the statuses its queues had before they were closed."""
 
     token: str
     began_us: int
     target: str
-    """For people."""
+    """Shown to users."""
     statuses: dict[str, str | None] = {}
-    """By tenant/queue: the status that was set for the queue itself."""
+    """tenant/queue → the status that was set for the queue itself."""
     done: bool = False
     version: int = 0
-    """Of the document: two moves at once must not write over each other."""
+    """Of the document, so that two migrations at once cannot overwrite each other."""
 
 
 class TargetProgress(msgspec.Struct, kw_only=True):
-    """In the target, under the token of the move."""
+    """In the target, under the token of the migration."""
 
     token: str
     began_us: int
     origin: str
     before: dict[str, str | None] = {}
-    """Statuses of queues that were here before, by tenant/queue; their settings are not replaced."""
+    """tenant/queue → status, of queues that were here before; their settings are not replaced."""
     had: dict[str, int] = {}
     """How many messages these queues had."""
     journal: Position = {}
     """Where the journal of the source ended."""
     fresh: bool = False
-    """The journal was empty: it goes on where the other ended, and so do its readers."""
+    """The journal was empty: it continues where the other ended, and so do its readers."""
     arrived: bool = False
-    """Everything is here; only the opening is left."""
+    """Everything is here; the queues are still to be opened."""
     done: bool = False
     version: int = 0
 
@@ -74,8 +75,8 @@ def coming(engine: Engine, token: str) -> TargetProgress | None:
 
 
 def begun(engine: Engine) -> TargetProgress | None:
-    """A move that was coming here and has not arrived, if there is one."""
-    for document in engine.documents(KIND, _HOUSE):
+    """A migration to this store that is not complete, if there is one."""
+    for document in engine.documents(KIND, _TENANT):
         if document.name != _AWAY:
             note = _to_coming(document.value)
             if not note.arrived:
@@ -84,7 +85,7 @@ def begun(engine: Engine) -> TargetProgress | None:
 
 
 def _read(engine: Engine, name: str, read: Callable[[bytes], N]) -> N | None:
-    found = engine.document(KIND, _HOUSE, name)
+    found = engine.document(KIND, _TENANT, name)
     if found is None:
         return None
     note = read(found.value)
@@ -95,15 +96,15 @@ def _read(engine: Engine, name: str, read: Callable[[bytes], N]) -> N | None:
 def save(engine: Engine, note: SourceProgress | TargetProgress) -> None:
     name = _AWAY if isinstance(note, SourceProgress) else note.token
     try:
-        note.version = do(engine, PutDocument(KIND, _HOUSE, name, msgspec.json.encode(note), note.version))
+        note.version = do(engine, PutDocument(KIND, _TENANT, name, msgspec.json.encode(note), note.version))
     except VersionConflict:
         raise VersionConflict(
-            "another copy of this house is at work", hint="wait until it has ended, then copy again: it goes on"
+            "another migration of this store is running", hint="wait until it has ended, then copy again: it continues"
         ) from None
 
 
 def forget_source_progress(engine: Engine) -> None:
-    do(engine, DeleteDocument(KIND, _HOUSE, _AWAY))
+    do(engine, DeleteDocument(KIND, _TENANT, _AWAY))
 
 
 def new_token() -> str:

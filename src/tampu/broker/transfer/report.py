@@ -1,4 +1,4 @@
-"""What a move found, did, and counted at the end."""
+"""What a migration found and did, and the counts of both stores at the end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tampu.model.message import State
 
 
 class QueueCount(msgspec.Struct):
-    """One queue, counted on both sides, by state."""
+    """The messages of one queue by state, in both stores."""
 
     tenant: str
     queue: str
     source: dict[State, int] = {}
     target: dict[State, int] | None = None
-    """None: nothing was moved yet."""
+    """None: nothing was copied yet."""
 
     @property
     def name(self) -> str:
@@ -26,17 +26,17 @@ class QueueCount(msgspec.Struct):
 class Report(msgspec.Struct):
     queues: list[QueueCount] = []
     stored: int = 0
-    """Messages that this run has stored; the others were there."""
+    """Messages that this run has stored; others were there before."""
     documents: int = 0
     requests: int = 0
     """Idempotency keys."""
     readers: list[str] = []
-    """Readers of the journal that go on at the target."""
+    """Readers of the journal that continue at the target."""
     notes: list[str] = []
-    """What people should know."""
+    """What users should know."""
     dry_run: bool = False
     was_done: bool = False
-    """It had been moved before; nothing was done."""
+    """It was migrated before; nothing was done."""
 
     @property
     def total(self) -> int:
@@ -51,19 +51,19 @@ def count(report: Report, target: Engine) -> None:
 
 
 def compare(report: Report, had: dict[str, int], *, strict: bool) -> None:
-    """Hold what was counted in the target against what the last look at the source found.
+    """Compare the counts of the target with those of the source.
 
-    Refuses when messages are missing; where others work meanwhile, and not ``strict``, it only says so.
+    If messages are missing it raises, or without ``strict``, when others may use the target, adds a note.
     """
     for queue in report.queues:
-        came = sum((queue.target or {}).values()) - had.get(queue.name, 0)
+        arrived = sum((queue.target or {}).values()) - had.get(queue.name, 0)
         wanted = sum(queue.source.values())
-        if came < wanted:
-            text = f"{wanted} messages of {queue.name} are in the source, and {came} in the target"
+        if arrived < wanted:
+            text = f"{wanted} messages of {queue.name} are in the source, and {arrived} in the target"
             if strict:
                 raise StorageError(
-                    text, hint="who removes messages from the target? Copy again when it is quiet: the source is whole"
+                    text, hint="stop what removes messages from the target, and copy again: the source is complete"
                 )
             report.notes.append(text)
-        elif came > wanted:
-            report.notes.append(f"{queue.name}: {came - wanted} messages that came have ended in the source since")
+        elif arrived > wanted:
+            report.notes.append(f"{queue.name}: {arrived - wanted} copied messages have ended in the source since")

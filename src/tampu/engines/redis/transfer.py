@@ -19,8 +19,9 @@ from tampu.engines.redis.run_context import RunContext
 from tampu.engines.redis.script_calls import Asking, ok
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.journal import Position
-from tampu.model.message import Body, Failure, State, pack_body
+from tampu.model.message import Body, Failure, State
 from tampu.model.times import instant
+from tampu.model.values import pack_body
 
 _NOTHING = Body("", b"")
 

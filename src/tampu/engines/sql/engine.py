@@ -304,7 +304,7 @@ class SqlEngine(abc.ABC):
         if self._closed:
             raise Unavailable("this queue was closed", hint="open it again")
         if os.getpid() != self._pid:
-            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+            raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     # -- reading
 

@@ -21,8 +21,9 @@ from tampu.engines.sql.indexes import hold, restore_marks
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.message_row import MessageRow
 from tampu.engines.sql.read import find, load
-from tampu.model.message import Message, State, pack_body
+from tampu.model.message import Message, State
 from tampu.model.rank import FAIR, rank
+from tampu.model.values import pack_body
 
 
 def depth(commit: Commit, q: int) -> int:

@@ -26,8 +26,9 @@ from tampu.engines.sql.read import find, keys, last_cursor, load
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
-from tampu.model.message import Failure, State, pack_body
+from tampu.model.message import Failure, State
 from tampu.model.times import instant, moment
+from tampu.model.values import pack_body
 
 _ENDS = (DONE, CANCELLED, EXPIRED)
 

@@ -310,7 +310,7 @@ class SqliteEngine:
 
     def check_process(self) -> None:
         if not self._ours:
-            raise Unavailable("this queue was opened before a fork", hint="open it in the child process")
+            raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     # -- reading
 

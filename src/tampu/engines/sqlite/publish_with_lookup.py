@@ -15,8 +15,9 @@ from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.groups import admit, set_limits
 from tampu.engines.sqlite.indexes import hold, restore_marks
 from tampu.engines.sqlite.read import load
-from tampu.model.message import Message, State, pack_body
+from tampu.model.message import Message, State
 from tampu.model.rank import rank
+from tampu.model.values import pack_body
 
 _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 

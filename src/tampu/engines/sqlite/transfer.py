@@ -22,8 +22,9 @@ from tampu.engines.sqlite.read import keys, load
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.errors import TampuError
 from tampu.model.journal import Position
-from tampu.model.message import State, pack_body
+from tampu.model.message import State
 from tampu.model.times import instant
+from tampu.model.values import pack_body
 
 _INSERT = "INSERT INTO tampu_message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _FAILED = "INSERT INTO tampu_failure VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
