@@ -122,5 +122,5 @@ def test_a_key_whose_queue_nobody_knows_is_told(tmp_path: Path, clock: FakeClock
     report = move(source, target, clock)
     assert report.requests == 0
     assert report.notes == [
-        "1 idempotency keys stay behind: their messages are gone, and nobody knows from which queue"
+        "1 idempotency keys are not copied: their messages are gone, and their queue is unknown"
     ]

@@ -129,7 +129,7 @@ def test_by_force_leased_messages_go_as_if_their_lease_had_run_out(source: str, 
 
 def test_a_house_that_has_moved_does_not_move_again(source: str, target: str, clock: FakeClock, tmp_path: Path) -> None:
     move(source, target, clock)
-    with pytest.raises(tampu.InvalidState, match="moved to a new one"):
+    with pytest.raises(tampu.InvalidState, match="migrated to a new one"):
         move(source, str(tmp_path / "third.db"), clock)
     with pytest.raises(tampu.InvalidState, match="out of date"):
         move(target, source, clock, into_existing=True)
@@ -143,7 +143,7 @@ def test_a_move_that_began_goes_only_where_it_began(source: str, target: str, cl
         worker.claim("jobs", lease=60)
         with pytest.raises(tampu.InvalidState, match="workers"):
             move(source, target, clock)
-        with pytest.raises(tampu.InvalidState, match="on its way"):
+        with pytest.raises(tampu.InvalidState, match="being migrated to"):
             move(source, str(tmp_path / "third.db"), clock)
 
 
@@ -154,7 +154,7 @@ def test_a_move_can_be_given_up(source: str, target: str, clock: FakeClock, tmp_
         store.claim("jobs", lease=60)
     with opened(source, clock=clock) as (here,):
         before = papers(here)
-        with pytest.raises(tampu.InvalidState, match="not being moved"):
+        with pytest.raises(tampu.InvalidState, match="not being migrated"):
             reopen(here)
     with pytest.raises(tampu.InvalidState, match="workers"):
         move(source, target, clock)
@@ -173,7 +173,7 @@ def test_what_a_move_that_was_given_up_left_is_no_target(source: str, target: st
                 Move(here, there, TransferOptions(wait_seconds=0), origin="the old house", goal="a new one").run()
         reopen(here)
     for into_existing in (False, True):
-        with pytest.raises(tampu.InvalidState, match="beginning of a move from the old house"):
+        with pytest.raises(tampu.InvalidState, match="beginning of a migration from the old house"):
             move(source, target, clock, into_existing=into_existing)
     assert _status(source, clock) == "open"
     assert _status(target, clock) == "closed"
@@ -232,7 +232,7 @@ def test_looking_changes_nothing(source: str, clock: FakeClock) -> None:
         before = (contents(here), papers(here), here.revision())
         report = Move(here, here, TransferOptions(), origin="", goal="").look()
         assert (report.dry_run, report.total, report.stored) == (True, 3, 0)
-        assert report.notes == ["default/jobs: workers have 1 messages"]
+        assert report.notes == ["default/jobs: 1 messages are leased"]
         assert (contents(here), papers(here), here.revision()) == before
 
 
@@ -283,7 +283,7 @@ def test_a_reader_whose_journal_ends_here_is_told_of(source: str, target: str, c
     with tampu.open(target, clock=clock, maintenance=False) as store:
         store.publish("others", 1)
     report = move(source, target, clock, into_existing=True)
-    assert report.notes == ["lake:main reads another journal from now on: register it anew at the target"]
+    assert report.notes == ["lake:main must be registered again at the target: its journal is another one"]
     with opened(source, target, clock=clock) as (here, there):
         assert here.document(*journal_readers.IDENTITY) is not None
         assert there.document(*journal_readers.IDENTITY) is None
