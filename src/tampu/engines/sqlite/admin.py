@@ -37,12 +37,7 @@ def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | Tamp
 
 
 def _extend(
-    commit: Commit,
-    sooner: dict[tuple[int, int], list[int]],
-    tenant: str,
-    queue: str,
-    receipt: str,
-    lease_us: int,
+    commit: Commit, sooner: dict[tuple[int, int], list[int]], tenant: str, queue: str, receipt: str, lease_us: int
 ) -> Extended | TampuError:
     try:
         seq, lease = parse_receipt(receipt)
