@@ -173,9 +173,9 @@ def carry_out(
     if Together in by_kind:
         return carry_out_units(lambda members: carry_out(verbs, commit, members, names), names, commit, calls)
     for kind, verb in verbs.items():
-        places = by_kind.get(kind)
-        if places:
-            for i, reply in zip(places, verb(commit, [calls[i] for i in places]), strict=True):
+        indexes = by_kind.get(kind)
+        if indexes:
+            for i, reply in zip(indexes, verb(commit, [calls[i] for i in indexes]), strict=True):
                 replies[i] = reply
             commit.begin_record_group()
     return replies

@@ -23,15 +23,15 @@ def run_joined(run: Run, calls: Sequence[Call]) -> list[Any]:
     if len(groups) == len(calls):
         return run(calls)
     replies: list[Any] = [None] * len(calls)
-    for places, reply in zip(groups, run([_merge(calls, places) for places in groups]), strict=True):
+    for indexes, reply in zip(groups, run([_merge(calls, indexes) for indexes in groups]), strict=True):
         given = 0
-        for place in places:
-            call = calls[place]
-            if len(places) > 1 and isinstance(call, Claim) and isinstance(reply, list):
-                replies[place] = reply[given : given + call.limit]
+        for index in indexes:
+            call = calls[index]
+            if len(indexes) > 1 and isinstance(call, Claim) and isinstance(reply, list):
+                replies[index] = reply[given : given + call.limit]
                 given += call.limit
             else:
-                replies[place] = reply
+                replies[index] = reply
     return replies
 
 
@@ -39,26 +39,26 @@ def _groups(calls: Sequence[Call]) -> list[list[int]]:
     """Indexes of the calls that are merged."""
     groups: list[list[int]] = []
     claims: dict[Any, tuple[list[int], int]] = {}
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         # Not for queues with limits, which hold for each claim, and not for claims of several queues.
         if isinstance(call, Claim) and len(call.wants) == 1 and not (call.wants[0].max_in_flight or call.wants[0].rate):
             alike = (call.tenant, call.wants[0], call.worker)
             group, sum_ = claims.get(alike, ([], 0))
             if group and sum_ + call.limit <= MOST:
-                group.append(place)
+                group.append(index)
                 claims[alike] = (group, sum_ + call.limit)
                 continue
-            group = [place]
+            group = [index]
             claims[alike] = (group, call.limit)
             groups.append(group)
         else:
-            groups.append([place])
+            groups.append([index])
     return groups
 
 
-def _merge(calls: Sequence[Call], places: list[int]) -> Call:
-    first = calls[places[0]]
-    if len(places) == 1 or not isinstance(first, Claim):
+def _merge(calls: Sequence[Call], indexes: list[int]) -> Call:
+    first = calls[indexes[0]]
+    if len(indexes) == 1 or not isinstance(first, Claim):
         return first
-    limit = sum(call.limit for call in (calls[place] for place in places) if isinstance(call, Claim))
+    limit = sum(call.limit for call in (calls[index] for index in indexes) if isinstance(call, Claim))
     return Claim(first.tenant, first.wants, limit, first.worker)

@@ -410,7 +410,7 @@ class Listener(Protocol):
         ...
 
     def on_remote_change(self) -> bool:
-        """Something changed, perhaps in another process. Returns True if somebody here waits for messages: then the
+        """Something changed, perhaps in another process. Returns True if a caller here waits for messages: then the
         next change is reported immediately, else within 25 ms."""
         ...
 

@@ -37,12 +37,7 @@ def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | Tamp
 
 
 def _extend(
-    commit: Commit,
-    sooner: dict[tuple[int, int], list[int]],
-    tenant: str,
-    queue: str,
-    receipt: str,
-    lease_us: int,
+    commit: Commit, sooner: dict[tuple[int, int], list[int]], tenant: str, queue: str, receipt: str, lease_us: int
 ) -> Extended | TampuError:
     try:
         seq, lease = parse_receipt(receipt)
@@ -112,7 +107,7 @@ def _free(commit: Commit, seq: int, q: int) -> int | TampuError:
         return InvalidState(f"the message is {STATES[state_of(commit.db, q, seq)]}, not held")
     run_at, attempts, waits_in_group = row
     if waits_in_group is not None:
-        return InvalidState("the message waits for its turn in its group", hint="it goes on by itself")
+        return InvalidState("the message waits for its turn in its group", hint="it becomes ready by itself")
     rank_, group = commit.db.execute("SELECT rank, lane FROM tampu_message WHERE seq = ?", (seq,)).fetchone()
     commit.db.execute("DELETE FROM tampu_held WHERE seq = ?", (seq,))
     commit.count(q, HELD, -1)

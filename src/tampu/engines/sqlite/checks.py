@@ -87,17 +87,17 @@ def _indexes(db: sqlite3.Connection) -> list[Finding]:
     total = 0
     for kind, table in enumerate(tables):
         if table is not None:
-            kept = dict(db.execute("SELECT q, n FROM tampu_counter WHERE q > 0 AND kind = ? AND n <> 0", (kind,)))
+            counts = dict(db.execute("SELECT q, n FROM tampu_counter WHERE q > 0 AND kind = ? AND n <> 0", (kind,)))
             each = f"sum((last - seq) / {STEP} + 1)" if kind == READY else "count(*)"
             rows = dict(db.execute(f"SELECT q, {each} FROM {table} GROUP BY q"))  # noqa: S608 - constants
             total += sum(rows.values())
-            if kept != rows:
+            if counts != rows:
                 wrong.append(table)
     (ended,) = db.execute("SELECT count(*) FROM tampu_ended").fetchone()
     total += ended
     (messages,) = db.execute("SELECT count(*) FROM tampu_message").fetchone()
     if total != messages:
-        wrong.append(f"{messages} messages in {total} places")
+        wrong.append(f"{messages} messages but {total} index entries")
     return [
         ("indexes", "bad", f"do not agree: {', '.join(wrong)}; this is a bug in tampu: keep the file and report it")
         if wrong

@@ -92,13 +92,7 @@ def _take(commit: Commit, call: Claim, want: QueueClaim, q: int, limit: int, wai
 
 
 def _leases(
-    commit: Commit,
-    call: Claim,
-    queue: str,
-    rows: list[Any],
-    lease: int,
-    until: int,
-    errors: dict[int, str | None],
+    commit: Commit, call: Claim, queue: str, rows: list[Any], lease: int, until: int, errors: dict[int, str | None]
 ) -> list[Lease]:
     tenant, worker, leased = call.tenant, call.worker, State.LEASED
     commit.know_ids((seq, own) for seq, _, _, _, _, _, own, _ in rows if seq & 1)

@@ -63,13 +63,7 @@ def dead_letter(
 
 
 def write_failure(
-    commit: Commit,
-    seq: int,
-    attempt: int,
-    outcome: str,
-    worker: str | None,
-    error: str | None,
-    traceback: str | None,
+    commit: Commit, seq: int, attempt: int, outcome: str, worker: str | None, error: str | None, traceback: str | None
 ) -> None:
     """Add a failed attempt to the history of the message."""
     commit.db.execute(

@@ -30,21 +30,12 @@ class QueueRegistry(QueueNumbers[sqlite3.Connection]):
 
 def find(db: sqlite3.Connection, registry: QueueRegistry, tenant: str, id: str) -> tuple[int, int] | None:
     """(seq, q) of the tenant's message with this id."""
-    generated = ids.seq_of(id, registry.tail)
-    if generated is not None:
-        rows = db.execute("SELECT seq, q FROM tampu_message WHERE seq = ?", (generated,)).fetchall()
-        found = _of_tenant(db, registry, tenant, rows)
-        if found is not None:
-            return found
-    rows = db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),)).fetchall()
-    return _of_tenant(db, registry, tenant, rows)
-
-
-def _of_tenant(
-    db: sqlite3.Connection, registry: QueueRegistry, tenant: str, rows: list[tuple[int, int]]
-) -> tuple[int, int] | None:
-    for seq, q in rows:
-        owner, _ = registry.name(db, q)
-        if owner == tenant:
-            return seq, q
+    by_seq = ("SELECT seq, q FROM tampu_message WHERE seq = ?", ids.seq_of(id, registry.tail))
+    by_id = ("SELECT seq, q FROM tampu_message WHERE id = ?", ids.id_bytes(id))
+    for sql, value in (by_seq, by_id):
+        rows = [] if value is None else db.execute(sql, (value,)).fetchall()
+        for seq, q in rows:
+            owner, _ = registry.name(db, q)
+            if owner == tenant:
+                return seq, q
     return None

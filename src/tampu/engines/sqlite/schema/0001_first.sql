@@ -1,4 +1,4 @@
--- Schema 1. The state of a message is the index table its `seq` is in; exactly one of
+-- Schema 1. The state of a message is the index table that has its `seq`. It is in exactly one of
 -- tampu_ready, tampu_delayed, tampu_leased, tampu_held, tampu_dead, tampu_ended.
 --
 -- `seq` is milliseconds since 1970 times 2^20 plus a counter: it is the publish order, and the id
@@ -20,7 +20,7 @@ CREATE TABLE tampu_queue (
   UNIQUE (tenant, name)
 );
 
--- Written once; `body` is the packed message. Rewritten only when a key replaces the payload.
+-- Written once. `lane` is the group, `body` the packed message. Changed only when a key replaces the payload.
 CREATE TABLE tampu_message (
   seq INTEGER PRIMARY KEY,
   q INTEGER NOT NULL,
@@ -33,11 +33,11 @@ CREATE TABLE tampu_message (
   id BLOB,
   body BLOB NOT NULL
 );
--- Not unique: tenants do not know of each other's ids; publish keeps them unique within one.
+-- Not unique: two tenants may use the same id. publish keeps ids unique within a tenant.
 CREATE INDEX tampu_message_id ON tampu_message (id) WHERE id IS NOT NULL;
 
--- The order of the index is the order of delivery. A row is a run: messages that were published together and
--- follow each other, from `seq` to `last`.
+-- The order of the index is the order of delivery. A row is a run: messages that were published together, with
+-- sequence numbers from `seq` to `last`.
 CREATE TABLE tampu_ready (
   q INTEGER, rank INTEGER, pos INTEGER, seq INTEGER, attempts INTEGER, lease INTEGER, last INTEGER,
   PRIMARY KEY (q, rank, pos)

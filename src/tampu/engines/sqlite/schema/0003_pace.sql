@@ -1,9 +1,9 @@
--- Schema 3. Groups have a pace: so many deliveries a second. See `tampu.engines.groups`.
+-- Schema 3. Groups have a rate of deliveries per second. See `tampu.engines.groups`.
 
--- A token every so many microseconds, NULL for none, and how many are saved up at most.
+-- Microseconds between two tokens (NULL: no rate), and how many unused tokens a group can save up.
 ALTER TABLE tampu_queue ADD COLUMN pace INTEGER;
 ALTER TABLE tampu_queue ADD COLUMN pace_burst INTEGER;
 
--- When all that a group has spent is saved up again. Who is past that time is forgotten by trim.
+-- When the burst of a group is full again. Trim deletes rows whose time has passed.
 CREATE TABLE tampu_pace (q INTEGER, lane TEXT, spent INTEGER NOT NULL, PRIMARY KEY (q, lane)) WITHOUT ROWID;
 CREATE INDEX tampu_pace_spent ON tampu_pace (spent);
