@@ -59,7 +59,7 @@ class Raw:
 
     async def hear(self) -> Any:
         message = await asyncio.wait_for(self.socket.receive(), 60)
-        return frames.TOLD.decode(message.data) if message.type is aiohttp.WSMsgType.BINARY else message
+        return frames.SERVER_FRAME.decode(message.data) if message.type is aiohttp.WSMsgType.BINARY else message
 
     async def quiet(self) -> bool:
         """Does nothing come? Asked after an answer that would have come later."""

@@ -206,11 +206,11 @@ class WireStream(Stream):
         while True:
             self._heard(await self._next(socket))
 
-    async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> frames.Told:
+    async def _next(self, socket: aiohttp.ClientWebSocketResponse) -> frames.ServerFrame:
         message = await socket.receive()
         if message.type is aiohttp.WSMsgType.BINARY:
             try:
-                told = frames.TOLD.decode(message.data)
+                told = frames.SERVER_FRAME.decode(message.data)
             except msgspec.MsgspecError as error:
                 raise InvalidMessage(f"the server's frame can not be read: {error}") from None
             if isinstance(told, frames.Refused) and told.seq is None:
@@ -221,7 +221,7 @@ class WireStream(Stream):
             raise kind(str(message.extra or "the server ended the stream"))
         raise Unavailable("the connection broke")
 
-    def _heard(self, told: frames.Told) -> None:
+    def _heard(self, told: frames.ServerFrame) -> None:
         if isinstance(told, frames.Leases):
             leases = [to_lease(one) for one in told.leases]
             self._granted -= len(leases)
@@ -236,7 +236,7 @@ class WireStream(Stream):
         else:
             self._answered(told)
 
-    def _answered(self, told: frames.Told) -> None:
+    def _answered(self, told: frames.ServerFrame) -> None:
         if isinstance(told, frames.Settled):
             batch = self._under_way.pop(told.seq)
             for one, view in zip(batch, told.outcomes, strict=True):

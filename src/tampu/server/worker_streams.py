@@ -76,7 +76,7 @@ class _Stream:
         self._send = send
         self._credit = 0
         self._more = asyncio.Event()
-        self._answers: asyncio.Queue[asyncio.Task[frames.Told]] = asyncio.Queue(_MOST_PENDING)
+        self._answers: asyncio.Queue[asyncio.Task[frames.ServerFrame]] = asyncio.Queue(_MOST_PENDING)
         self._opened: asyncio.Future[frames.Open] = asyncio.get_running_loop().create_future()
         self._claiming: Poll | None = None
         self._stopping = False
@@ -153,7 +153,7 @@ class _Stream:
             else:
                 raise _Closed(frames.BAD_FRAME, "say first, and once, which queues are worked for")
 
-    async def _next(self) -> frames.Said:
+    async def _next(self) -> frames.WorkerFrame:
         message = await self._receive()
         if message["type"] == "websocket.disconnect":
             raise _Closed
@@ -161,7 +161,7 @@ class _Stream:
         if raw is None:
             raise _Closed(frames.BAD_FRAME, "frames are binary: MessagePack")
         try:
-            return frames.SAID.decode(raw)
+            return frames.WORKER_FRAME.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _Closed(frames.BAD_FRAME, f"not a frame: {error}") from None
 
@@ -247,8 +247,8 @@ class _Stream:
             task = await self._answers.get()
             await self._write(await task)
 
-    async def _settled(self, said: frames.Settle) -> frames.Told:
-        async def ask() -> frames.Told:
+    async def _settled(self, said: frames.Settle) -> frames.ServerFrame:
+        async def ask() -> frames.ServerFrame:
             queues = message_handlers.queues_of(self._who, [item.receipt for item in said.settlements])
             await self._spend(len(said.settlements))
             return frames.Settled(
@@ -257,8 +257,8 @@ class _Stream:
 
         return await self._asked(said.seq, len(said.settlements), ask())
 
-    async def _extended(self, said: frames.Extend) -> frames.Told:
-        async def ask() -> frames.Told:
+    async def _extended(self, said: frames.Extend) -> frames.ServerFrame:
+        async def ask() -> frames.ServerFrame:
             queues = message_handlers.queues_of(self._who, [item.receipt for item in said.leases])
             await self._spend(len(said.leases))
             return frames.Extended(
@@ -267,7 +267,7 @@ class _Stream:
 
         return await self._asked(said.seq, len(said.leases), ask())
 
-    async def _asked(self, seq: int, count: int, asking: Coroutine[Any, Any, frames.Told]) -> frames.Told:
+    async def _asked(self, seq: int, count: int, asking: Coroutine[Any, Any, frames.ServerFrame]) -> frames.ServerFrame:
         try:
             if count > self._node.settings.max_batch:
                 asking.close()
@@ -280,7 +280,7 @@ class _Stream:
         if self._node.limits.asked(self._who):
             await self._node.limits.take(self._who, max(1, cost))
 
-    async def _write(self, told: frames.Told) -> None:
+    async def _write(self, told: frames.ServerFrame) -> None:
         try:
             await self._send({"type": "websocket.send", "bytes": frames.write(told)})
         except OSError:  # the worker is gone: this is how the server tells

@@ -1,1 +1,1 @@
-"""What goes over HTTP: bodies, views of messages, problems and media types. Shared by server and client; no I/O."""
+"""The HTTP format: request and response bodies, problems, media types, stream frames. Shared by server and client; no I/O."""

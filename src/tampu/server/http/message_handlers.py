@@ -41,7 +41,7 @@ async def claim(request: HttpRequest) -> Reply:
     await request.charge(who, len(leases) - 1)  # the first was paid for before
     node.metrics.claim(leases, node.now_us())
     request.subject.add(ids=(lease.message.id for lease in leases))
-    form = request.wanted
+    form = request.response_media
     return request.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
 
 

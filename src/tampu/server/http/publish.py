@@ -144,7 +144,7 @@ async def publish_one(request: HttpRequest, queue: str) -> Reply:
         await request.spend(who, 1)
         (new,) = tracing.carrying([raw_publish.message(request, await request.body())], request.trace)
         await node.know(who.tenant, queue)
-        route = FastRouteOne(who, queue, request.wanted, new.content_type or "")
+        route = FastRouteOne(who, queue, request.response_media, new.content_type or "")
         if plain:
             _clear(request, key, route=route)
         make = functools.partial(route.storing, node, [new])
@@ -170,7 +170,7 @@ async def publish_many(request: HttpRequest, queue: str) -> Reply:
     if key is not None:
         news = raw_publish.keyed(news, key.decode("latin-1"))
     await request.node.know(who.tenant, queue)
-    route = FastRouteMany(who, queue, request.wanted, request.media)
+    route = FastRouteMany(who, queue, request.response_media, request.media)
     if _is_plain(request):
         _clear(request, route=route)
     messages: list[Message] = []

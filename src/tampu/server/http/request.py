@@ -165,16 +165,16 @@ class HttpRequest:
         return JSON if given is None else media.media_of(given.decode("latin-1"))
 
     @property
-    def wanted(self) -> str:
+    def response_media(self) -> str:
         """The form of the answer."""
         accept = self.headers.get(b"accept")
         if accept is None or accept == b"*/*":
             given = self.headers.get(b"content-type", b"").decode("latin-1")
-            return media.wanted(given, JSON)
-        return media.wanted(accept.decode("latin-1"), JSON)
+            return media.response_media(given, JSON)
+        return media.response_media(accept.decode("latin-1"), JSON)
 
     def answer(self, value: Any, status: int = 200) -> Reply:
-        form = self.wanted
+        form = self.response_media
         return Reply(status, media.write(value, form), form)
 
     def check_batch(self, items: Iterable[Any] | list[Any], field: str) -> int:

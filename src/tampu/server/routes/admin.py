@@ -92,7 +92,7 @@ async def replay(queue: QueueName, request: Asks, who: Caller) -> Response:
     )
     await charge_moved(request, who, 0 if done.dry_run else len(done.messages))
     request.subject.add(ids=(m.id for m in done.messages))
-    form = request.wanted
+    form = request.response_media
     return answer(
         request,
         bodies.ReplayedView(

@@ -36,7 +36,7 @@ async def carry_out(request: Asks, who: Caller) -> Response:
     unit = Unit(request.node.verbs(who.tenant))
     replies = [_add(request, unit, operation) for operation in asked.operations]
     await request.node.drive(unit.steps(asked.name))
-    form = request.wanted
+    form = request.response_media
     told = []
     for operation, reply in zip(asked.operations, replies, strict=True):
         told.append(_told(operation, reply.value, form))

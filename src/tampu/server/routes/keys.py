@@ -18,7 +18,7 @@ from tampu.wire.media import Form
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 
-class CreateKey(bodies.Asked):
+class CreateKey(bodies.RequestBody):
     """``all_tenants`` makes a key that may act in any tenant; only such a key can make one."""
 
     name: str
@@ -29,7 +29,7 @@ class CreateKey(bodies.Asked):
     all_tenants: bool = False
 
 
-class RotateKey(bodies.Asked):
+class RotateKey(bodies.RequestBody):
     overlap: float = 86_400
     """Seconds that the old secret still holds."""
 

@@ -45,7 +45,7 @@ async def find(request: HttpRequest, who: Who, id: str, *permissions: str) -> Me
 @router.get("/messages/{id}", operation_id="get", **doc(MessageView, more=(404,)))
 async def get(id: str, request: Asks, who: Caller) -> Response:
     """One message as it is now, with its failed attempts and its result."""
-    return answer(request, message_view(await find(request, who, id, "view"), request.wanted))
+    return answer(request, message_view(await find(request, who, id, "view"), request.response_media))
 
 
 @router.get("/messages/{id}/result", operation_id="result", **doc(bodies.ResultView, more=(404,)))
@@ -58,7 +58,7 @@ async def result(
     """What came of a message; with ``wait``, wait until it has ended."""
     await find(request, who, id, "view")
     message = await results.wait_for(request, who, id, min(wait, request.node.settings.max_wait))
-    view = message_view(message, request.wanted)
+    view = message_view(message, request.response_media)
     ended = message.state in TERMINAL
     return answer(
         request,
@@ -96,7 +96,7 @@ async def messages(
     )  # fmt: skip
     steps = request.node.verbs(who.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
     page = await request.node.drive(steps)
-    form = request.wanted
+    form = request.response_media
     return answer(request, bodies.MessagesView([message_view(m, form) for m in page.messages], page.cursor))
 
 

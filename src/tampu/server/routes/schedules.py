@@ -32,7 +32,7 @@ _CHANGED = doc(ScheduleView, more=(404, 409, 507))
 
 
 def _tell(request: HttpRequest, schedule: Schedule) -> Response:
-    return answer(request, schedule_view(schedule, request.wanted))
+    return answer(request, schedule_view(schedule, request.response_media))
 
 
 async def _find(request: HttpRequest, who: Who, name: str, permission: str) -> Schedule:
@@ -51,7 +51,7 @@ async def list_schedules(request: Asks, who: Caller) -> Response:
     """The schedules of the queues the caller may view, with when they fired last and fire next."""
     who.need_somewhere("view")
     found = await request.node.drive(request.node.verbs(who.tenant).list_schedules())
-    return answer(request, SchedulesView([schedule_view(s, request.wanted) for s in found if who.may("view", s.queue)]))
+    return answer(request, SchedulesView([schedule_view(s, request.response_media) for s in found if who.may("view", s.queue)]))
 
 
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
@@ -126,4 +126,4 @@ async def fire_schedule(name: Name, request: Asks, who: Caller) -> Response:
     await request.node.know(who.tenant, schedule.queue)
     message = await request.node.drive(request.node.verbs(who.tenant).fire_schedule(name, id=asked.id))
     request.subject.add(ids=(message.id,))
-    return answer(request, message_view(message, request.wanted))
+    return answer(request, message_view(message, request.response_media))

@@ -17,7 +17,7 @@ from tampu.wire.media import Form
 router = APIRouter(tags=["session"])
 
 
-class SignInBody(bodies.Asked):
+class SignInBody(bodies.RequestBody):
     key: str
 
 
