@@ -21,7 +21,7 @@ from tests.servers.http import Server
 
 WORK = """
 import asyncio, sys, tampu
-from tampu.client.streaming import WireStream
+from tampu.client.stream import WireStream
 
 url, token = sys.argv[1:]
 with tampu.open(url, token=token) as q:

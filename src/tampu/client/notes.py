@@ -1,4 +1,4 @@
-"""Notes of workers, over HTTP."""
+"""Workers' notes over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tampu.model.times import Duration
 from tampu.wire import bodies
 from tampu.wire.problems import of_item
 
-_READ_NOTE = reader(bodies.NoteView, lambda told: told.note)
+_READ_NOTE = reader(bodies.NoteView, lambda view: view.note)
 _READ_NOTED = reader(bodies.Noted)
 _READ_COUNT = reader(bodies.Count)
 
@@ -28,13 +28,13 @@ class RemoteNotes(Notes):
         return (yield from asked("GET", _path(id), _READ_NOTE))
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
-        packed(note)  # refused here as everywhere
-        told = yield from asked("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
-        if told.error is not None:
-            raise of_item(told.error)
+        packed(note)  # raises the same errors as a local store
+        reply = yield from asked("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
+        if reply.error is not None:
+            raise of_item(reply.error)
 
     def sweep_notes(self) -> Steps[int]:
-        """The workers beside the store do that."""
+        """Does nothing: workers with direct access to the store remove old notes."""
         return 0
         yield
 

@@ -1,1 +1,1 @@
-"""The HTTP format: request and response bodies, problems, media types, stream frames. Shared by server and client; no I/O."""
+"""The HTTP format, shared by server and client: bodies, problems, media types, stream frames. No I/O."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tampu.model.message import NewMessage
-from tampu.wire.bodies import RequestBody, BatchName, JsonMessage, OutcomeView, Published, Settlement
+from tampu.wire.bodies import BatchName, JsonMessage, OutcomeView, Published, RequestBody, Settlement
 from tampu.wire.media import Form
 
 _MOST = 1000

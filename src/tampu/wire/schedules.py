@@ -13,7 +13,7 @@ import msgspec
 from tampu.model.message import JSON, NewMessage
 from tampu.model.schedule import Schedule
 from tampu.model.times import Duration
-from tampu.wire.bodies import RequestBody, JsonMessage
+from tampu.wire.bodies import JsonMessage, RequestBody
 from tampu.wire.media import Form
 from tampu.wire.messages import payload_in_json
 

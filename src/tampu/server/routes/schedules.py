@@ -51,7 +51,9 @@ async def list_schedules(request: Asks, who: Caller) -> Response:
     """The schedules of the queues the caller may view, with when they fired last and fire next."""
     who.need_somewhere("view")
     found = await request.node.drive(request.node.verbs(who.tenant).list_schedules())
-    return answer(request, SchedulesView([schedule_view(s, request.response_media) for s in found if who.may("view", s.queue)]))
+    return answer(
+        request, SchedulesView([schedule_view(s, request.response_media) for s in found if who.may("view", s.queue)])
+    )
 
 
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
