@@ -211,7 +211,7 @@ def test_what_waits_ends_with_its_token(start: Start, issuer: Issuer, monkeypatc
 def _poll(node: Stall, token: str) -> str | None:
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(Web(node.url, token).post, "/v1/claim", {"queues": "jobs", "wait": 60})
-        until(lambda: len(node.node.polls) == 1 or poll.done())
+        until(lambda: len(node.state.polls) == 1 or poll.done())
         return None if poll.done() else poll.result(90).code
 
 

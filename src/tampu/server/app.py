@@ -35,8 +35,8 @@ from tampu.wire.problems import Internal, MethodNotAllowed
 ROUTERS = (verbs, atomic, messages, notes, queues, admin, schedules, events, spark, keys, session, health, console)
 
 
-def make_app(node: ServerState) -> AsgiApp:
-    return AsgiApp(node, framework(), message_handlers.EXACT, message_handlers.OF_QUEUE)
+def make_app(server: ServerState) -> AsgiApp:
+    return AsgiApp(server, framework(), message_handlers.EXACT, message_handlers.OF_QUEUE)
 
 
 @functools.cache
@@ -62,8 +62,8 @@ def framework() -> FastAPI:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
-    call: HttpRequest = request.scope[KEY]
-    reply = AsgiApp.refuse(call, error)
+    http_request: HttpRequest = request.scope[KEY]
+    reply = AsgiApp.refuse(http_request, error)
     response = Response(reply.body, reply.status)
     response.raw_headers = reply.headers
     return response

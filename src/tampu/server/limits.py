@@ -19,9 +19,9 @@ from tampu.engines.port import Document, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.errors import TampuError, VersionConflict
 from tampu.model.times import SECOND
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.auth.keys import TENANT
-from tampu.server.rate_limit import OverLimit, Room
+from tampu.server.rate_limit import OverLimit, Quota
 
 KIND = "bucket"
 _SLICE_SECONDS = 0.5
@@ -60,10 +60,10 @@ class _Slice:
         return True
 
     @property
-    def room(self) -> Room:
+    def quota(self) -> Quota:
         """What all nodes may still give out, as far as this one knows: others may have spent some of it since."""
         left = min(float(self.burst), self.tokens + self.shared)
-        return Room(self.burst, max(0, int(left)), 0.0 if left >= 1 else (1 - left) / self.rate)
+        return Quota(self.burst, max(0, int(left)), 0.0 if left >= 1 else (1 - left) / self.rate)
 
 
 class Limits:
@@ -73,13 +73,13 @@ class Limits:
         self._tenant = tenant
         self._slices: dict[str, _Slice] = {}
 
-    def asked(self, who: Who) -> bool:
+    def asked(self, caller: Caller) -> bool:
         """Is there any limit for this caller?"""
-        return bool(who.rate or self._key[0] or self._tenant[0])
+        return bool(caller.rate or self._key[0] or self._tenant[0])
 
-    async def take(self, who: Who, cost: int) -> Room:
+    async def take(self, caller: Caller, cost: int) -> Quota:
         """Let ``cost`` messages through, or raise `OverLimit`; nothing is taken then."""
-        slices = self._slices_of(who)
+        slices = self._slices_of(caller)
         spent = []
         try:
             for one in slices:
@@ -92,25 +92,25 @@ class Limits:
             raise
         return _least(slices)
 
-    def most(self, who: Who, asked: int) -> int:
+    def most(self, caller: Caller, asked: int) -> int:
         """How many of so many may be handed out at once."""
-        return min((one.burst for one in self._slices_of(who)), default=asked) if self.asked(who) else asked
+        return min((one.burst for one in self._slices_of(caller)), default=asked) if self.asked(caller) else asked
 
-    async def charge(self, who: Who, cost: int) -> Room:
+    async def charge(self, caller: Caller, cost: int) -> Quota:
         """Count what was handed out already: what the buckets do not hold, they owe, and later calls wait for it."""
-        slices = self._slices_of(who)
+        slices = self._slices_of(caller)
         for one in slices:
             if not one.spend(cost):
                 await self._owe(one, cost)
         return _least(slices)
 
-    def _slices_of(self, who: Who) -> list[_Slice]:
+    def _slices_of(self, caller: Caller) -> list[_Slice]:
         slices = []
-        if who.bucket is not None and (who.rate or self._key[0]):
-            rate, burst = (who.rate, who.burst) if who.rate else self._key
-            slices.append(self._slice(who.bucket, rate, burst))
+        if caller.bucket is not None and (caller.rate or self._key[0]):
+            rate, burst = (caller.rate, caller.burst) if caller.rate else self._key
+            slices.append(self._slice(caller.bucket, rate, burst))
         if self._tenant[0]:
-            slices.append(self._slice(f"tenant.{who.tenant}", *self._tenant))
+            slices.append(self._slice(f"tenant.{caller.tenant}", *self._tenant))
         return slices
 
     def _slice(self, name: str, rate: float, burst: int) -> _Slice:
@@ -131,13 +131,13 @@ class Limits:
                 await self._look(one)
                 raise OverLimit(
                     f"{cost} at once; {one.burst} is the most",
-                    one.room,
+                    one.quota,
                     hint="send smaller batches, or ask for a larger burst",
                 )
             got, wait = await self._lease(one, cost)
             if not got:
-                room = msgspec.structs.replace(one.room, reset=wait)
-                raise OverLimit(f"more than {one.rate:g} messages a second", room, retry_after=wait, hint="slow down")
+                quota = msgspec.structs.replace(one.quota, reset=wait)
+                raise OverLimit(f"more than {one.rate:g} messages a second", quota, retry_after=wait, hint="slow down")
             one.tokens += got - cost
             one.taken = time.monotonic()
 
@@ -191,5 +191,5 @@ class Limits:
         return engine.document(KIND, TENANT, name), engine.now()
 
 
-def _least(slices: list[_Slice]) -> Room:
-    return min((one.room for one in slices), key=lambda room: room.remaining, default=Room(0, 0, 0))
+def _least(slices: list[_Slice]) -> Quota:
+    return min((one.quota for one in slices), key=lambda quota: quota.remaining, default=Quota(0, 0, 0))

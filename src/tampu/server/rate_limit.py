@@ -7,7 +7,7 @@ import msgspec
 from tampu.model.errors import RateLimited
 
 
-class Room(msgspec.Struct, frozen=True):
+class Quota(msgspec.Struct, frozen=True):
     """How much of a limit is left."""
 
     limit: int
@@ -26,6 +26,8 @@ class Room(msgspec.Struct, frozen=True):
 class OverLimit(RateLimited):
     """A limit of this server is used up; ``room`` says which and how much of it is left."""
 
-    def __init__(self, message: str, room: Room, *, retry_after: float | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, quota: Quota, *, retry_after: float | None = None, hint: str | None = None
+    ) -> None:
         super().__init__(message, retry_after=retry_after, hint=hint)
-        self.room = room
+        self.quota = quota

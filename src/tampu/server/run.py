@@ -28,9 +28,9 @@ class Started(msgspec.Struct):
 
 
 class _Uvicorn(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, node: ServerState, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServerState, on_start: Callable[[], None]) -> None:
         super().__init__(config)
-        self._node = node
+        self._state = state
         self._on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -39,7 +39,7 @@ class _Uvicorn(uvicorn.Server):
             self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._node.stop()
+        self._state.stop()
         await super().shutdown(sockets)
 
 
@@ -50,17 +50,17 @@ class Running:
         self.settings = settings
         self._socket = _listen(settings)
         try:
-            self.node = open_server_state(settings, clock=clock)
+            self.state = open_server_state(settings, clock=clock)
             try:
-                self.key_id = first_key.ensure(self.node.core, settings) if settings.auth else None
+                self.key_id = first_key.ensure(self.state.core, settings) if settings.auth else None
             except BaseException:
-                self.node.close()
+                self.state.close()
                 raise
         except BaseException:
             self._socket.close()
             raise
         self.started = threading.Event()
-        self._server = _Uvicorn(_config(settings, make_app(self.node)), self.node, self.started.set)
+        self._server = _Uvicorn(_config(settings, make_app(self.state)), self.state, self.started.set)
 
     @property
     def url(self) -> str:
@@ -70,15 +70,15 @@ class Running:
     def about(self) -> Started:
         link = None
         if self.key_id is not None:
-            link = f"{self.url}/signin?token={self.node.gate.sign_in.link_token(self.key_id)}"
+            link = f"{self.url}/signin?token={self.state.authenticator.sign_in.link_token(self.key_id)}"
         file = str(first_key.path_of(self.settings)) if self.key_id is not None else None
-        return Started(self.url, link, file, self.node.core.engine.durability)
+        return Started(self.url, link, file, self.state.core.engine.durability)
 
     def run(self) -> None:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            self.node.close()
+            self.state.close()
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -100,7 +100,7 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=protocol_for(settings, getattr(app, "node", None)),
+        http=protocol_for(settings, getattr(app, "server", None)),
         ws=stream_protocol_for(settings),
         ws_max_size=settings.max_body,
         ws_per_message_deflate=False,

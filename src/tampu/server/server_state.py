@@ -21,7 +21,7 @@ from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Release
 from tampu.server.auth.authenticate import Authenticator
-from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.key_usage import KeyUsage
 from tampu.server.auth.signin import SignIn, session_secret
 from tampu.server.events.completion import Completion
@@ -56,7 +56,7 @@ class ServerState:
         self.core = access.core(queue)
         self._close = queue.close
         self.polls = Polls()
-        self.gate = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
+        self.authenticator = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
         self.limits = Limits(
             self.core,
             (settings.key_rate, settings.key_burst),
@@ -64,10 +64,10 @@ class ServerState:
         )
         self.metrics = Metrics(self)
         self.tail = Tail(self.core)
-        self.ends = Completion(self.tail)
+        self.completion = Completion(self.tail)
         self.types = Types(self.core)
-        self._desk: SparkStore | None = None
-        self._uses = KeyUsage(self.core, self.gate.ring)
+        self._spark_store: SparkStore | None = None
+        self._uses = KeyUsage(self.core, self.authenticator.key_cache)
         self._verbs: dict[str, AllVerbs] = {}
         self.fast_routes: dict[Any, Any] = {}
         """Ways of requests that were cleared; all are closed when a document changes, and every few seconds."""
@@ -92,7 +92,7 @@ class ServerState:
             known = self._verbs[tenant] = _Verbs(self.core, tenant)
         return known
 
-    async def know(self, tenant: str, *queues: str) -> None:
+    async def load_settings(self, tenant: str, *queues: str) -> None:
         """Read the settings of queues that are not known yet, away from the loop."""
         settings = self.core.settings
         for queue in queues:
@@ -103,7 +103,7 @@ class ServerState:
         """Carry out a verb; its pauses are the poll's."""
         if poll is None:
             done = await self.core.drive_async(steps)
-            self.tail.stir()
+            self.tail.wake()
             return done
 
         async def do(step: Any) -> Any:
@@ -116,17 +116,17 @@ class ServerState:
             return await self.core.drive_async(steps, do)
         finally:
             self.polls.leave(poll)
-            self.tail.stir()
+            self.tail.wake()
 
-    async def give_back(self, who: Who, leases: list[Lease]) -> None:
+    async def release(self, caller: Caller, leases: list[Lease]) -> None:
         """What was claimed for a caller that is gone; the attempt does not count."""
-        await self.drive(self.verbs(who.tenant).settle([Release(lease) for lease in leases]))
+        await self.drive(self.verbs(caller.tenant).settle([Release(lease) for lease in leases]))
 
-    def desk(self) -> SparkStore:
+    def spark_store(self) -> SparkStore:
         """What Spark uses; Arrow is only loaded by who asks for it."""
-        if self._desk is None:
-            self._desk = SparkStore(self.core)
-        return self._desk
+        if self._spark_store is None:
+            self._spark_store = SparkStore(self.core)
+        return self._spark_store
 
     def clear(self, key: Any, route: Any) -> None:
         """Let requests like this one go straight on, for a while."""
@@ -137,11 +137,11 @@ class ServerState:
     def request_id(self) -> str:
         return f"{self._id_start}{next(self._ids):08x}"
 
-    async def of_all_tenants(self, who: Who) -> bool:
+    async def of_all_tenants(self, caller: Caller) -> bool:
         """Is the caller's key one that may act in any tenant?"""
-        if who.key_id is None:
+        if caller.key_id is None:
             return not self.settings.auth
-        key = await asyncio.to_thread(self.gate.ring.by_id, who.key_id)
+        key = await asyncio.to_thread(self.authenticator.key_cache.by_id, caller.key_id)
         return key is not None and key.tenant == ALL_TENANTS
 
     def now_us(self) -> int:
@@ -197,7 +197,7 @@ class ServerState:
         if revision == self._revision:
             return []
         self.core.settings.look()
-        gone = self.gate.ring.refresh()
+        gone = self.authenticator.key_cache.refresh()
         self._revision = revision  # only now: whatever failed on the way is looked at again
         return gone
 

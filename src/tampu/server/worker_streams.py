@@ -16,7 +16,7 @@ import structlog
 from tampu.broker import validate
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http import message_handlers
 from tampu.server.http.error_response import refused
 from tampu.server.http.long_polls import REVOKED, STOPPING, Poll, PollOver
@@ -37,25 +37,25 @@ _CLAIM_SECONDS = 3600.0
 log = structlog.get_logger("tampu.server")
 
 
-async def serve(node: ServerState, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(server: ServerState, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     headers: dict[bytes, bytes] = dict(scope["headers"])
     client = scope.get("client")
     address = client[0] if client else ""
     await receive()  # websocket.connect
     try:
-        who = await node.gate.admit(headers, address, "STREAM")
-        who.need_somewhere("consume")
+        caller = await server.authenticator.admit(headers, address, "STREAM")
+        caller.need_somewhere("consume")
     except TampuError as error:
-        reply = refused(node, request_id, error)
+        reply = refused(server, request_id, error)
         await send({"type": "websocket.http.response.start", "status": reply.status, "headers": reply.headers})
         await send({"type": "websocket.http.response.body", "body": reply.body})
         return
     await send({"type": "websocket.accept"})
-    node.metrics.streams.inc()
+    server.metrics.streams.inc()
     try:
-        await _Stream(node, who, headers, receive, send).run()
+        await _Stream(server, caller, headers, receive, send).run()
     finally:
-        node.metrics.streams.dec()
+        server.metrics.streams.dec()
 
 
 class _Closed(Exception):
@@ -68,9 +68,11 @@ class _Closed(Exception):
 
 
 class _Stream:
-    def __init__(self, node: ServerState, who: Who, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        self._node = node
-        self._who = who
+    def __init__(
+        self, server: ServerState, caller: Caller, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        self._server = server
+        self._caller = caller
         self._headers = headers
         self._receive = receive
         self._send = send
@@ -112,18 +114,18 @@ class _Stream:
         """Ends the stream when its key does, or the server stops."""
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         while True:
-            watch = Poll(self._who)
-            self._node.polls.join(watch)
+            watch = Poll(self._caller)
+            self._server.polls.join(watch)
             try:
                 await watch.until(never, _BEAT_SECONDS)
             except PollOver as over:
                 if over.why != REVOKED:
                     raise _Closed(frames.STOPPING, "the server stops") from None
             finally:
-                self._node.polls.leave(watch)
+                self._server.polls.leave(watch)
             try:
-                self._who = await self._node.gate.readmit(self._headers, "STREAM")
-                self._who.need_somewhere("consume")
+                self._caller = await self._server.authenticator.readmit(self._headers, "STREAM")
+                self._caller.need_somewhere("consume")
             except Unauthorized as error:
                 raise _Closed(frames.UNAUTHORIZED, error.message) from None
             except Forbidden as error:
@@ -168,8 +170,8 @@ class _Stream:
     async def _open(self, said: frames.Open) -> None:
         try:
             names, _ = validate.claim(said.queues, 1, said.lease, said.worker)
-            self._who.need("consume", *names)
-            await self._node.know(self._who.tenant, *names)
+            self._caller.need("consume", *names)
+            await self._server.load_settings(self._caller.tenant, *names)
         except TampuError as error:
             await self._write(frames.Refused(item_error(error)))
             code = frames.FORBIDDEN if isinstance(error, Forbidden) else frames.BAD_FRAME
@@ -192,7 +194,7 @@ class _Stream:
                 await self._more.wait()
                 continue
             try:
-                self._who.need("consume", *opened.queues)
+                self._caller.need("consume", *opened.queues)
                 await self._spend(1)
                 leases = await self._claim(opened)
             except Forbidden as error:
@@ -210,16 +212,16 @@ class _Stream:
 
     async def _claim(self, opened: frames.Open) -> list[Lease]:
         limit = min(self._credit, _PUSHED_AT_ONCE)
-        steps = self._node.verbs(self._who.tenant).claim(
+        steps = self._server.verbs(self._caller.tenant).claim(
             opened.queues,
-            limit=min(limit, self._node.limits.most(self._who, limit)),
+            limit=min(limit, self._server.limits.most(self._caller, limit)),
             lease=opened.lease,
             wait=_CLAIM_SECONDS,
             worker=opened.worker,
         )
         try:
-            self._claiming = Poll(self._who)
-            return await self._node.drive(steps, self._claiming)
+            self._claiming = Poll(self._caller)
+            return await self._server.drive(steps, self._claiming)
         except PollOver:  # the guard says whether it goes on
             await asyncio.sleep(0 if self._stopping else _SOON_SECONDS)
             return []
@@ -233,11 +235,11 @@ class _Stream:
                 raise _Closed
             await self._write(frames.Leases([lease_view(lease, MSGPACK) for lease in leases]))
         except BaseException:
-            await asyncio.shield(self._node.give_back(self._who, leases))
+            await asyncio.shield(self._server.release(self._caller, leases))
             raise
-        self._node.metrics.claim(leases, self._node.now_us())
-        if len(leases) > 1 and self._node.limits.asked(self._who):
-            await self._node.limits.charge(self._who, len(leases) - 1)
+        self._server.metrics.claim(leases, self._server.now_us())
+        if len(leases) > 1 and self._server.limits.asked(self._caller):
+            await self._server.limits.charge(self._caller, len(leases) - 1)
 
     # -- answering
 
@@ -249,36 +251,36 @@ class _Stream:
 
     async def _settled(self, said: frames.Settle) -> frames.ServerFrame:
         async def ask() -> frames.ServerFrame:
-            queues = message_handlers.queues_of(self._who, [item.receipt for item in said.settlements])
+            queues = message_handlers.queues_of(self._caller, [item.receipt for item in said.settlements])
             await self._spend(len(said.settlements))
             return frames.Settled(
-                said.seq, await message_handlers.settled(self._node, self._who, said.settlements, queues)
+                said.seq, await message_handlers.settled(self._server, self._caller, said.settlements, queues)
             )
 
         return await self._asked(said.seq, len(said.settlements), ask())
 
     async def _extended(self, said: frames.Extend) -> frames.ServerFrame:
         async def ask() -> frames.ServerFrame:
-            queues = message_handlers.queues_of(self._who, [item.receipt for item in said.leases])
+            queues = message_handlers.queues_of(self._caller, [item.receipt for item in said.leases])
             await self._spend(len(said.leases))
             return frames.Extended(
-                said.seq, await message_handlers.extended(self._node, self._who, said.leases, queues)
+                said.seq, await message_handlers.extended(self._server, self._caller, said.leases, queues)
             )
 
         return await self._asked(said.seq, len(said.leases), ask())
 
     async def _asked(self, seq: int, count: int, asking: Coroutine[Any, Any, frames.ServerFrame]) -> frames.ServerFrame:
         try:
-            if count > self._node.settings.max_batch:
+            if count > self._server.settings.max_batch:
                 asking.close()
-                raise InvalidMessage(f"{count} at once; {self._node.settings.max_batch} is the most")
+                raise InvalidMessage(f"{count} at once; {self._server.settings.max_batch} is the most")
             return await asking
         except TampuError as error:
             return frames.Refused(item_error(error), seq, problem(error).retry_after)
 
     async def _spend(self, cost: int) -> None:
-        if self._node.limits.asked(self._who):
-            await self._node.limits.take(self._who, max(1, cost))
+        if self._server.limits.asked(self._caller):
+            await self._server.limits.take(self._caller, max(1, cost))
 
     async def _write(self, told: frames.ServerFrame) -> None:
         try:

@@ -274,9 +274,9 @@ def _tenant(call: Any) -> str:
 def _ask(call: Call) -> Ask:
     """What any worker asks."""
     if isinstance(call, port.Claim):
-        return verbs.claiming([want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker)
+        return verbs.claim_request([want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker)
     if isinstance(call, port.Settle):
-        return verbs.settling(call.items)
+        return verbs.settle_request(call.items)
     if isinstance(call, port.Extend):
-        return verbs.extending([(receipt, lease_us) for _, receipt, lease_us in call.items])
+        return verbs.extend_request([(receipt, lease_us) for _, receipt, lease_us in call.items])
     raise InvalidConfig(f"Spark can not {type(call).__name__.lower()} on a server", hint="name the store itself")

@@ -12,7 +12,7 @@ from tampu.broker.core import Core
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized
 from tampu.server.auth import keys, origin
 from tampu.server.auth.bearer import Bearer, Issuer
-from tampu.server.auth.grants import ALL_TENANTS, FULL, Who
+from tampu.server.auth.grants import ALL_TENANTS, FULL, Caller
 from tampu.server.auth.key_cache import KeyCache, Known
 from tampu.server.auth.signin import CHOICE, COOKIE, SignIn
 from tampu.server.auth.throttle import Throttle
@@ -25,36 +25,36 @@ _MOST_TOKEN = 8192
 
 class Authenticator:
     def __init__(self, core: Core, settings: ServerSettings, sign_in: SignIn) -> None:
-        self.ring = KeyCache(core)
+        self.key_cache = KeyCache(core)
         self.sign_in = sign_in
         self._auth = settings.auth
         self._issuer = Issuer(settings) if settings.oidc_issuer else None
         self._throttle = Throttle(settings.login_attempts)
-        self._anybody: dict[str, Who] = {}
+        self._anybody: dict[str, Caller] = {}
 
-    def known(self, headers: Headers, method: str = "GET") -> Who | None:
+    def known(self, headers: Headers, method: str = "GET") -> Caller | None:
         """The caller, when that can be told without asking anybody: the way of nearly all requests."""
         if not self._auth:
             origin.check_local(headers)
             if method not in _SAFE:
                 origin.check_site(headers)
             tenant = _tenant(headers) or _chosen(headers) or "default"
-            who = self._anybody.get(tenant)
-            if who is None:
+            caller = self._anybody.get(tenant)
+            if caller is None:
                 if len(self._anybody) > 1000:
                     self._anybody.clear()
-                who = self._anybody[tenant] = Who(tenant, "anybody", FULL)
-            return who
+                caller = self._anybody[tenant] = Caller(tenant, "anybody", FULL)
+            return caller
         token = _token(headers)
         parts = keys.split(token) if token else None
         found: Known | Bearer | None = None
         if parts is not None:
-            found = self.ring.find(*parts)
+            found = self.key_cache.find(*parts)
         elif token and self._issuer is not None:
             found = self._issuer.find(token)
         return None if found is None else _enter(found, headers)
 
-    async def admit(self, headers: Headers, address: str, method: str = "GET") -> Who:
+    async def admit(self, headers: Headers, address: str, method: str = "GET") -> Caller:
         """The caller; raises `Unauthorized`, and `RateLimited` for one bad key too many."""
         try:
             return await self.readmit(headers, method)
@@ -63,7 +63,7 @@ class Authenticator:
                 self._throttle.failed(address)
             raise
 
-    async def readmit(self, headers: Headers, method: str = "GET") -> Who:
+    async def readmit(self, headers: Headers, method: str = "GET") -> Caller:
         """A caller that was let in before, if it still may be. A key that has ended is no guess: nothing is counted."""
         return self.known(headers, method) or _enter(await self._ask(headers, method), headers)
 
@@ -72,7 +72,7 @@ class Authenticator:
         if token:
             parts = keys.split(token)
             if parts is not None:
-                return await self.ring.ask(*parts)
+                return await self.key_cache.ask(*parts)
             if self._issuer is not None:
                 return await self._issuer.ask(token)
             raise Unauthorized("this is not a key", field="authorization", hint="keys look like tampu_…")
@@ -82,7 +82,7 @@ class Authenticator:
         if method not in _SAFE:
             origin.check_site(headers)
         session = self.sign_in.read(cookie)
-        return self.ring.find(*session) or await self.ring.ask(*session)
+        return self.key_cache.find(*session) or await self.key_cache.ask(*session)
 
     async def sign_in_with(self, token: str, address: str) -> str:
         """A cookie for a key, as typed into a form; bad ones are counted."""
@@ -90,7 +90,7 @@ class Authenticator:
         try:
             if parts is None:
                 raise Unauthorized("this is not a key", field="key", hint="keys look like tampu_…")
-            await self.ring.ask(*parts)
+            await self.key_cache.ask(*parts)
         except Unauthorized:
             self._throttle.failed(address)
             raise
@@ -100,7 +100,7 @@ class Authenticator:
         """A cookie for a link that was printed at the start."""
         try:
             id = self.sign_in.use_link(token)
-            key = await asyncio.to_thread(self.ring.by_id, id)
+            key = await asyncio.to_thread(self.key_cache.by_id, id)
             if key is None:
                 raise Unauthorized("the key of this link was revoked")
         except Unauthorized:
@@ -109,7 +109,7 @@ class Authenticator:
         return self.sign_in.cookie(id, key.hash)
 
 
-def _enter(found: Known | Bearer, headers: Headers) -> Who:
+def _enter(found: Known | Bearer, headers: Headers) -> Caller:
     asked = _tenant(headers)
     own = found.key.tenant if isinstance(found, Known) else found.claims.tenant
     if isinstance(found, Known):

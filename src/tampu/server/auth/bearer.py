@@ -14,7 +14,7 @@ import msgspec
 from tampu.broker import validate
 from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
-from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
 from tampu.server.settings import ServerSettings
 
 _RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
@@ -41,20 +41,22 @@ class Claims(msgspec.Struct, forbid_unknown_fields=True):
 class Bearer:
     """A token that was found to hold."""
 
-    __slots__ = ("claims", "ends", "recheck", "subject", "who")
+    __slots__ = ("callers", "claims", "recheck", "subject", "valid_until")
 
-    def __init__(self, claims: Claims, subject: str, ends: float) -> None:
+    def __init__(self, claims: Claims, subject: str, valid_until: float) -> None:
         self.claims = claims
         self.subject = subject
-        self.ends = ends
-        self.recheck = min(ends, time.monotonic() + _RECHECK_SECONDS)
-        self.who: dict[str, Who] = {}
+        self.valid_until = valid_until
+        self.recheck = min(valid_until, time.monotonic() + _RECHECK_SECONDS)
+        self.callers: dict[str, Caller] = {}
 
-    def as_tenant(self, tenant: str) -> Who:
-        known = self.who.get(tenant)
+    def as_tenant(self, tenant: str) -> Caller:
+        known = self.callers.get(tenant)
         if known is None:
             bucket = f"token.{hashlib.sha256(self.subject.encode()).hexdigest()[:32]}"
-            known = self.who[tenant] = Who(tenant, self.subject, self.claims.grants, bucket=bucket, ends=self.ends)
+            known = self.callers[tenant] = Caller(
+                tenant, self.subject, self.claims.grants, bucket=bucket, valid_until=self.valid_until
+            )
         return known
 
 
@@ -105,8 +107,8 @@ class Issuer:
                 validate.name(ours.tenant, "tenant")
         except (msgspec.ValidationError, InvalidMessage) as error:
             raise Unauthorized(f"the token's claim {self._claim} says nothing of use: {error}") from None
-        ends = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
-        return Bearer(ours, str(claims.get("sub", "token"))[:100], ends)
+        valid_until = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
+        return Bearer(ours, str(claims.get("sub", "token"))[:100], valid_until)
 
     async def _key(self, kid: str) -> _Key:
         async with self._lock:

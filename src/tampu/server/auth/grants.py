@@ -50,7 +50,7 @@ def parse(text: str) -> Grant:
         ) from None
 
 
-class Who:
+class Caller:
     """A caller that was let in, in one tenant."""
 
     __slots__ = (
@@ -59,12 +59,12 @@ class Who:
         "bucket",
         "burst",
         "dropped",
-        "ends",
         "grants",
         "key_id",
         "name",
         "rate",
         "tenant",
+        "valid_until",
     )
 
     def __init__(
@@ -77,7 +77,7 @@ class Who:
         bucket: str | None = None,
         rate: float = 0,
         burst: int = 0,
-        ends: float | None = None,
+        valid_until: float | None = None,
     ) -> None:
         self.tenant = tenant
         self.name = name
@@ -87,7 +87,7 @@ class Who:
         self.burst = burst
         self.bucket = f"key.{key_id}" if bucket is None and key_id is not None else bucket
         """The name of the rate that only this caller spends; None: it has none of its own."""
-        self.ends = ends
+        self.valid_until = valid_until
         """When it has to go, by the monotonic clock, if nothing changes."""
         self.dropped = False
         """Its key was changed or revoked, or is not kept in mind any more: who goes on for it has to ask again."""
@@ -135,10 +135,10 @@ class Who:
         return [p for p in PERMISSIONS if p in self._patterns]
 
 
-def within(grants: Iterable[Grant], who: Who) -> None:
+def within(grants: Iterable[Grant], caller: Caller) -> None:
     """Nobody gives what they have not got."""
     for grant in grants:
         for permission in grant.permissions:
             for pattern in grant.queues:
-                if not who.everywhere(permission) and not ("*" not in pattern and who.may(permission, pattern)):
+                if not caller.everywhere(permission) and not ("*" not in pattern and caller.may(permission, pattern)):
                     raise Forbidden(f"you can not give {permission} for {pattern}", hint="you have not got it yourself")

@@ -12,7 +12,7 @@ from tampu.broker.core import Core
 from tampu.model.errors import Unauthorized
 from tampu.model.times import SECOND
 from tampu.server.auth import keys
-from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.keys import Key
 
 log = structlog.get_logger("tampu.server")
@@ -22,29 +22,35 @@ _MOST = 10_000
 class Known:
     """A caller whose key was found to hold, until when, and as whom in each tenant."""
 
-    __slots__ = ("ends", "key", "secret_hash", "used", "who")
+    __slots__ = ("callers", "key", "secret_hash", "used", "valid_until")
 
-    def __init__(self, key: Key, secret_hash: bytes, ends: float | None) -> None:
+    def __init__(self, key: Key, secret_hash: bytes, valid_until: float | None) -> None:
         self.key = key
         self.secret_hash = secret_hash
-        self.ends = ends
+        self.valid_until = valid_until
         self.used = 0.0
         """By the monotonic clock; the watcher writes it down now and then."""
-        self.who: dict[str, Who] = {}
+        self.callers: dict[str, Caller] = {}
 
     def drop(self) -> None:
-        for who in list(self.who.values()):
-            who.dropped = True
+        for caller in list(self.callers.values()):
+            caller.dropped = True
 
-    def as_tenant(self, tenant: str) -> Who:
-        known = self.who.get(tenant)
+    def as_tenant(self, tenant: str) -> Caller:
+        known = self.callers.get(tenant)
         if known is None:
-            if len(self.who) > 1000:
+            if len(self.callers) > 1000:
                 self.drop()
-                self.who.clear()
+                self.callers.clear()
             key = self.key
-            known = self.who[tenant] = Who(
-                tenant, key.name, key.grants, key_id=key.id, rate=key.rate, burst=key.burst, ends=self.ends
+            known = self.callers[tenant] = Caller(
+                tenant,
+                key.name,
+                key.grants,
+                key_id=key.id,
+                rate=key.rate,
+                burst=key.burst,
+                valid_until=self.valid_until,
             )
         return known
 
@@ -60,7 +66,7 @@ class KeyCache:
     def find(self, id: str, secret_hash: bytes) -> Known | None:
         """A caller that is known here already; no question is asked of the engine."""
         known = self._known.get((id, secret_hash))
-        if known is not None and known.ends is not None and time.monotonic() >= known.ends:
+        if known is not None and known.valid_until is not None and time.monotonic() >= known.valid_until:
             del self._known[id, secret_hash]
             return None
         return known
@@ -116,7 +122,7 @@ class KeyCache:
                 old.drop()
                 gone.append(id)  # it may have lost a permission: who waits asks again
             else:
-                old.ends = new.ends
+                old.valid_until = new.valid_until
         return gone
 
     def used_since(self, moment: float) -> dict[str, float]:

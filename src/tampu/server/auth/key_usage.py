@@ -25,16 +25,16 @@ _read = from_json(LastUse).decode
 
 
 class KeyUsage:
-    def __init__(self, core: Core, ring: KeyCache) -> None:
+    def __init__(self, core: Core, key_cache: KeyCache) -> None:
         self._core = core
-        self._ring = ring
+        self._key_cache = key_cache
         self._written = time.monotonic() - _EVERY_SECONDS + 1  # the first use shows after a second
 
     async def write_sometimes(self) -> None:
         if time.monotonic() - self._written < _EVERY_SECONDS:
             return
         since, self._written = self._written, time.monotonic()
-        for id, used in self._ring.used_since(since).items():
+        for id, used in self._key_cache.used_since(since).items():
             at_us = self._core.engine.now() - round((time.monotonic() - used) * SECOND)
             value = msgspec.json.encode(LastUse(at_us))
             await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, id, value))

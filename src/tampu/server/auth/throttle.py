@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tampu.server.rate_limit import OverLimit, Room
+from tampu.server.rate_limit import OverLimit, Quota
 
 _WINDOW = 60.0
 _MOST = 10_000
@@ -30,5 +30,5 @@ class Throttle:
         self._failed[address] = (since, count + 1)
         if count >= self._attempts:
             left = since + _WINDOW - now
-            room = Room(self._attempts, 0, left)
-            raise OverLimit("too many bad keys from this address", room, retry_after=left, hint="wait a minute")
+            quota = Quota(self._attempts, 0, left)
+            raise OverLimit("too many bad keys from this address", quota, retry_after=left, hint="wait a minute")

@@ -25,7 +25,7 @@ def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
     found: list[Transition] = []
     for _ in range(_MOST_PAGES):
         page = engine.journal(position, _STEP, message.tenant)
-        found += [moved for moved in page.transitions if moved.id == message.id]
+        found += [transition for transition in page.transitions if transition.id == message.id]
         last = page.transitions[-1].at_us if page.transitions else 0
         over = message.ended_us is not None and last > message.ended_us
         if over or page.position.get(partition, 0) >= latest.get(partition, 0):
@@ -55,7 +55,7 @@ def failures(engine: Engine, tenant: str, most: int) -> list[Transition]:
     found: list[Transition] = []
     for _ in range(_MOST_PAGES):
         page = engine.journal(position, _STEP, tenant)
-        found += [moved for moved in page.transitions if moved.verb in _FAILED]
+        found += [transition for transition in page.transitions if transition.verb in _FAILED]
         if not page.transitions:
             break
         position = page.position

@@ -33,8 +33,8 @@ class Completion:
             self._tail.leave(self._hear)
 
     def _hear(self, transitions: list[Transition]) -> None:
-        for moved in transitions:
-            if has_ended(moved.state):
-                for future in self._waiting.get((moved.tenant, moved.id), ()):
+        for transition in transitions:
+            if has_ended(transition.state):
+                for future in self._waiting.get((transition.tenant, transition.id), ()):
                     if not future.done():
                         future.set_result(None)

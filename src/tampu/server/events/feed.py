@@ -16,7 +16,7 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
 from tampu.server.auth import patterns
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.events.tail import Tail
 from tampu.server.events.types import Types
@@ -43,12 +43,12 @@ class Filter:
             known = self._known[name] = not self._queues or any(p.matches(name) for p in self._queues)
         return known
 
-    def __call__(self, moved: Transition) -> bool:
+    def __call__(self, transition: Transition) -> bool:
         """All but the type."""
         return (
-            self.queue(moved.queue)
-            and (not self._verbs or moved.verb in self._verbs)
-            and (not self._states or moved.state in self._states)
+            self.queue(transition.queue)
+            and (not self._verbs or transition.verb in self._verbs)
+            and (not self._states or transition.state in self._states)
         )
 
     @property
@@ -69,8 +69,8 @@ class Gap(msgspec.Struct):
 class Feed:
     """Use `open`, then `next` again and again; `close` at the end."""
 
-    def __init__(self, tail: Tail, who: Who, wanted: Filter, types: Types) -> None:
-        self.who = who
+    def __init__(self, tail: Tail, caller: Caller, wanted: Filter, types: Types) -> None:
+        self.caller = caller
         self.gap: Gap | None = None
         self._tail = tail
         self._wanted = wanted
@@ -86,13 +86,13 @@ class Feed:
         if after is None:
             self._position = self._ours(await self._tail.join(self._hear))
             return
-        latest = (await self._tail.read({}, 1, self.who.tenant)).latest
+        latest = (await self._tail.read({}, 1, self.caller.tenant)).latest
         self._position = {p: offset if self._skips(p) else after.get(p, 0) for p, offset in latest.items()}
         await self._check(after, latest)
         await self._fall_behind()
 
     async def _check(self, after: Position, latest: Position) -> None:
-        if any(not positions.is_of(p, self.who.tenant) for p in after):
+        if any(not positions.is_of(p, self.caller.tenant) for p in after):
             raise InvalidMessage("this is not the id of an event of this tenant", field="last-event-id")
         ahead = {p: offset for p, offset in after.items() if offset > latest.get(p, 0)}
         if ahead:  # the store has forgotten what it told: it was put back, or lost its last moments
@@ -100,11 +100,11 @@ class Feed:
             self.gap = Gap(ahead, {p: latest.get(p, 0) for p in ahead})
             return
         shared = all(positions.queue_of(p) is None for p in latest)
-        first = (await self._tail.read(self._position, 1, None if shared else self.who.tenant)).transitions
-        for moved in first:
-            known = self._position.get(moved.partition, 0)
-            if known and moved.offset > known + 1:
-                self.gap = Gap({moved.partition: known}, {moved.partition: moved.offset - 1})
+        first = (await self._tail.read(self._position, 1, None if shared else self.caller.tenant)).transitions
+        for transition in first:
+            known = self._position.get(transition.partition, 0)
+            if known and transition.offset > known + 1:
+                self.gap = Gap({transition.partition: known}, {transition.partition: transition.offset - 1})
 
     def close(self) -> None:
         self._tail.leave(self._hear)
@@ -133,28 +133,28 @@ class Feed:
             await self._fall_behind()
         reached: Position = {}
         if self._goal is not None:
-            moves, reached = await self._read_on(self._goal)
+            transitions, reached = await self._read_on(self._goal)
         else:
             self._came.clear()
-            moves = [self._waiting.popleft() for _ in range(min(_STEP, len(self._waiting)))]
+            transitions = [self._waiting.popleft() for _ in range(min(_STEP, len(self._waiting)))]
             if self._waiting:
                 self._came.set()
         told: list[tuple[Transition, str | None]] = []
-        ours = await self._ours_of(moves)
-        for moved, wanted in zip(moves, ours, strict=True):
-            self._position[moved.partition] = moved.offset
+        ours = await self._ours_of(transitions)
+        for transition, wanted in zip(transitions, ours, strict=True):
+            self._position[transition.partition] = transition.offset
             if wanted:
-                told.append((moved, None if self.many else self.id))
+                told.append((transition, None if self.many else self.id))
         if told and self.many:
             told[-1] = (told[-1][0], self.id)
         self._pass(reached)
         return told
 
-    async def _ours_of(self, moves: list[Transition]) -> list[bool]:
+    async def _ours_of(self, transitions: list[Transition]) -> list[bool]:
         """Which of them this subscriber wants, and may hear of."""
-        ours = [self._wanted(moved) and self.who.may("view", moved.queue) for moved in moves]
+        ours = [self._wanted(transition) and self.caller.may("view", transition.queue) for transition in transitions]
         if self._wanted.asks_type and any(ours):
-            kept = [moved for moved, wanted in zip(moves, ours, strict=True) if wanted]
+            kept = [transition for transition, wanted in zip(transitions, ours, strict=True) if wanted]
             types = iter(await self._types.of(kept))
             ours = [wanted and self._wanted.type(next(types)) for wanted in ours]
         return ours
@@ -166,8 +166,8 @@ class Feed:
     def _hear(self, transitions: list[Transition]) -> None:
         if self._overflown:
             return
-        tenant = self.who.tenant
-        self._waiting.extend(moved for moved in transitions if moved.tenant == tenant)
+        tenant = self.caller.tenant
+        self._waiting.extend(transition for transition in transitions if transition.tenant == tenant)
         if len(self._waiting) > _MOST_WAITING:
             self._overflown = True
             self._waiting.clear()
@@ -183,14 +183,14 @@ class Feed:
 
     async def _read_on(self, goal: Position) -> tuple[list[Transition], Position]:
         """The next that lies before the goal, and where that ends; what lies after it is heard from the tail."""
-        page = await self._tail.read(self._position, _STEP, self.who.tenant)
-        moves = [m for m in page.transitions if m.offset <= goal.get(m.partition, 0)]
+        page = await self._tail.read(self._position, _STEP, self.caller.tenant)
+        transitions = [m for m in page.transitions if m.offset <= goal.get(m.partition, 0)]
         reached = {p: min(offset, goal.get(p, 0)) for p, offset in page.position.items()}
         if all(reached.get(p, 0) >= goal.get(p, 0) for p in page.latest):
             self._goal = None
             if not self._waiting:
                 self._came.clear()
-        return moves, reached
+        return transitions, reached
 
     def _pass(self, reached: Position) -> None:
         for partition, offset in reached.items():
@@ -199,7 +199,7 @@ class Feed:
     def _skips(self, partition: str) -> bool:
         """Is nothing in this partition for us? Then its name is not told either."""
         queue = positions.queue_of(partition)
-        return queue is not None and not (self._wanted.queue(queue) and self.who.may("view", queue))
+        return queue is not None and not (self._wanted.queue(queue) and self.caller.may("view", queue))
 
     def _ours(self, position: Position) -> Position:
-        return {p: o for p, o in position.items() if positions.is_of(p, self.who.tenant)}
+        return {p: o for p, o in position.items() if positions.is_of(p, self.caller.tenant)}

@@ -12,7 +12,7 @@ import zlib
 
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.wire import positions
 
 _PACKED = "~"
@@ -48,14 +48,14 @@ def queue_of(partition: str) -> str | None:
     return queue if slash else None
 
 
-def seen_by(who: Who, position: Position) -> Position:
+def seen_by(caller: Caller, position: Position) -> Position:
     """The parts whose name tells the caller nothing that it may not view."""
-    return {part: offset for part, offset in position.items() if is_seen_by(who, part)}
+    return {part: offset for part, offset in position.items() if is_seen_by(caller, part)}
 
 
-def is_seen_by(who: Who, partition: str) -> bool:
+def is_seen_by(caller: Caller, partition: str) -> bool:
     queue = queue_of(partition)
-    return is_of(partition, who.tenant) and (queue is None or who.may("view", queue))
+    return is_of(partition, caller.tenant) and (queue is None or caller.may("view", queue))
 
 
 def is_of(partition: str, tenant: str) -> bool:

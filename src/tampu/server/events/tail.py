@@ -28,16 +28,16 @@ class Tail:
         self._core = core
         self._sinks: set[Sink] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self.position: Position = {}
 
     def __len__(self) -> int:
         return len(self._sinks)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Something was done here: look soon."""
         if self._sinks:
-            self._stirred.set()
+            self._woken.set()
 
     async def join(self, sink: Sink) -> Position:
         """Tell ``sink`` all that is in the journal after the position answered; nothing is left out or told twice."""
@@ -62,7 +62,7 @@ class Tail:
     async def _follow(self) -> None:
         await self._rest()  # the end of the journal was read just now, and who joined may have better to do
         while self._sinks and not self._core.closed:
-            self._stirred.clear()
+            self._woken.clear()
             try:
                 page = await self.read(self.position, _PAGE)
             except TampuError as error:
@@ -80,6 +80,6 @@ class Tail:
         await asyncio.sleep(_BUSY_SECONDS)
         try:
             async with asyncio.timeout(_QUIET_SECONDS - _BUSY_SECONDS):
-                await self._stirred.wait()
+                await self._woken.wait()
         except TimeoutError:
             return

@@ -18,16 +18,16 @@ class Types:
         self._core = core
         self._known: dict[tuple[str, str], str] = {}
 
-    async def of(self, moves: Sequence[Transition]) -> list[str | None]:
+    async def of(self, transitions: Sequence[Transition]) -> list[str | None]:
         """The type of each one's message; None when the message is gone and was not seen here."""
         known = self._known
-        for moved in moves:
-            if moved.type is not None:
-                known[moved.tenant, moved.id] = moved.type
-        asked = list({(moved.tenant, moved.id) for moved in moves} - known.keys())
+        for transition in transitions:
+            if transition.type is not None:
+                known[transition.tenant, transition.id] = transition.type
+        asked = list({(transition.tenant, transition.id) for transition in transitions} - known.keys())
         found = await asyncio.to_thread(self._look, asked) if asked else {}
         known.update(found)
-        told = [known.get((moved.tenant, moved.id)) for moved in moves]
+        told = [known.get((transition.tenant, transition.id)) for transition in transitions]
         while len(known) > _MOST:
             del known[next(iter(known))]
         return told

@@ -7,7 +7,7 @@ from itertools import islice
 
 import structlog
 
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 
 _MOST = 5
 """Names of a request that has many; the rest is an ellipsis."""
@@ -52,7 +52,7 @@ def _plain(name: str) -> str:
 
 
 def write(
-    request_id: str, method: str, route: str, status: int, seconds: float, who: Who | None, subject: Subject
+    request_id: str, method: str, route: str, status: int, seconds: float, caller: Caller | None, subject: Subject
 ) -> None:
     log.info(
         "request",
@@ -61,8 +61,8 @@ def write(
         route=route,
         status=status,
         milliseconds=round(seconds * 1000, 2),
-        tenant=who.tenant if who else None,
-        key=who.key_id if who else None,
+        tenant=caller.tenant if caller else None,
+        key=caller.key_id if caller else None,
         queue=subject.queue,
         message=subject.message,
     )

@@ -17,7 +17,18 @@ from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
 from tampu.server.http.error_response import refused
-from tampu.server.http.request import KEY, LARGE, NODE, Disconnected, Handler, HttpRequest, Receive, Reply, Scope, Send
+from tampu.server.http.request import (
+    KEY,
+    LARGE,
+    SERVER,
+    Disconnected,
+    Handler,
+    HttpRequest,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+)
 from tampu.server.server_state import ServerState
 from tampu.wire.problems import Internal
 
@@ -27,9 +38,9 @@ log = structlog.get_logger("tampu.server")
 
 class AsgiApp:
     def __init__(
-        self, node: ServerState, framework: App, exact: dict[str, Handler], of_queue: dict[str, Handler]
+        self, server: ServerState, framework: App, exact: dict[str, Handler], of_queue: dict[str, Handler]
     ) -> None:
-        self.node = node
+        self.server = server
         self.framework = framework
         self._exact = exact
         """Handlers of POST, by path."""
@@ -42,14 +53,14 @@ class AsgiApp:
             return
         if scope["type"] != "http":
             if scope["path"] == worker_streams.PATH:
-                id = self.node.request_id()
+                id = self.server.request_id()
                 logs.REQUEST.set(id)
-                await worker_streams.serve(self.node, id, scope, receive, send)
+                await worker_streams.serve(self.server, id, scope, receive, send)
                 return
-            scope[NODE] = self.node
+            scope[SERVER] = self.server
             await self.framework(scope, receive, send)
             return
-        request = HttpRequest(self.node, scope, receive)
+        request = HttpRequest(self.server, scope, receive)
         logs.REQUEST.set(request.id)
         try:
             if LARGE in scope:
@@ -74,7 +85,7 @@ class AsgiApp:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Run the node's background work from the start of the server to its end."""
-        async with self.node.running():
+        async with self.server.running():
             while True:
                 message = await receive()
                 await send({"type": f"{message['type']}.complete"})
@@ -130,22 +141,28 @@ class AsgiApp:
     @staticmethod
     def _common(request: HttpRequest) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", request.id.encode())]
-        if request.room is not None:
-            headers += [(name.encode(), value.encode()) for name, value in request.room.headers().items()]
+        if request.quota is not None:
+            headers += [(name.encode(), value.encode()) for name, value in request.quota.headers().items()]
         return headers
 
     @staticmethod
     def refuse(request: HttpRequest, error: TampuError) -> Reply:
-        return refused(request.node, request.id, error)
+        return refused(request.server, request.id, error)
 
     def _count(self, request: HttpRequest) -> None:
-        metrics = self.node.metrics
+        metrics = self.server.metrics
         metrics.requests.add((request.route, str(request.status)))
         took = time.perf_counter() - request.started
         metrics.seconds.add(took, request.route)
         if request.span is not None:
             tracing.answered(request.span, request.scope["method"], request.route, request.status)
-        if self.node.settings.access_log or request.status >= 500:
+        if self.server.settings.access_log or request.status >= 500:
             access_log.write(
-                request.id, request.scope["method"], request.route, request.status, took, request.who, request.subject
+                request.id,
+                request.scope["method"],
+                request.route,
+                request.status,
+                took,
+                request.caller,
+                request.subject,
             )

@@ -11,13 +11,13 @@ from tampu.wire import media
 from tampu.wire.problems import BY_CODE, PROBLEM, problem
 
 
-def refused(node: ServerState, request_id: str, error: TampuError) -> Reply:
+def refused(server: ServerState, request_id: str, error: TampuError) -> Reply:
     """The problem that tells of an error; it is counted."""
     told = problem(error, request_id)
     headers = refusal(error)
     if told.retry_after is not None:
         headers.setdefault("retry-after", str(max(1, round(told.retry_after + 0.49))))
     if isinstance(error, OverLimit):
-        headers |= error.room.headers()
-    node.metrics.refused.labels(told.code if told.code in BY_CODE else "other").inc()
+        headers |= error.quota.headers()
+    server.metrics.refused.labels(told.code if told.code in BY_CODE else "other").inc()
     return Reply(told.status, media.write(told, "application/json"), PROBLEM, headers)

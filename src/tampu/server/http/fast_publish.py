@@ -45,14 +45,14 @@ def route_key(path: bytes, headers: dict[bytes, bytes]) -> tuple[Any, ...]:
     return (path, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
 
 
-def find(node: ServerState, url: bytes, given: list[tuple[bytes, bytes]]) -> FastRoute | None:
+def find(server: ServerState, url: bytes, given: list[tuple[bytes, bytes]]) -> FastRoute | None:
     """The lane of a request by its url and headers, if it may take it."""
     headers = dict(given)
-    fast_route: FastRoute | None = node.fast_routes.get(route_key(url, headers))
-    if fast_route is None or not headers.keys().isdisjoint(_UNUSUAL) or node.traced or node.polls.stopping:
+    fast_route: FastRoute | None = server.fast_routes.get(route_key(url, headers))
+    if fast_route is None or not headers.keys().isdisjoint(_UNUSUAL) or server.traced or server.polls.stopping:
         return None
     length = headers.get(b"content-length", b"")
-    if not length.isdigit() or int(length) > min(_MOST_BODY, node.settings.max_body):
+    if not length.isdigit() or int(length) > min(_MOST_BODY, server.settings.max_body):
         return None
     return fast_route
 
@@ -76,16 +76,16 @@ class FastPublish:
     """One request; has the attributes that uvicorn's protocol looks at in the request under way."""
 
     __slots__ = (
-        "_begun", "_fast_route", "_node", "_protocol", "body", "disconnected", "id", "keep_alive", "message_event",
+        "_begun", "_fast_route", "_protocol", "_server", "body", "disconnected", "id", "keep_alive", "message_event",
         "more_body", "response_complete", "response_started",
     )  # fmt: skip
 
-    def __init__(self, protocol: HttpToolsProtocol, node: ServerState, fast_route: FastRoute) -> None:
+    def __init__(self, protocol: HttpToolsProtocol, server: ServerState, fast_route: FastRoute) -> None:
         self._protocol = protocol
-        self._node = node
+        self._server = server
         self._fast_route = fast_route
         self._begun = time.perf_counter()
-        self.id = node.request_id()
+        self.id = server.request_id()
         self.body = bytearray()
         self.more_body = True
         self.keep_alive = True
@@ -96,27 +96,29 @@ class FastPublish:
 
     def start(self) -> None:
         """The body is there."""
-        node, fast_route = self._node, self._fast_route
+        server, fast_route = self._server, self._fast_route
         try:
-            if fast_route.who.dropped:
+            if fast_route.caller.dropped:
                 raise Unavailable("the key was changed while this was on its way", hint="send it again")
-            if not node.core.settings.knows(fast_route.who.tenant, fast_route.queue) or fast_route.has_steps(node):
+            if not server.core.settings.knows(fast_route.caller.tenant, fast_route.queue) or fast_route.has_steps(
+                server
+            ):
                 self._go_on(self._start_later())
                 return
-            step = fast_route.step(node, bytes(self.body))
+            step = fast_route.step(server, bytes(self.body))
             if step is None:
                 self.set_result([])
             elif isinstance(step, Publish):
-                node.core.coalescer.submit_for(step, self)
+                server.core.coalescer.submit_for(step, self)
             else:  # the queue has publish steps since a moment ago
-                self._go_on(node.core.do_async(step))
+                self._go_on(server.core.do_async(step))
         except Exception as error:
             self.set_result(error)
 
     async def _start_later(self) -> list[Message]:
-        node, fast_route = self._node, self._fast_route
-        await node.know(fast_route.who.tenant, fast_route.queue)
-        return await fast_route.store(node, functools.partial(fast_route.step, node, bytes(self.body)))
+        server, fast_route = self._server, self._fast_route
+        await server.load_settings(fast_route.caller.tenant, fast_route.queue)
+        return await fast_route.store(server, functools.partial(fast_route.step, server, bytes(self.body)))
 
     def _go_on(self, storing: Coroutine[Any, Any, list[Message]]) -> None:
         """Answer when the messages are stored, by a task."""
@@ -145,7 +147,7 @@ class FastPublish:
         try:
             if isinstance(reply, BaseException):
                 raise reply
-            status, told = self._fast_route.answer(self._node, reply)
+            status, told = self._fast_route.answer(self._server, reply)
             self._answer(status, self._fast_route.head, told)
         except TampuError as error:
             self._refuse(error)
@@ -154,20 +156,20 @@ class FastPublish:
             self._refuse(Internal("the server made a mistake"))
 
     def _refuse(self, error: TampuError) -> None:
-        reply = refused(self._node, self.id, error)
+        reply = refused(self._server, self.id, error)
         head = b"".join(b"%s: %s\r\n" % pair for pair in reply.headers if pair[0] != b"content-length")
         self._answer(reply.status, head, reply.body)
 
     def _answer(self, status: int, head: bytes, body: bytes) -> None:
         self.response_complete = self.response_started = True
-        protocol, metrics, route = self._protocol, self._node.metrics, self._fast_route.route
+        protocol, metrics, route = self._protocol, self._server.metrics, self._fast_route.route
         metrics.requests.add((route, str(status)))
         took = time.perf_counter() - self._begun
         metrics.seconds.add(took, route)
         if status >= 500:
             subject = access_log.Subject()
             subject.add((self._fast_route.queue,))
-            access_log.write(self.id, "POST", route, status, took, self._fast_route.who, subject)
+            access_log.write(self.id, "POST", route, status, took, self._fast_route.caller, subject)
         if self.disconnected or protocol.transport.is_closing():
             return
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"

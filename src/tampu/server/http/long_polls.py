@@ -7,7 +7,7 @@ from typing import Any
 
 from tampu.broker.commit_queue.waiting_claims import WaitingClaim
 from tampu.broker.core import Core, WaitForMessages
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 
 STOPPING = "stopping"
 REVOKED = "revoked"
@@ -25,8 +25,8 @@ class PollOver(Exception):
 class Poll:
     """One caller that waits; ends by work, by time, or by `end`."""
 
-    def __init__(self, who: Who) -> None:
-        self.who = who
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self.over: str | None = None
         self._ended = asyncio.Event()
         self._waiter: WaitingClaim | None = None
@@ -87,10 +87,10 @@ class Polls:
     def expire(self, now: float) -> None:
         """End those whose key or token has come to its end by itself."""
         for poll in list(self._polls):
-            if poll.who.ends is not None and now >= poll.who.ends:
+            if poll.caller.valid_until is not None and now >= poll.caller.valid_until:
                 poll.end(REVOKED)
 
     def revoke(self, key_id: str) -> None:
         for poll in list(self._polls):
-            if poll.who.key_id == key_id:
+            if poll.caller.key_id == key_id:
                 poll.end(REVOKED)

@@ -19,13 +19,13 @@ from tampu.wire.problems import PROBLEM, HeadersTooLarge, RequestTimeout, proble
 _STOP_SECONDS = 2.0
 
 
-def protocol_for(settings: ServerSettings, served: ServerState | None = None) -> type[HttpToolsProtocol]:
+def protocol_for(settings: ServerSettings, server: ServerState | None = None) -> type[HttpToolsProtocol]:
     """The protocol with these limits; with a node, publishes of its cleared lanes take the express."""
 
     class Protocol(_Protocol):
         most_head = settings.max_headers
         patience = settings.read_timeout
-        node = None if settings.access_log else served
+        served = None if settings.access_log else server
 
     return Protocol
 
@@ -70,7 +70,7 @@ class _StreamProtocol(WebSocketsSansIOProtocol):
 class _Protocol(HttpToolsProtocol):
     most_head: int
     patience: float
-    node: ServerState | None
+    served: ServerState | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -120,7 +120,7 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._waits_for, self._after_body = "body", -self._reading
         large = self._reading + self._head > self.most_head
-        if self.node is not None and not large and self._takes_express(self.node):
+        if self.served is not None and not large and self._takes_express(self.served):
             return
         # Only now is a scope needed; it is made with the url and headers that were read meanwhile.
         url, headers, expects = self.url, self.headers, self.expect_100_continue
@@ -137,16 +137,16 @@ class _Protocol(HttpToolsProtocol):
         self._after_body = -self._reading
         super().on_body(body)
 
-    def _takes_express(self, node: ServerState) -> bool:
+    def _takes_express(self, served: ServerState) -> bool:
         before = self.cycle
         if before is not None and not before.response_complete:  # pipelined: it waits for its turn
             return False
-        route = fast_publish.find(node, self.url, self.headers)
+        route = fast_publish.find(served, self.url, self.headers)
         if route is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return False
         if not self.parser.should_keep_alive() or len(self.connections) >= (self.limit_concurrency or 1 << 62):
             return False
-        self.cycle = fast_publish.FastPublish(self, node, route)  # type: ignore[assignment]  # it has what is looked at
+        self.cycle = fast_publish.FastPublish(self, served, route)  # type: ignore[assignment]  # it has what is looked at
         self.headers = []
         return True
 

@@ -10,9 +10,9 @@ from typing import Any
 from tampu import tracing
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import JSON
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.access_log import Subject
-from tampu.server.rate_limit import Room
+from tampu.server.rate_limit import Quota
 from tampu.server.server_state import ServerState
 from tampu.wire import media
 from tampu.wire.problems import HeadersTooLarge
@@ -22,11 +22,11 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Handler = Callable[..., Awaitable["Reply"]]
 Pairs = list[tuple[bytes, bytes]]
-KEY = "tampu.call"
+KEY = "tampu.request"
 """Where a request's `HttpRequest` is in its ASGI scope."""
 LARGE = "tampu.large"
 """In the scope when the headers may be over the limit; the protocol knows how much was read."""
-NODE = "tampu.node"
+SERVER = "tampu.server"
 """Where the `ServerState` of a WebSocket is, which has no call."""
 FROM_ANYBODY = 4096
 """Bytes that are read of a body before anybody has said who they are."""
@@ -54,26 +54,27 @@ class Reply:
 
 class HttpRequest:
     __slots__ = (
-        "_receive", "headers", "id", "node", "room", "route", "scope", "span", "started", "status", "subject", "who",
+        "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "span", "started", "status",
+        "subject",
     )  # fmt: skip
 
-    def __init__(self, node: ServerState, scope: Scope, receive: Receive) -> None:
-        self.node = node
+    def __init__(self, server: ServerState, scope: Scope, receive: Receive) -> None:
+        self.server = server
         self.scope = scope
         self._receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.started = time.perf_counter()
-        self.who: Who | None = None
-        self.room: Room | None = None
+        self.caller: Caller | None = None
+        self.quota: Quota | None = None
         self.subject = Subject()
         self.route = "other"
         self.status = 0
-        self.span: Any = tracing.request(scope["method"], self._told_trace()) if node.traced else None
+        self.span: Any = tracing.request(scope["method"], self._told_trace()) if server.traced else None
         given = self.headers.get(b"x-request-id")
-        self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else node.request_id()
+        self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else server.request_id()
 
     def check_headers(self) -> None:
-        most = self.node.settings.max_headers
+        most = self.server.settings.max_headers
         size = len(self.scope["raw_path"]) + len(self.scope["query_string"])
         size += sum(len(name) + len(value) + 4 for name, value in self.scope["headers"])
         if size > most:
@@ -84,23 +85,25 @@ class HttpRequest:
         client = self.scope.get("client")
         return client[0] if client else ""
 
-    async def admit(self) -> Who:
+    async def admit(self) -> Caller:
         """Who asks; raises `Unauthorized`."""
-        if self.who is None:
-            gate = self.node.gate
+        if self.caller is None:
+            authenticator = self.server.authenticator
             method = self.scope["method"]
-            self.who = gate.known(self.headers, method) or await gate.admit(self.headers, self.address, method)
-        return self.who
+            self.caller = authenticator.known(self.headers, method) or await authenticator.admit(
+                self.headers, self.address, method
+            )
+        return self.caller
 
-    async def readmit(self) -> Who:
+    async def readmit(self) -> Caller:
         """Who asks, looked at again: a key or a session can end while its request is under way."""
-        self.who = await self.node.gate.readmit(self.headers, self.scope["method"])
-        return self.who
+        self.caller = await self.server.authenticator.readmit(self.headers, self.scope["method"])
+        return self.caller
 
-    async def spend(self, who: Who, cost: int) -> None:
+    async def spend(self, caller: Caller, cost: int) -> None:
         """Let so many messages through, within the caller's limits."""
-        if self.node.limits.asked(who):
-            self.room = await self.node.limits.take(who, max(1, cost))
+        if self.server.limits.asked(caller):
+            self.quota = await self.server.limits.take(caller, max(1, cost))
 
     @property
     def trace(self) -> dict[str, str]:
@@ -115,16 +118,16 @@ class HttpRequest:
             return {}
         return {name: value for name, value in found.items() if 0 < len(value) <= 2048 and value.isascii()}
 
-    async def charge(self, who: Who, cost: int) -> None:
+    async def charge(self, caller: Caller, cost: int) -> None:
         """Count what was handed out."""
-        if cost > 0 and self.node.limits.asked(who):
-            self.room = await self.node.limits.charge(who, cost)
+        if cost > 0 and self.server.limits.asked(caller):
+            self.quota = await self.server.limits.charge(caller, cost)
 
     # -- the body
 
     async def body(self, most: int | None = None) -> bytes:
         """The whole body; too large ones are refused before they are read. The protocol does not wait for slow ones."""
-        most = self.node.settings.max_body if most is None else most
+        most = self.server.settings.max_body if most is None else most
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > most):
             raise _too_large(most)
@@ -134,7 +137,7 @@ class HttpRequest:
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             body = await self._rest(body, most)
-        if self.who is not None and self.who.dropped:  # while the body came
+        if self.caller is not None and self.caller.dropped:  # while the body came
             await self.readmit()
         return body
 
@@ -178,13 +181,13 @@ class HttpRequest:
         return Reply(status, media.write(value, form), form)
 
     def check_batch(self, items: Iterable[Any] | list[Any], field: str) -> int:
-        return check_batch(self.node, items, field)
+        return check_batch(self.server, items, field)
 
 
-def check_batch(node: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
+def check_batch(server: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
     """How many there are; refuses too many."""
     count = len(items) if isinstance(items, list) else sum(1 for _ in items)
-    most = node.settings.max_batch
+    most = server.settings.max_batch
     if count > most:
         raise InvalidMessage(
             f"{count} {field} in one batch; {most} is the most", field=field, hint="send several batches"

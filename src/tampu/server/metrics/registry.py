@@ -19,7 +19,7 @@ from tampu.model import reasons
 from tampu.model.message import Lease, State
 from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.metrics.counters import Count, Times
 from tampu.server.metrics.queue_metrics import MaintenanceMetrics, QueueDepths
 from tampu.wire import bodies
@@ -38,7 +38,7 @@ Label = tuple[str, str]
 
 
 class Metrics:
-    def __init__(self, node: ServerState) -> None:
+    def __init__(self, server: ServerState) -> None:
         self.registry = CollectorRegistry()
         of = self.registry
         place = ["tenant", "queue"]
@@ -59,23 +59,23 @@ class Metrics:
         ):  # fmt: skip
             of.register(tally)
         self.polls = Gauge("tampu_long_polls", "Long polls, feeds and streams that wait here now", registry=of)
-        self.polls.set_function(lambda: len(node.polls))
+        self.polls.set_function(lambda: len(server.polls))
         self.feeds = Gauge("tampu_event_streams", "Event streams that are open here now", registry=of)
         self.streams = Gauge("tampu_worker_streams", "Streams of workers that are open here now", registry=of)
         self.refused = Counter("tampu_refused", "Requests refused", ["code"], registry=of)
         durability = Gauge("tampu_durability", "1 for the durability that holds", ["mode"], registry=of)
-        durability.labels(node.core.engine.durability).set(1)
-        of.register(QueueDepths(node.core, MOST_QUEUES))
-        of.register(MaintenanceMetrics(node.core))
-        node.core.coalescer.on_commit = self._commit
-        node.core.on_leases_expired = self._lapse
+        durability.labels(server.core.engine.durability).set(1)
+        of.register(QueueDepths(server.core, MOST_QUEUES))
+        of.register(MaintenanceMetrics(server.core))
+        server.core.coalescer.on_commit = self._commit
+        server.core.on_leases_expired = self._lapse
         self._labels: dict[Label, Label] = {}
         self._open: dict[str, float] = {}
         """By receipt, when its message was claimed here."""
 
-    async def text(self, who: Who | None = None) -> bytes:
+    async def text(self, caller: Caller | None = None) -> bytes:
         """All there is, or what one caller may see of it."""
-        told = self.registry if who is None else _Seen(self.registry, who)
+        told = self.registry if caller is None else _Seen(self.registry, caller)
         return await asyncio.to_thread(generate_latest, told)
 
     # -- what went through here
@@ -141,9 +141,9 @@ class Metrics:
 class _Seen(Collector):
     """The measurements, with only those queues by name that a caller may view."""
 
-    def __init__(self, registry: CollectorRegistry, who: Who) -> None:
+    def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
         self._registry = registry
-        self._who = who
+        self._caller = caller
 
     def collect(self) -> Iterator[Metric]:
         for family in self._registry.collect():
@@ -152,4 +152,4 @@ class _Seen(Collector):
 
     def _may(self, labels: Mapping[str, str]) -> bool:
         tenant = labels.get("tenant")
-        return tenant is None or (tenant == self._who.tenant and self._who.may("view", labels["queue"]))
+        return tenant is None or (tenant == self._caller.tenant and self._caller.may("view", labels["queue"]))

@@ -6,22 +6,22 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request, Response
 
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.request import KEY, HttpRequest, Reply
 
 
-def _call(request: Request) -> HttpRequest:
-    call: HttpRequest = request.scope[KEY]
-    return call
+def _request(request: Request) -> HttpRequest:
+    found: HttpRequest = request.scope[KEY]
+    return found
 
 
-async def _who(request: Request) -> Who:
-    return await _call(request).admit()
+async def _caller(request: Request) -> Caller:
+    return await _request(request).admit()
 
 
-Asks = Annotated[HttpRequest, Depends(_call)]
+CurrentRequest = Annotated[HttpRequest, Depends(_request)]
 """The request."""
-Caller = Annotated[Who, Depends(_who)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]
 """Who asks; without a key that holds, the route is not reached."""
 QueueName = Annotated[str, Path(description="The queue")]
 
@@ -32,5 +32,5 @@ def respond(reply: Reply) -> Response:
     return response
 
 
-def answer(call: HttpRequest, value: Any, status: int = 200) -> Response:
-    return respond(call.answer(value, status))
+def answer(request: HttpRequest, value: Any, status: int = 200) -> Response:
+    return respond(request.answer(value, status))

@@ -19,7 +19,7 @@ from tampu.server.events.feed import Feed, Filter
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest, Receive, Scope, Send
-from tampu.server.routes.common import Asks, Caller
+from tampu.server.routes.common import CurrentCaller, CurrentRequest
 
 router = APIRouter(prefix="/v1", tags=["looking"])
 BEAT_SECONDS = 15.0
@@ -39,8 +39,8 @@ Names = Annotated[list[str], Query(max_length=_MOST_NAMES)]
 
 @router.get("/events", operation_id="events", **_DOC)
 async def events(
-    request: Asks,
-    who: Caller,
+    request: CurrentRequest,
+    caller: CurrentCaller,
     queue: Annotated[Names, Query(description="Only of these queues; * stands for any characters")] = [],  # noqa: B006 - read only
     type: Annotated[Names, Query(description="Only of messages of these types; * as above")] = [],  # noqa: B006 - read only
     verb: Annotated[Names, Query(description="Only what these verbs did")] = [],  # noqa: B006 - read only
@@ -53,13 +53,13 @@ async def events(
     Goes on after ``Last-Event-ID`` without a gap, else from now on. An event ``gap`` says that something is missing
     because the journal does not keep it any more; an event ``end``, why the server closes the feed.
     """
-    who.need_somewhere("view")
+    caller.need_somewhere("view")
     for name in queue:
         if "*" not in name:
-            who.need("view", validate.name(name, "queue"))
+            caller.need("view", validate.name(name, "queue"))
     last = request.headers.get(b"last-event-id")
     begin = after if last is None else last.decode("latin-1")
-    feed = Feed(request.node.tail, who, Filter(queue, type, verb, state), request.node.types)
+    feed = Feed(request.server.tail, caller, Filter(queue, type, verb, state), request.server.types)
     try:
         await feed.open(None if begin is None else positions.read(begin))
     except BaseException:
@@ -72,12 +72,12 @@ class EventStream(Response):
     def __init__(self, request: HttpRequest, feed: Feed, seconds: float | None) -> None:
         super().__init__()
         self._until = math.inf if seconds is None else time.monotonic() + seconds
-        self._call = request
+        self._request = request
         self._feed = feed
         self._ask_at = time.monotonic() + BEAT_SECONDS
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
-        streams = self._call.node.metrics.feeds
+        streams = self._request.server.metrics.feeds
         streams.inc()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
@@ -87,7 +87,7 @@ class EventStream(Response):
             self._feed.close()
 
     async def _tell(self, send: Send) -> None:
-        request, feed = self._call, self._feed
+        request, feed = self._request, self._feed
         left: asyncio.Future[Any] = asyncio.ensure_future(request.left())
         try:
             beginning = b"retry: 1000\n" + _id(feed.id)
@@ -95,8 +95,8 @@ class EventStream(Response):
                 beginning += b"event: gap\n" + _data(feed.gap)
             await _write(send, beginning + b"\n")
             while True:
-                poll = Poll(feed.who)
-                request.node.polls.join(poll)
+                poll = Poll(feed.caller)
+                request.server.polls.join(poll)
                 left.add_done_callback(functools.partial(_left, poll))
                 try:
                     await self._follow(send, poll)
@@ -106,7 +106,7 @@ class EventStream(Response):
                         return
                     await self._ask_again()
                 finally:
-                    request.node.polls.leave(poll)
+                    request.server.polls.leave(poll)
         except (Unauthorized, Forbidden) as error:
             await _write(send, b"event: end\n" + _data({"code": error.code}) + b"\n")
         except TampuError:  # the store is away; the client comes back to where it was
@@ -137,13 +137,13 @@ class EventStream(Response):
                 await self._ask_again()
             told = await feed.next()
             if told:
-                await _write(send, b"".join(_id(id) + _data(moved) + b"\n" for moved, id in told))
+                await _write(send, b"".join(_id(id) + _data(transition) + b"\n" for transition, id in told))
 
     async def _ask_again(self) -> None:
         """May the caller still hear this? A key or a session can end without anybody's doing."""
         self._ask_at = time.monotonic() + BEAT_SECONDS
-        self._feed.who = await self._call.readmit()
-        self._feed.who.need_somewhere("view")
+        self._feed.caller = await self._request.readmit()
+        self._feed.caller.need_somewhere("view")
 
 
 def _left(poll: Poll, _done: asyncio.Future[Any]) -> None:

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Response
 
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.server.auth import grants as granting
-from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
 from tampu.server.auth.key_admin import KeyAdmin, KeyView, NewKey
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
 from tampu.wire.media import Form
 
@@ -41,30 +41,30 @@ class Keys(msgspec.Struct):
 CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 
-async def _ring(request: HttpRequest, who: Who) -> KeyAdmin:
-    who.need_everywhere("admin")
-    return KeyAdmin(request.node.core, who.tenant, shared=await request.node.of_all_tenants(who))
+async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
+    caller.need_everywhere("admin")
+    return KeyAdmin(request.server.core, caller.tenant, shared=await request.server.of_all_tenants(caller))
 
 
 @router.get("", operation_id="list_keys", **doc(Keys))
-async def list_keys(request: Asks, who: Caller) -> Response:
+async def list_keys(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The keys of the tenant, without their secrets; and those of all tenants, to one of them."""
-    ring = await _ring(request, who)
-    return answer(request, Keys(await request.node.drive(ring.list())))
+    key_admin = await _key_admin(request, caller)
+    return answer(request, Keys(await request.server.drive(key_admin.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
-async def create_key(request: Asks, who: Caller) -> Response:
+async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Make a key. Its token is in the answer, and nowhere else ever."""
-    who.need_everywhere("admin")
+    caller.need_everywhere("admin")
     asked: CreateKey = await request.read(CREATE)
-    granting.within(asked.grants, who)
-    if asked.all_tenants and not await request.node.of_all_tenants(who):
+    granting.within(asked.grants, caller)
+    if asked.all_tenants and not await request.server.of_all_tenants(caller):
         raise Forbidden("only a key of all tenants can make another", field="all_tenants")
     if len(asked.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
-    made = await request.node.drive(
-        KeyAdmin(request.node.core, who.tenant).create(
+    made = await request.server.drive(
+        KeyAdmin(request.server.core, caller.tenant).create(
             asked.name,
             asked.grants,
             tenant=ALL_TENANTS if asked.all_tenants else None,
@@ -77,16 +77,16 @@ async def create_key(request: Asks, who: Caller) -> Response:
 
 
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
-async def rotate_key(id: str, request: Asks, who: Caller) -> Response:
+async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """A new secret for the key; the old one holds a while longer."""
-    ring = await _ring(request, who)
+    key_admin = await _key_admin(request, caller)
     asked: RotateKey = await request.read(ROTATE)
-    return answer(request, await request.node.drive(ring.rotate(id, overlap=asked.overlap)))
+    return answer(request, await request.server.drive(key_admin.rotate(id, overlap=asked.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
-async def revoke_key(id: str, request: Asks, who: Caller) -> Response:
+async def revoke_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The key no longer holds, on any node, within a second; its long polls and streams end."""
-    ring = await _ring(request, who)
-    await request.node.drive(ring.revoke(id))
+    key_admin = await _key_admin(request, caller)
+    await request.server.drive(key_admin.revoke(id))
     return answer(request, bodies.Deleted(True))

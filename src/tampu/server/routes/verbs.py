@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from tampu.server.http import message_handlers, raw_publish
 from tampu.server.http import publish as http_publish
 from tampu.server.http.openapi import doc
-from tampu.server.routes.common import Asks, QueueName, respond
+from tampu.server.routes.common import CurrentRequest, QueueName, respond
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["messages"])
@@ -38,30 +38,30 @@ _MANY["openapi_extra"]["parameters"] = [_KEY]
 
 
 @router.post("/queues/{queue}/messages", operation_id="publish", **_RAW)
-async def publish(queue: QueueName, request: Asks) -> Response:
+async def publish(queue: QueueName, request: CurrentRequest) -> Response:
     """Publish one message: the body is the payload."""
     return respond(await http_publish.publish_one(request, queue))
 
 
 @router.post("/queues/{queue}/publish", operation_id="publish_many", **_MANY)
-async def publish_many(queue: QueueName, request: Asks) -> Response:
+async def publish_many(queue: QueueName, request: CurrentRequest) -> Response:
     """Publish messages with all their fields: all of them, or none."""
     return respond(await http_publish.publish_many(request, queue))
 
 
 @router.post("/claim", operation_id="claim", **doc(bodies.Claimed, bodies.Claim, more=(409, 507)))
-async def claim(request: Asks) -> Response:
+async def claim(request: CurrentRequest) -> Response:
     """Lease messages, from one queue or several; with ``wait``, wait for the first."""
     return respond(await message_handlers.claim(request))
 
 
 @router.post("/settle", operation_id="settle", **doc(bodies.Outcomes, bodies.Settle, more=(409, 507)))
-async def settle(request: Asks) -> Response:
+async def settle(request: CurrentRequest) -> Response:
     """End leases; each has its own outcome."""
     return respond(await message_handlers.settle(request))
 
 
 @router.post("/extend", operation_id="extend", **doc(bodies.Extended, bodies.Extend, more=(409, 507)))
-async def extend(request: Asks) -> Response:
+async def extend(request: CurrentRequest) -> Response:
     """Keep leases for longer; each has its own answer."""
     return respond(await message_handlers.extend(request))

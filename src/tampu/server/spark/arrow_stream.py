@@ -84,7 +84,7 @@ class ArrowStream(Response):
 
     def __init__(self, request: HttpRequest, places: asyncio.Semaphore, sent: _Sent) -> None:
         super().__init__()
-        self._call = request
+        self._request = request
         self._places = places
         self._sent = sent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-arrow")
@@ -100,7 +100,7 @@ class ArrowStream(Response):
             raise
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
-        left: asyncio.Future[Any] = asyncio.ensure_future(self._call.left())
+        left: asyncio.Future[Any] = asyncio.ensure_future(self._request.left())
         try:
             headers = [(b"content-type", ARROW.encode()), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -117,10 +117,10 @@ class ArrowStream(Response):
     async def _next(self) -> tuple[bytes, bool]:
         try:
             part = await self._in_thread(self._sent.next)
-            await self._call.readmit()  # a key that is revoked reads no more
+            await self._request.readmit()  # a key that is revoked reads no more
             return part
         except TampuError as error:
-            told = media.write(problem(error, self._call.id), "application/json")
+            told = media.write(problem(error, self._request.id), "application/json")
             return await self._in_thread(lambda: (self._sent.end({PROBLEM: told}), False))
 
     async def _in_thread(self, work: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:

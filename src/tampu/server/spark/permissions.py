@@ -11,7 +11,7 @@ from __future__ import annotations
 from tampu.broker import journal_readers, validate
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.model.errors import Forbidden
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.spark.queue.delivery_log import HEADS, PAGES
 from tampu.spark.queue.outcomes import OUTCOMES
 from tampu.spark.write.publish import JOBS, STREAMS
@@ -23,7 +23,7 @@ _OF_THE_STORE = frozenset({journal_readers.KIND, journal_readers.OBJECTIVES, jou
 _WRITERS = frozenset({JOBS, STREAMS, STAGED_NAMES, STAGED_ROWS})
 
 
-def check_document(who: Who, kind: str, name: str, *, write: bool, everyone: bool) -> str:
+def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyone: bool) -> str:
     """The tenant whose document it is. ``name`` may also be a prefix, with its slash.
 
     ``everyone``: may the caller act in any tenant?
@@ -31,37 +31,37 @@ def check_document(who: Who, kind: str, name: str, *, write: bool, everyone: boo
     if kind in _OF_THE_STORE:
         if not everyone:
             raise Forbidden("this is for keys of all tenants", field="kind", hint="a pipeline reads the whole store")
-        who.need_everywhere("operate")
+        caller.need_everywhere("operate")
         return journal_readers.TENANT
     queue = name.partition("/")[0]
     if kind in _CONSUMERS and "/" in name:
-        who.need("consume", validate.name(queue, "name"))
+        caller.need("consume", validate.name(queue, "name"))
     elif kind in _WRITERS and "/" in name:
         if queue == ANY:
-            who.need_everywhere("publish")
+            caller.need_everywhere("publish")
         else:
-            who.need("publish", validate.name(queue, "name"))
+            caller.need("publish", validate.name(queue, "name"))
     elif kind == KIND and not write:
         if name != DEFAULTS:
-            check_known(who, name)
+            check_known(caller, name)
     else:
         raise Forbidden(f"Spark has nothing to do with {kind} {name:.100}", field="kind")
-    return who.tenant
+    return caller.tenant
 
 
-def check_known(who: Who, queue: str) -> None:
+def check_known(caller: Caller, queue: str) -> None:
     """Has the caller anything to do with the queue?"""
     validate.name(queue, "queue")
-    if not any(who.may(permission, queue) for permission in ("view", "publish", "consume")):
-        who.need("view", queue)
+    if not any(caller.may(permission, queue) for permission in ("view", "publish", "consume")):
+        caller.need("view", queue)
 
 
-def viewed(who: Who, asked: tuple[str, ...], there: set[str]) -> tuple[str, ...] | None:
+def viewed(caller: Caller, asked: tuple[str, ...], there: set[str]) -> tuple[str, ...] | None:
     """The queues that are read: () for all, None for none. Who names one must be allowed to view it."""
-    who.need_somewhere("view")
+    caller.need_somewhere("view")
     if asked:
-        who.need("view", *asked)
+        caller.need("view", *asked)
         return asked
-    if who.everywhere("view"):
+    if caller.everywhere("view"):
         return ()
-    return tuple(sorted(queue for queue in there if who.may("view", queue))) or None
+    return tuple(sorted(queue for queue in there if caller.may("view", queue))) or None
