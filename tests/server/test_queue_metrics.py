@@ -84,8 +84,8 @@ def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: ServerState, m
     node.core.coalescer.submit(keys.saving(key, 0))
     place = keys.split(token)
     assert place is not None
-    ring = node.authenticator.key_cache
-    read, times = ring._read, 0
+    key_cache = node.authenticator.key_cache
+    read, times = key_cache._read, 0
 
     def slow(id: str, secret_hash: bytes) -> Any:
         nonlocal times
@@ -96,7 +96,7 @@ def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: ServerState, m
             node._look()
         return found
 
-    monkeypatch.setattr(ring, "_read", slow)
+    monkeypatch.setattr(key_cache, "_read", slow)
     with pytest.raises(tampu.Unauthorized):
-        asyncio.run(ring.ask(*place))
-    assert ring.find(*place) is None
+        asyncio.run(key_cache.check(*place))
+    assert key_cache.find(*place) is None

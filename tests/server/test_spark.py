@@ -249,7 +249,7 @@ def test_an_error_in_the_middle_is_told_and_half_a_read_is_no_read(stall: Stall,
 def test_who_leaves_in_the_middle_makes_room_for_others(
     stall: Stall, slowly: Slowly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall.state.spark_store(), "places", asyncio.Semaphore(1))
+    monkeypatch.setattr(stall.state.spark_store(), "slots", asyncio.Semaphore(1))
     gone = threading.Event()
     slowly.then = lambda: gone.wait(60)
     got: list[int] = []

@@ -1,4 +1,4 @@
-"""Serving: from settings to a listening socket, until a signal; then an orderly end."""
+"""Runs the server: opens the store and the socket, serves until a signal, then shuts down in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tampu.server.settings import ServerSettings
 
 
 class Started(msgspec.Struct):
-    """What is told when the server listens."""
+    """What `tampu serve` prints when the server listens."""
 
     url: str
     sign_in: str | None
@@ -44,7 +44,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Running:
-    """A server on its socket. `run` blocks; `stop` may be called from any thread."""
+    """A server and its socket. `run` blocks; `stop` may be called from any thread."""
 
     def __init__(self, settings: ServerSettings, *, clock: Any = None) -> None:
         self.settings = settings
@@ -90,9 +90,9 @@ def _listen(settings: ServerSettings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise InvalidConfig(
-            f"can not listen on {settings.host}:{settings.port}: {error.strerror or error}",
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
             field="port",
-            hint="is another server running? choose another --port",
+            hint="check if another server is running, or choose another --port",
         ) from None
 
 

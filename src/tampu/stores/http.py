@@ -274,7 +274,9 @@ def _tenant(call: Any) -> str:
 def _ask(call: Call) -> Ask:
     """What any worker asks."""
     if isinstance(call, port.Claim):
-        return verbs.claim_request([want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker)
+        return verbs.claim_request(
+            [want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker
+        )
     if isinstance(call, port.Settle):
         return verbs.settle_request(call.items)
     if isinstance(call, port.Extend):

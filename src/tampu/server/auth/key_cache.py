@@ -1,4 +1,4 @@
-"""The keys a node knows: read when first used, kept until a document changes, dropped within a moment of revocation."""
+"""Cache of keys: read when first used, read again when a document changes, so a revoked key is dropped at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 10_000
 
 
 class Known:
-    """A caller whose key was found to hold, until when, and as whom in each tenant."""
+    """A key that was found valid, until when, and its caller in each tenant."""
 
     __slots__ = ("callers", "key", "secret_hash", "used", "valid_until")
 
@@ -29,7 +29,7 @@ class Known:
         self.secret_hash = secret_hash
         self.valid_until = valid_until
         self.used = 0.0
-        """By the monotonic clock; the watcher writes it down now and then."""
+        """When it was last used (monotonic clock); `KeyUsage` stores it now and then."""
         self.callers: dict[str, Caller] = {}
 
     def drop(self) -> None:
@@ -60,30 +60,30 @@ class KeyCache:
         self._core = core
         self._known: dict[tuple[str, bytes], Known] = {}
         self._refreshed = 0
-        """How often: what was read before the last time may be out of date."""
-        self._keeping = threading.Lock()
+        """Number of refreshes. A key that was read before the last one may be outdated."""
+        self._lock = threading.Lock()
 
     def find(self, id: str, secret_hash: bytes) -> Known | None:
-        """A caller that is known here already; no question is asked of the engine."""
+        """A cached key; no engine call."""
         known = self._known.get((id, secret_hash))
         if known is not None and known.valid_until is not None and time.monotonic() >= known.valid_until:
             del self._known[id, secret_hash]
             return None
         return known
 
-    async def ask(self, id: str, secret_hash: bytes) -> Known:
-        """The caller by the store's own record."""
+    async def check(self, id: str, secret_hash: bytes) -> Known:
+        """Read the key from the store and cache it; raises `Unauthorized` if it is not valid."""
         while True:
             before = self._refreshed
             known = await asyncio.to_thread(self._read, id, secret_hash)
             if known is None:
-                raise Unauthorized("this key does not hold", hint="it may be revoked or expired, or mistyped")
+                raise Unauthorized("invalid, expired or revoked key", hint="check it for typing errors, or use another")
             if self._keep(known, before):
                 return known
 
     def _keep(self, known: Known, before: int) -> bool:
-        """Not when the keys were read again meanwhile: this one was not among them, and may be revoked."""
-        with self._keeping:
+        """Cache a key; False if a refresh ran meanwhile. The refresh did not check this key, which may be revoked."""
+        with self._lock:
             if before != self._refreshed:
                 return False
             if len(self._known) >= _MOST:
@@ -96,7 +96,7 @@ class KeyCache:
     def _read(self, id: str, secret_hash: bytes) -> Known | None:
         engine = self._core.engine
         document = engine.document(keys.KIND, keys.TENANT, id)
-        # A key that is not there takes as long to refuse as one with another secret.
+        # An unknown key takes as long to refuse as a known one with a wrong secret.
         key = keys.decode(document) if document is not None else _NOBODY
         now = engine.now()
         if not key.holds(secret_hash, now):
@@ -105,10 +105,10 @@ class KeyCache:
         return Known(key, secret_hash, None if ends_us is None else time.monotonic() + (ends_us - now) / SECOND)
 
     def refresh(self) -> list[str]:
-        """After a change of documents: read the known keys again; the ids of those whose callers have to go."""
+        """Read the cached keys again after a change of documents. Returns the ids of changed and revoked ones."""
         gone = []
-        # All are read before the first is dropped: who is told of here is not told of again.
-        with self._keeping:
+        # Read all before dropping any: if a read fails, the next refresh must still report every changed key.
+        with self._lock:
             self._refreshed += 1
             known = list(self._known.items())
         read = [(place, old, self._read(*place)) for place, old in known]
@@ -120,13 +120,13 @@ class KeyCache:
             elif new.key != old.key:
                 self._known[id, secret_hash] = new
                 old.drop()
-                gone.append(id)  # it may have lost a permission: who waits asks again
+                gone.append(id)  # it may have lost a permission, so its long polls must authenticate again
             else:
                 old.valid_until = new.valid_until
         return gone
 
     def used_since(self, moment: float) -> dict[str, float]:
-        """By the key's id, when it was last used, of those used since then."""
+        """Keys used since then: last use (monotonic clock) by id."""
         used: dict[str, float] = {}
         for (id, _), known in list(self._known.items()):
             if known.used > moment:

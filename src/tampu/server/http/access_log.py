@@ -1,4 +1,4 @@
-"""The access log: one line for each request. It names the queues and messages, and never a key, receipt or payload."""
+"""The access log: one line per request. It names queues and message ids, and never a secret, receipt or payload."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import structlog
 from tampu.server.auth.grants import Caller
 
 _MOST = 5
-"""Names of a request that has many; the rest is an ellipsis."""
+"""How many names are logged; the rest is an ellipsis."""
 _CHARACTERS = 128
 log = structlog.get_logger("tampu.server")
 
 
 class Subject:
-    """What a request is about, as far as that is known when it is logged."""
+    """The queues and messages of a request, as far as they are known."""
 
     __slots__ = ("_ids", "_queues")
 
@@ -38,7 +38,7 @@ class Subject:
 
 
 def _joined(names: tuple[str, ...]) -> str | None:
-    """One name, or a few with commas between."""
+    """The names, separated by commas."""
     if not names:
         return None
     shown = [_plain(name) for name in names[:_MOST]]
@@ -46,7 +46,7 @@ def _joined(names: tuple[str, ...]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """A name that was asked for may be anything; in a log it is short and of one line."""
+    """A name from a request can be any text; make it short and a single line."""
     short = name[:_CHARACTERS]
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 

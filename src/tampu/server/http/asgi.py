@@ -1,7 +1,7 @@
-"""The outermost ASGI application: gives each request its id, takes the hot verbs past the framework, tells problems.
+"""The outermost ASGI application: request ids, error responses, metrics, and the choice of the handler.
 
-Publish, claim, settle and extend go straight to their handlers; everything else is FastAPI's. Both end here, so that
-every answer has its request id, every error is a problem, and every request is counted.
+Publish, claim, settle and extend go straight to their handlers; everything else goes to FastAPI. Both return here, so
+every response has a request id, every error is a problem, and every request is counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tampu import tracing
 from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
-from tampu.server.http.error_response import refused
+from tampu.server.http.error_response import internal_error, refused
 from tampu.server.http.request import (
     KEY,
     LARGE,
@@ -30,7 +30,6 @@ from tampu.server.http.request import (
     Send,
 )
 from tampu.server.server_state import ServerState
-from tampu.wire.problems import Internal
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger("tampu.server")
@@ -43,13 +42,13 @@ class AsgiApp:
         self.server = server
         self.framework = framework
         self._exact = exact
-        """Handlers of POST, by path."""
+        """POST handlers by path."""
         self._of_queue = of_queue
-        """Handlers of POST /v1/queues/{queue}/…, by the last part."""
+        """Handlers of POST /v1/queues/{queue}/…, by the last part of the path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
             return
         if scope["type"] != "http":
             if scope["path"] == worker_streams.PATH:
@@ -65,9 +64,9 @@ class AsgiApp:
         try:
             if LARGE in scope:
                 request.check_headers()
-            handler, arguments = self._hot(scope, request)
+            handler, arguments = self._find_handler(scope, request)
             if handler is None:
-                await self._cold(request, scope, receive, send)
+                await self._call_framework(request, scope, receive, send)
             else:
                 await self._send(request, await handler(request, *arguments), send)
         except Disconnected:
@@ -77,14 +76,14 @@ class AsgiApp:
         except Exception:
             log.exception("defect", request_id=request.id, route=request.route)
             if not request.status:
-                await self._send(request, self.refuse(request, Internal("the server made a mistake")), send)
-            elif request.status != 500:  # the answer has begun: the client must see that it broke off
+                await self._send(request, self.refuse(request, internal_error()), send)
+            elif request.status != 500:  # the response has begun: break the connection, so that the client notices
                 raise
         finally:
             self._count(request)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Run the node's background work from the start of the server to its end."""
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Run the background work from startup to shutdown."""
         async with self.server.running():
             while True:
                 message = await receive()
@@ -92,7 +91,8 @@ class AsgiApp:
                 if message["type"] == "lifespan.shutdown":
                     return
 
-    def _hot(self, scope: Scope, request: HttpRequest) -> tuple[Handler | None, tuple[str, ...]]:
+    def _find_handler(self, scope: Scope, request: HttpRequest) -> tuple[Handler | None, tuple[str, ...]]:
+        """(handler, its arguments) for a frequent verb; (None, ()) if the framework handles the request."""
         if scope["method"] != "POST":
             return None, ()
         path: str = scope["path"]
@@ -109,27 +109,27 @@ class AsgiApp:
                 return handler, (queue,)
         return None, ()
 
-    async def _cold(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call_framework(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
         scope[KEY] = request
 
-        async def noting(message: dict[str, Any]) -> None:
+        async def send_with_headers(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 request.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *self._common(request)]
             await send(message)
 
         try:
-            await self.framework(scope, receive, noting)
+            await self.framework(scope, receive, send_with_headers)
         finally:
             request.route = getattr(scope.get("route"), "path", "other")
-            self._note_path(request, scope.get("path_params", {}))
+            self._add_subject(request, scope.get("path_params", {}))
 
     @staticmethod
-    def _note_path(request: HttpRequest, named: dict[str, Any]) -> None:
-        if "queue" in named:
-            request.subject.add(queues=(named["queue"],))
+    def _add_subject(request: HttpRequest, path_params: dict[str, Any]) -> None:
+        if "queue" in path_params:
+            request.subject.add(queues=(path_params["queue"],))
         if "/messages/{id}" in request.route:
-            request.subject.add(ids=(named["id"],))
+            request.subject.add(ids=(path_params["id"],))
 
     async def _send(self, request: HttpRequest, reply: Reply, send: Send) -> None:
         request.status = reply.status

@@ -1,4 +1,4 @@
-"""The hot verbs, from bytes to bytes with nothing between but msgspec: claim, settle and extend, and where all are."""
+"""Handlers of claim, settle and extend, called without the framework; and the table of all such handlers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _shorter(wait: Duration, most: float) -> float:
 
 
 async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]:
-    """A claim that waits: ended by a stop (with nothing), by revocation, and when the client leaves."""
+    """A claim that waits. Shutdown ends it with no messages; so do a revoked key and a lost client."""
     poll = Poll(caller)
     left = asyncio.ensure_future(request.left())
     left.add_done_callback(lambda _: poll.end(GONE))
@@ -64,7 +64,7 @@ async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]
         if over.why == GONE:
             raise Disconnected from None
         if over.why == REVOKED:
-            await request.readmit()  # raises, unless only its permissions changed: then the worker just asks again
+            await request.readmit()  # raises, unless only the permissions changed: then the worker claims again
         return []
     finally:
         left.cancel()
@@ -90,16 +90,16 @@ async def settle(request: HttpRequest) -> Reply:
 async def settled(
     server: ServerState, caller: Caller, settlements: list[bodies.Settlement], queues: set[str]
 ) -> list[bodies.OutcomeView]:
-    """What came of leases that end, in queues that the caller may consume."""
-    endings = [settlement(item) for item in settlements]
+    """Settle leases; `queues_of` has checked the caller's permissions."""
+    model = [settlement(item) for item in settlements]
     await server.load_settings(caller.tenant, *queues)
-    outcomes = await server.drive(server.verbs(caller.tenant).settle(endings))
+    outcomes = await server.drive(server.verbs(caller.tenant).settle(model))
     server.metrics.settle(caller.tenant, settlements, outcomes)
     return [outcome_view(outcome) for outcome in outcomes]
 
 
 def queues_of(caller: Caller, receipts: list[str]) -> set[str]:
-    """The queues that receipts are of, which the caller must be allowed to consume."""
+    """The queues of receipts. Raises if the caller may not consume one of them."""
     queues = {receipt.rpartition("/")[0] for receipt in receipts}
     for queue in queues:
         caller.need("consume", validate.name(queue, "receipt"))
@@ -136,7 +136,7 @@ async def extend(request: HttpRequest) -> Reply:
 async def extended(
     server: ServerState, caller: Caller, leases: list[bodies.ExtendItem], queues: set[str]
 ) -> list[bodies.ExtendedView]:
-    """What came of leases that are to last longer, in queues that the caller may consume."""
+    """Extend leases; `queues_of` has checked the caller's permissions."""
     await server.load_settings(caller.tenant, *queues)
     replies = await server.drive(server.verbs(caller.tenant).extend_many([(item.receipt, item.by) for item in leases]))
     return [

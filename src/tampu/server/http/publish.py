@@ -1,4 +1,4 @@
-"""Publishing: one message as the body itself, or a batch; and the lanes on which both go straight to the commit."""
+"""Publish: one message whose body is the payload, or a batch; and the fast routes of both."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tampu.wire import bodies
 from tampu.wire.media import write
 from tampu.wire.messages import message_view
 
-# -- lanes
+# -- fast routes
 
 
 class FastRoute:
-    """A way that was cleared before: the same key publishes to the same queue, in the same form, again and again."""
+    """An earlier request was authorized; later ones with the same key, queue and format reuse the decision."""
 
     route: str
 
@@ -36,7 +36,7 @@ class FastRoute:
         self.head = b"content-type: %s\r\n" % form.encode()
 
     def step(self, server: ServerState, body: bytes) -> Publish | PublishSet | None:
-        """What to store; None when that is nothing. The settings of the queue are known."""
+        """The publish step for a body; None for an empty batch. The queue's settings must be cached."""
         news, once = self.read(server, body)
         return self.storing(server, news, once) if news else None
 
@@ -57,7 +57,7 @@ class FastRoute:
         return server.verbs(self.caller.tenant).has_steps(self.queue)
 
     async def store(self, server: ServerState, make: Callable[[], Publish | PublishSet | None]) -> list[Message]:
-        """Store what ``make`` makes. Publish steps may take their time: they run beside the loop."""
+        """Store what ``make`` returns. Publish steps can be slow, so they run in a thread."""
         step = await asyncio.to_thread(make) if self.has_steps(server) else make()
         return [] if step is None else await server.core.do_async(step)
 
@@ -89,7 +89,7 @@ class FastRouteOne(FastRoute):
 
 
 class FastRouteMany(FastRoute):
-    """The body is a batch, in this form."""
+    """The body is a batch in this media type."""
 
     route = "/v1/queues/{queue}/publish"
 
@@ -98,9 +98,9 @@ class FastRouteMany(FastRoute):
         self._media = media
 
     def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:
-        asked = bodies.PUBLISH.read(body, self._media)
-        check_batch(server, asked.messages, "messages")
-        return [new_message(given) for given in asked.messages], asked.once
+        batch = bodies.PUBLISH.read(body, self._media)
+        check_batch(server, batch.messages, "messages")
+        return [new_message(given) for given in batch.messages], batch.once
 
     def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         server.tail.wake()
@@ -109,18 +109,18 @@ class FastRouteMany(FastRoute):
         return 200, write(bodies.PublishedMany([published(m, self.form, whole=whole) for m in messages]), self.form)
 
 
-def _clear(request: HttpRequest, *others: Any, route: FastRoute) -> None:
-    """Let requests like this one take the lane, if nothing but their body will tell them apart."""
-    if route.caller.key_id is None or request.server.limits.asked(route.caller):
+def _add_fast_route(request: HttpRequest, *others: Any, route: FastRoute) -> None:
+    """Let later requests use the route, if they can differ from this one only in their body."""
+    if route.caller.key_id is None or request.server.limits.applies(route.caller):
         return
-    # It was let in when its headers came; the key may have been revoked while its body did.
+    # The key was checked when the headers arrived; it may have been revoked before the body did.
     if request.server.authenticator.known(request.headers) is route.caller:
         for key in (fast_publish.route_key(request.scope["raw_path"], request.headers), *others):
-            request.server.clear(key, route)
+            request.server.add_fast_route(key, route)
 
 
-def _is_plain(request: HttpRequest) -> bool:
-    # Who asks by a session's cookie is asked each time: only a key in the header is part of what tells lanes apart.
+def _is_simple(request: HttpRequest) -> bool:
+    # Only requests with a key in the header: the key identifies the route, a session cookie would not.
     headers = request.headers
     plain = (
         b"authorization" in headers and not request.scope["query_string"] and not raw_publish.HEADERS & headers.keys()
@@ -128,15 +128,15 @@ def _is_plain(request: HttpRequest) -> bool:
     return plain and request.span is None
 
 
-# -- the common way
+# -- the normal path
 
 
 async def publish_one(request: HttpRequest, queue: str) -> Reply:
-    """The body is the payload, of any content type; the fields are headers or in the query."""
+    """The body is the payload, of any content type; the other fields are headers or query parameters."""
     server, headers = request.server, request.headers
-    plain = _is_plain(request)
+    simple = _is_simple(request)
     key = (queue, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
-    route: FastRouteOne | None = server.fast_routes.get(key) if plain else None
+    route: FastRouteOne | None = server.fast_routes.get(key) if simple else None
     make: Callable[[], Publish | PublishSet | None]
     if route is None:
         caller = await request.admit()
@@ -145,8 +145,8 @@ async def publish_one(request: HttpRequest, queue: str) -> Reply:
         (new,) = tracing.carrying([raw_publish.message(request, await request.body())], request.trace)
         await server.load_settings(caller.tenant, queue)
         route = FastRouteOne(caller, queue, request.response_media, new.content_type or "")
-        if plain:
-            _clear(request, key, route=route)
+        if simple:
+            _add_fast_route(request, key, route=route)
         make = functools.partial(route.storing, server, [new])
     else:
         request.caller = route.caller
@@ -155,31 +155,31 @@ async def publish_one(request: HttpRequest, queue: str) -> Reply:
         make = functools.partial(route.step, server, body)
     messages = await route.store(server, make)
     request.subject.add(ids=(message.id for message in messages))
-    status, told = route.answer(server, messages)
-    return Reply(status, told, route.form)
+    status, raw = route.answer(server, messages)
+    return Reply(status, raw, route.form)
 
 
 async def publish_many(request: HttpRequest, queue: str) -> Reply:
     caller = await request.admit()
     caller.need("publish", validate.name(queue, "queue"))
-    asked = await request.read(bodies.PUBLISH)
-    count = request.check_batch(asked.messages, "messages")
+    batch = await request.read(bodies.PUBLISH)
+    count = request.check_batch(batch.messages, "messages")
     await request.spend(caller, count)
-    news = tracing.carrying([new_message(given) for given in asked.messages], request.trace)
+    news = tracing.carrying([new_message(given) for given in batch.messages], request.trace)
     key = request.headers.get(b"idempotency-key")
     if key is not None:
         news = raw_publish.keyed(news, key.decode("latin-1"))
     await request.server.load_settings(caller.tenant, queue)
     route = FastRouteMany(caller, queue, request.response_media, request.media)
-    if _is_plain(request):
-        _clear(request, route=route)
+    if _is_simple(request):
+        _add_fast_route(request, route=route)
     messages: list[Message] = []
     if news:
-        make = functools.partial(route.storing, request.server, news, asked.once, one_request=key is not None)
+        make = functools.partial(route.storing, request.server, news, batch.once, one_request=key is not None)
         messages = await route.store(request.server, make)
     request.subject.add(ids=(message.id for message in messages))
-    status, told = route.answer(request.server, messages)
-    return Reply(status, told, route.form)
+    status, raw = route.answer(request.server, messages)
+    return Reply(status, raw, route.form)
 
 
 def new_message(given: Any) -> NewMessage:
@@ -188,7 +188,7 @@ def new_message(given: Any) -> NewMessage:
 
 
 def published(m: Message, form: str, *, whole: bool = True) -> bodies.Published:
-    """``whole``: the message may not be as the caller sent it, so the answer has all of it."""
+    """``whole``: return the whole message, because it may differ from what the caller sent."""
     return bodies.Published(
         m.id,
         m.state,

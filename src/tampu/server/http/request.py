@@ -1,4 +1,4 @@
-"""One request as the handlers see it: its headers, its body within limits, and the answer in the form asked for."""
+"""One request as handlers see it: headers, the body within limits, the caller, and the response in the right format."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Handler = Callable[..., Awaitable["Reply"]]
 Pairs = list[tuple[bytes, bytes]]
 KEY = "tampu.request"
-"""Where a request's `HttpRequest` is in its ASGI scope."""
+"""The key of the `HttpRequest` in the ASGI scope."""
 LARGE = "tampu.large"
-"""In the scope when the headers may be over the limit; the protocol knows how much was read."""
+"""Set in the scope if the headers may be over the limit, which the protocol knows."""
 SERVER = "tampu.server"
-"""Where the `ServerState` of a WebSocket is, which has no call."""
-FROM_ANYBODY = 4096
-"""Bytes that are read of a body before anybody has said who they are."""
+"""The key of the `ServerState` in the scope of a WebSocket, which has no `HttpRequest`."""
+MAX_ANONYMOUS_BODY = 4096
+"""Maximum bytes of a body from a caller that is not authenticated."""
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}\Z")
 
 
 class Disconnected(Exception):
-    """The client left before its request was whole; nobody is there to be answered."""
+    """The client disconnected; nobody reads a response."""
 
 
 class Reply:
@@ -69,7 +69,7 @@ class HttpRequest:
         self.subject = Subject()
         self.route = "other"
         self.status = 0
-        self.span: Any = tracing.request(scope["method"], self._told_trace()) if server.traced else None
+        self.span: Any = tracing.request(scope["method"], self._trace_headers()) if server.traced else None
         given = self.headers.get(b"x-request-id")
         self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else server.request_id()
 
@@ -78,7 +78,7 @@ class HttpRequest:
         size = len(self.scope["raw_path"]) + len(self.scope["query_string"])
         size += sum(len(name) + len(value) + 4 for name, value in self.scope["headers"])
         if size > most:
-            raise HeadersTooLarge(f"the headers have {size} bytes; {most} are read", hint="send less in headers")
+            raise HeadersTooLarge(f"the headers have {size} bytes; the limit is {most}", hint="send smaller headers")
 
     @property
     def address(self) -> str:
@@ -86,7 +86,7 @@ class HttpRequest:
         return client[0] if client else ""
 
     async def admit(self) -> Caller:
-        """Who asks; raises `Unauthorized`."""
+        """Authenticate the caller; raises `Unauthorized`."""
         if self.caller is None:
             authenticator = self.server.authenticator
             method = self.scope["method"]
@@ -96,21 +96,21 @@ class HttpRequest:
         return self.caller
 
     async def readmit(self) -> Caller:
-        """Who asks, looked at again: a key or a session can end while its request is under way."""
+        """Authenticate the caller again: its key or session can end during a long request."""
         self.caller = await self.server.authenticator.readmit(self.headers, self.scope["method"])
         return self.caller
 
     async def spend(self, caller: Caller, cost: int) -> None:
-        """Let so many messages through, within the caller's limits."""
-        if self.server.limits.asked(caller):
+        """Count ``cost`` messages against the caller's rate limits; raises `OverLimit`."""
+        if self.server.limits.applies(caller):
             self.quota = await self.server.limits.take(caller, max(1, cost))
 
     @property
     def trace(self) -> dict[str, str]:
-        """The context that messages of this request carry, unless they have one of their own."""
-        return self._told_trace() if self.span is None else tracing.inside(self.span)
+        """The trace context for messages of this request that have none of their own."""
+        return self._trace_headers() if self.span is None else tracing.inside(self.span)
 
-    def _told_trace(self) -> dict[str, str]:
+    def _trace_headers(self) -> dict[str, str]:
         if b"traceparent" not in self.headers:
             return {}
         found = {name: self.headers.get(name.encode(), b"").decode("latin-1") for name in tracing.HEADERS}
@@ -119,14 +119,14 @@ class HttpRequest:
         return {name: value for name, value in found.items() if 0 < len(value) <= 2048 and value.isascii()}
 
     async def charge(self, caller: Caller, cost: int) -> None:
-        """Count what was handed out."""
-        if cost > 0 and self.server.limits.asked(caller):
+        """Count messages that were delivered already against the rate limits."""
+        if cost > 0 and self.server.limits.applies(caller):
             self.quota = await self.server.limits.charge(caller, cost)
 
     # -- the body
 
     async def body(self, most: int | None = None) -> bytes:
-        """The whole body; too large ones are refused before they are read. The protocol does not wait for slow ones."""
+        """The whole body. One that is too large is refused before it is read; the protocol ends slow ones."""
         most = self.server.settings.max_body if most is None else most
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > most):
@@ -137,7 +137,7 @@ class HttpRequest:
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             body = await self._rest(body, most)
-        if self.caller is not None and self.caller.dropped:  # while the body came
+        if self.caller is not None and self.caller.dropped:  # while the body arrived
             await self.readmit()
         return body
 
@@ -154,11 +154,11 @@ class HttpRequest:
         raise _too_large(most)
 
     async def read(self, form: media.Form, most: int | None = None) -> Any:
-        """The body as a struct, from either form."""
+        """The body as a struct, from JSON or MessagePack."""
         return form.read(await self.body(most), self.media)
 
     async def left(self) -> None:
-        """Returns when the client is gone."""
+        """Return when the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -169,7 +169,7 @@ class HttpRequest:
 
     @property
     def response_media(self) -> str:
-        """The form of the answer."""
+        """The media type of the response."""
         accept = self.headers.get(b"accept")
         if accept is None or accept == b"*/*":
             given = self.headers.get(b"content-type", b"").decode("latin-1")
@@ -185,12 +185,12 @@ class HttpRequest:
 
 
 def check_batch(server: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
-    """How many there are; refuses too many."""
+    """The number of items; raises if there are too many."""
     count = len(items) if isinstance(items, list) else sum(1 for _ in items)
     most = server.settings.max_batch
     if count > most:
         raise InvalidMessage(
-            f"{count} {field} in one batch; {most} is the most", field=field, hint="send several batches"
+            f"{count} {field} in one batch; the limit is {most}", field=field, hint="send several batches"
         )
     return count
 

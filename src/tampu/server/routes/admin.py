@@ -1,4 +1,4 @@
-"""Moving messages: cancel, free, replay, purge."""
+"""Operating on messages: cancel, free, replay, purge."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName,
 from tampu.wire import bodies
 from tampu.wire.messages import message_view
 
-router = APIRouter(prefix="/v1", tags=["operating"])
+router = APIRouter(prefix="/v1", tags=["operations"])
 _IDS: dict[str, Any] = doc(bodies.Outcomes, bodies.Ids, more=(409, 507))
 
 
 async def _each(
     request: HttpRequest, caller: Caller, permissions: tuple[str, ...], act: Callable[..., Any]
 ) -> Response:
-    """Do something to messages by id; those of queues the caller has nothing to say in are not there."""
+    """Apply ``act`` to messages by id. A message that the caller has no permission for counts as not found."""
     if not any(caller.somewhere(permission) for permission in permissions):
         caller.need_somewhere(permissions[0])
-    asked: bodies.Ids = await request.read(bodies.IDS)
-    await request.spend(caller, request.check_batch(asked.ids, "ids"))
-    ids = [validate.id_text(id) for id in asked.ids]
+    body: bodies.Ids = await request.read(bodies.IDS)
+    await request.spend(caller, request.check_batch(body.ids, "ids"))
+    ids = [validate.id_text(id) for id in body.ids]
     request.subject.add(ids=ids)
     hidden: set[str] = set()
     if not any(caller.everywhere(permission) for permission in permissions):
         hidden = await asyncio.to_thread(hidden_of, request, caller, permissions, ids)
     outcomes: list[Outcome] = await request.server.drive(act(*(id for id in ids if id not in hidden)))
-    told = iter(outcomes)
+    found = iter(outcomes)
     return answer(
         request,
         bodies.Outcomes(
             [
                 outcome_view(
-                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(told)
+                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(found)
                 )
                 for id in ids
             ]
@@ -52,11 +52,12 @@ async def _each(
 
 
 async def charge_moved(request: HttpRequest, caller: Caller, transition: int) -> None:
-    """What was moved, beside the one that is paid for; never more than a burst, or a purge would cost a day."""
+    """Charge moved messages, except the one already charged. At most a burst, or a purge could block for a day."""
     await request.charge(caller, min(transition, request.server.limits.most(caller, transition)) - 1)
 
 
 def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+    """The ids of messages that the caller has none of these permissions for."""
     hidden = set()
     for id in set(ids):
         message = request.server.core.engine.get(caller.tenant, id)
@@ -67,13 +68,13 @@ def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...]
 
 @router.post("/messages/cancel", operation_id="cancel", **_IDS)
 async def cancel(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """End messages that wait; a leased one is only asked to stop."""
+    """Cancel waiting messages; for a leased one, ask its worker to stop."""
     return await _each(request, caller, ("operate",), request.server.verbs(caller.tenant).cancel)
 
 
 @router.post("/messages/free", operation_id="free", **_IDS)
 async def free(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Let held messages go on."""
+    """Free held messages: they become ready."""
     return await _each(request, caller, ("operate", "review"), request.server.verbs(caller.tenant).free)
 
 
@@ -83,13 +84,13 @@ async def free(request: CurrentRequest, caller: CurrentCaller) -> Response:
     **doc(bodies.ReplayedView, bodies.Replay, more=(404, 409, 507)),
 )
 async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Dead messages run again, from attempt 0, with the same id."""
+    """Run dead messages again, from attempt 0, with the same id."""
     caller.need("operate", queue)
-    asked: bodies.Replay = await request.read(bodies.REPLAY)
+    body: bodies.Replay = await request.read(bodies.REPLAY)
     await request.spend(caller, 1)
     done = await request.server.drive(
         request.server.verbs(caller.tenant).replay(
-            queue, ids=asked.ids, where=asked.where, limit=asked.limit, dry_run=asked.dry_run
+            queue, ids=body.ids, where=body.where, limit=body.limit, dry_run=body.dry_run
         )
     )
     await charge_moved(request, caller, 0 if done.dry_run else len(done.messages))
@@ -105,11 +106,11 @@ async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCalle
 
 @router.post("/queues/{queue}/purge", operation_id="purge", **doc(bodies.Count, bodies.Purge, more=(404, 409, 507)))
 async def purge(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Remove all messages of some states for good; how many."""
+    """Remove all messages in the given states for good. Returns their number."""
     caller.need("operate", queue)
-    asked: bodies.Purge = await request.read(bodies.PURGE)
+    body: bodies.Purge = await request.read(bodies.PURGE)
     await request.spend(caller, 1)
-    steps = request.server.verbs(caller.tenant).purge(queue, state=asked.states, dry_run=asked.dry_run)
+    steps = request.server.verbs(caller.tenant).purge(queue, state=body.states, dry_run=body.dry_run)
     count: int = await request.server.drive(steps)
-    await charge_moved(request, caller, 0 if asked.dry_run else count)
+    await charge_moved(request, caller, 0 if body.dry_run else count)
     return answer(request, bodies.Count(count))

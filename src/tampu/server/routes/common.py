@@ -1,4 +1,4 @@
-"""What routes are given of a request, and how they answer it."""
+"""Parameters that routes share, and how they respond."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def _caller(request: Request) -> Caller:
 CurrentRequest = Annotated[HttpRequest, Depends(_request)]
 """The request."""
 CurrentCaller = Annotated[Caller, Depends(_caller)]
-"""Who asks; without a key that holds, the route is not reached."""
-QueueName = Annotated[str, Path(description="The queue")]
+"""The authenticated caller; without one the route is not called."""
+QueueName = Annotated[str, Path(description="Name of the queue")]
 
 
 def respond(reply: Reply) -> Response:

@@ -1,4 +1,4 @@
-"""The page for people: the queues as they are now, what failed lately, and one message with its timeline."""
+"""The dashboard: the queues, recent failures, the messages of a queue, and one message with its timeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tampu.server.auth import origin
 from tampu.server.auth.grants import Caller
 from tampu.server.auth.signin import CHOICE, COOKIE
 from tampu.server.console import history, render
-from tampu.server.http.request import FROM_ANYBODY, HttpRequest
+from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
 from tampu.server.routes.common import CurrentRequest
 from tampu.server.routes.messages import find
 from tampu.server.routes.session import with_cookie
@@ -36,7 +36,7 @@ def _html(template: str, root: str, status: int = 200, *, tenants: Sequence[str]
 
 
 async def _enter(request: HttpRequest) -> Caller | None:
-    """Who looks; nobody when they have to sign in first."""
+    """The caller; None if they have to sign in first."""
     try:
         caller = await request.admit()
     except Unauthorized:
@@ -46,7 +46,7 @@ async def _enter(request: HttpRequest) -> Caller | None:
 
 
 async def _tenants(request: HttpRequest, caller: Caller) -> list[str]:
-    """Those that the caller may choose from; none for a key of one tenant."""
+    """The tenants that the caller may choose from; empty for a key of one tenant."""
     if not await request.server.of_all_tenants(caller):
         return []
     found = await asyncio.to_thread(request.server.core.engine.queues)
@@ -58,8 +58,8 @@ def _sign_in(root: str, error: str | None = None, status: int = 401) -> Response
 
 
 def _refused(root: str, caller: Caller | None, error: TampuError) -> Response:
-    told = problem(error)
-    return _html("refused.html", root, told.status, caller=caller, told=told)
+    reply = problem(error)
+    return _html("refused.html", root, reply.status, caller=caller, problem=reply)
 
 
 @router.get("/")
@@ -80,7 +80,7 @@ async def index(request: CurrentRequest) -> Response:
         "",
         caller=caller,
         tenants=tenants,
-        queues=[one for one in stats if caller.may("view", one.queue)],
+        queues=[queue for queue in stats if caller.may("view", queue.queue)],
         states=_SHOWN_STATES,
         failures=[transition for transition in failed if caller.may("view", transition.queue)][:_FAILURES],
     )
@@ -109,13 +109,13 @@ async def queue_page(request: CurrentRequest, queue: Annotated[str, Path()], sta
 
 @router.get("/messages")
 async def search(id: Annotated[str, Query(max_length=100)] = "") -> Response:
-    """From the search field to the message."""
+    """Redirect from the search field to the message."""
     return _redirect(f"messages/{urllib.parse.quote(id.strip(), safe='')}" if id.strip() else "./")
 
 
 @router.get("/messages/{id}")
 async def message_page(request: CurrentRequest, id: Annotated[str, Path()]) -> Response:
-    """One message, whole."""
+    """One message with its timeline and payload."""
     caller: Caller | None = None
     try:
         caller = await _enter(request)
@@ -133,12 +133,12 @@ async def message_page(request: CurrentRequest, id: Annotated[str, Path()]) -> R
     )  # fmt: skip
 
 
-# -- signing in and out, without a script
+# -- sign-in and sign-out forms, which work without JavaScript
 
 
 @router.post("/signin")
 async def sign_in(request: CurrentRequest) -> Response:
-    """The form: a key, for a session."""
+    """Start a session with the key from the form."""
     try:
         origin.check_site(request.headers)
         key = (await _form(request)).get("key", "")
@@ -159,7 +159,7 @@ async def sign_out(request: CurrentRequest) -> Response:
 
 @router.post("/tenant")
 async def choose_tenant(request: CurrentRequest) -> Response:
-    """Which tenant the page shows, to those who may see any; others keep their own."""
+    """Choose the tenant that the dashboard shows. Callers of one tenant keep their own."""
     try:
         origin.check_site(request.headers)
         chosen = validate.name((await _form(request)).get("tenant", ""), "tenant")
@@ -173,9 +173,9 @@ async def choose_tenant(request: CurrentRequest) -> Response:
 
 async def _form(request: HttpRequest) -> dict[str, str]:
     try:
-        return dict(urllib.parse.parse_qsl((await request.body(FROM_ANYBODY)).decode("ascii"), max_num_fields=10))
+        return dict(urllib.parse.parse_qsl((await request.body(MAX_ANONYMOUS_BODY)).decode("ascii"), max_num_fields=10))
     except ValueError:
-        raise InvalidMessage("the form can not be read", field="body") from None
+        raise InvalidMessage("cannot read the form", field="body") from None
 
 
 def _redirect(where: str) -> Response:

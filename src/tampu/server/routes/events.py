@@ -1,4 +1,4 @@
-"""The event feed: what the journal tells, as server-sent events, for as long as the caller may hear it."""
+"""The event feed: journal transitions as server-sent events, as long as the caller is authorized."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest, Receive, Scope, Send
 from tampu.server.routes.common import CurrentCaller, CurrentRequest
 
-router = APIRouter(prefix="/v1", tags=["looking"])
+router = APIRouter(prefix="/v1", tags=["reading"])
 BEAT_SECONDS = 15.0
-"""After so long without an event something is sent all the same, so that the way stays open; and as often the caller is
-looked at again, however much there is to tell."""
+"""After this long without an event a comment is sent, which keeps the connection open. The caller is authenticated
+again as often, even if there are many events."""
 _MOST_NAMES = 100
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -41,17 +41,21 @@ Names = Annotated[list[str], Query(max_length=_MOST_NAMES)]
 async def events(
     request: CurrentRequest,
     caller: CurrentCaller,
-    queue: Annotated[Names, Query(description="Only of these queues; * stands for any characters")] = [],  # noqa: B006 - read only
-    type: Annotated[Names, Query(description="Only of messages of these types; * as above")] = [],  # noqa: B006 - read only
-    verb: Annotated[Names, Query(description="Only what these verbs did")] = [],  # noqa: B006 - read only
-    state: Annotated[list[State], Query(max_length=10, description="Only what led to these states")] = [],  # noqa: B006 - read only
-    after: Annotated[str | None, Query(max_length=30_000, description="As Last-Event-ID, for the first time")] = None,
-    seconds: Annotated[float | None, Query(ge=0, le=86_400, description="End after so long; 0: what there is")] = None,
+    queue: Annotated[Names, Query(description="Only these queues; * matches any characters")] = [],  # noqa: B006 - read only
+    type: Annotated[Names, Query(description="Only messages of these types; * as above")] = [],  # noqa: B006 - read only
+    verb: Annotated[Names, Query(description="Only transitions by these verbs")] = [],  # noqa: B006 - read only
+    state: Annotated[list[State], Query(max_length=10, description="Only transitions to these states")] = [],  # noqa: B006 - read only
+    after: Annotated[
+        str | None, Query(max_length=30_000, description="Start after this event id; Last-Event-ID wins")
+    ] = None,
+    seconds: Annotated[
+        float | None, Query(ge=0, le=86_400, description="End after this many seconds; 0: at the newest event")
+    ] = None,
 ) -> Response:
-    """What happens, as it happens: each event is a transition, as the journal tells it.
+    """Transitions as they happen. Each event is one transition of the journal.
 
-    Goes on after ``Last-Event-ID`` without a gap, else from now on. An event ``gap`` says that something is missing
-    because the journal does not keep it any more; an event ``end``, why the server closes the feed.
+    Starts after ``Last-Event-ID`` without a gap, else now. An event ``gap`` says that events are missing because the
+    journal no longer has them. An event ``end`` says why the server closes the feed.
     """
     caller.need_somewhere("view")
     for name in queue:
@@ -74,19 +78,19 @@ class EventStream(Response):
         self._until = math.inf if seconds is None else time.monotonic() + seconds
         self._request = request
         self._feed = feed
-        self._ask_at = time.monotonic() + BEAT_SECONDS
+        self._recheck_at = time.monotonic() + BEAT_SECONDS
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
         streams = self._request.server.metrics.feeds
         streams.inc()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            await self._tell(send)
+            await self._stream(send)
         finally:
             streams.dec()
             self._feed.close()
 
-    async def _tell(self, send: Send) -> None:
+    async def _stream(self, send: Send) -> None:
         request, feed = self._request, self._feed
         left: asyncio.Future[Any] = asyncio.ensure_future(request.left())
         try:
@@ -104,12 +108,12 @@ class EventStream(Response):
                 except PollOver as over:
                     if over.why != REVOKED:
                         return
-                    await self._ask_again()
+                    await self._recheck()
                 finally:
                     request.server.polls.leave(poll)
         except (Unauthorized, Forbidden) as error:
             await _write(send, b"event: end\n" + _data({"code": error.code}) + b"\n")
-        except TampuError:  # the store is away; the client comes back to where it was
+        except TampuError:  # the store cannot be reached; the client reconnects and continues
             return
         finally:
             left.cancel()
@@ -119,29 +123,29 @@ class EventStream(Response):
         feed = self._feed
         while True:
             if feed.idle:
-                came = asyncio.ensure_future(feed.wait())
+                arrived = asyncio.ensure_future(feed.wait())
                 try:
                     left = self._until - time.monotonic()
-                    if not await poll.until(came, max(0.0, min(BEAT_SECONDS, left))):
+                    if not await poll.until(arrived, max(0.0, min(BEAT_SECONDS, left))):
                         if left <= BEAT_SECONDS:
                             return
-                        await self._ask_again()
+                        await self._recheck()
                         feed.catch_up()
                         await _write(send, b":\n" + _id(feed.id) + b"\n")
                         continue
                 finally:
-                    came.cancel()
+                    arrived.cancel()
             if poll.over is not None:
                 raise PollOver(poll.over)
-            if time.monotonic() >= self._ask_at:
-                await self._ask_again()
-            told = await feed.next()
-            if told:
-                await _write(send, b"".join(_id(id) + _data(transition) + b"\n" for transition, id in told))
+            if time.monotonic() >= self._recheck_at:
+                await self._recheck()
+            events = await feed.next()
+            if events:
+                await _write(send, b"".join(_id(id) + _data(transition) + b"\n" for transition, id in events))
 
-    async def _ask_again(self) -> None:
-        """May the caller still hear this? A key or a session can end without anybody's doing."""
-        self._ask_at = time.monotonic() + BEAT_SECONDS
+    async def _recheck(self) -> None:
+        """Authenticate the caller again: its key or session may have expired."""
+        self._recheck_at = time.monotonic() + BEAT_SECONDS
         self._feed.caller = await self._request.readmit()
         self._feed.caller.need_somewhere("view")
 

@@ -1,4 +1,4 @@
-"""Keys, for admins: make, list, rotate, revoke; with a key of all tenants also those of all tenants."""
+"""Keys: create, list, rotate, revoke. Needs admin; a key of all tenants also manages the keys of all tenants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 
 class CreateKey(bodies.RequestBody):
-    """``all_tenants`` makes a key that may act in any tenant; only such a key can make one."""
+    """``all_tenants`` makes a key that may act in every tenant; only such a key can make another."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -31,7 +31,7 @@ class CreateKey(bodies.RequestBody):
 
 class RotateKey(bodies.RequestBody):
     overlap: float = 86_400
-    """Seconds that the old secret still holds."""
+    """Seconds for which the old secret stays valid."""
 
 
 class Keys(msgspec.Struct):
@@ -48,29 +48,29 @@ async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
 
 @router.get("", operation_id="list_keys", **doc(Keys))
 async def list_keys(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The keys of the tenant, without their secrets; and those of all tenants, to one of them."""
+    """The keys of the tenant, without their secrets. A key of all tenants also sees the keys of all tenants."""
     key_admin = await _key_admin(request, caller)
     return answer(request, Keys(await request.server.drive(key_admin.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
 async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Make a key. Its token is in the answer, and nowhere else ever."""
+    """Create a key. Only this response contains its token."""
     caller.need_everywhere("admin")
-    asked: CreateKey = await request.read(CREATE)
-    granting.within(asked.grants, caller)
-    if asked.all_tenants and not await request.server.of_all_tenants(caller):
-        raise Forbidden("only a key of all tenants can make another", field="all_tenants")
-    if len(asked.grants) > 50:
+    body: CreateKey = await request.read(CREATE)
+    granting.within(body.grants, caller)
+    if body.all_tenants and not await request.server.of_all_tenants(caller):
+        raise Forbidden("only a key of all tenants can create another", field="all_tenants")
+    if len(body.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
     made = await request.server.drive(
         KeyAdmin(request.server.core, caller.tenant).create(
-            asked.name,
-            asked.grants,
-            tenant=ALL_TENANTS if asked.all_tenants else None,
-            expires_in=asked.expires_in,
-            rate=asked.rate,
-            burst=asked.burst,
+            body.name,
+            body.grants,
+            tenant=ALL_TENANTS if body.all_tenants else None,
+            expires_in=body.expires_in,
+            rate=body.rate,
+            burst=body.burst,
         )
     )
     return answer(request, made, 201)
@@ -78,15 +78,15 @@ async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response
 
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
 async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """A new secret for the key; the old one holds a while longer."""
+    """Give the key a new secret; the old one stays valid for ``overlap`` seconds."""
     key_admin = await _key_admin(request, caller)
-    asked: RotateKey = await request.read(ROTATE)
-    return answer(request, await request.server.drive(key_admin.rotate(id, overlap=asked.overlap)))
+    body: RotateKey = await request.read(ROTATE)
+    return answer(request, await request.server.drive(key_admin.rotate(id, overlap=body.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
 async def revoke_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The key no longer holds, on any node, within a second; its long polls and streams end."""
+    """Revoke a key, on all nodes within a second. Its long polls and streams end."""
     key_admin = await _key_admin(request, caller)
     await request.server.drive(key_admin.revoke(id))
     return answer(request, bodies.Deleted(True))

@@ -1,4 +1,4 @@
-"""Queues: which there are, their numbers, their settings and states."""
+"""Queues: names, statistics, settings, status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1", tags=["queues"])
 
 
 def _need(caller: Caller, permission: str, queue: str) -> None:
-    """The defaults (``*``) are of all queues."""
+    """The defaults (``*``) concern all queues."""
     if queue == DEFAULTS:
         caller.need_everywhere(permission)
     else:
@@ -30,7 +30,7 @@ def _need(caller: Caller, permission: str, queue: str) -> None:
 
 @router.get("/queues", operation_id="queues", **doc(bodies.QueueNames))
 async def names(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The names of the queues the caller may view."""
+    """The names of the queues that the caller may view."""
     caller.need_somewhere("view")
     found = await request.server.drive(request.server.verbs(caller.tenant).list_queues())
     return answer(request, bodies.QueueNames([name for name in found if caller.may("view", name)]))
@@ -45,7 +45,7 @@ def _view(stats: Stats) -> bodies.StatsView:
 
 @router.get("/stats", operation_id="stats", **doc(bodies.StatsMany))
 async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The numbers of all queues the caller may view."""
+    """The statistics of all queues that the caller may view."""
     caller.need_somewhere("view")
     found: list[Stats] = await request.server.drive(request.server.verbs(caller.tenant).stats())
     return answer(request, bodies.StatsMany([_view(stats) for stats in found if caller.may("view", stats.queue)]))
@@ -53,7 +53,7 @@ async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
 
 @router.get("/queues/{queue}/stats", operation_id="queue_stats", **doc(bodies.StatsView, more=(404,)))
 async def stats(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The numbers of one queue. Nothing is counted to answer."""
+    """The statistics of one queue. They are maintained with every change, so this is cheap."""
     caller.need("view", queue)
     return answer(request, _view(await request.server.drive(request.server.verbs(caller.tenant).stats(queue))))
 
@@ -63,9 +63,9 @@ async def get_config(
     queue: QueueName,
     request: CurrentRequest,
     caller: CurrentCaller,
-    inherited: Annotated[bool, Query(description="false: only what is set for the queue itself")] = True,
+    inherited: Annotated[bool, Query(description="false: only the queue's own settings")] = True,
 ) -> Response:
-    """The settings that hold for a queue; of ``*``, the defaults of all."""
+    """The effective settings of a queue; for ``*``, the defaults of all queues."""
     _need(caller, "view", queue)
     return answer(
         request, await request.server.drive(request.server.verbs(caller.tenant).get_config(queue, inherited=inherited))
@@ -76,18 +76,18 @@ async def get_config(
     "/queues/{queue}/config", operation_id="put_config", **doc(QueueConfig, bodies.ConfigBody, more=(409, 507))
 )
 async def put_config(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Change settings; the queue is made if it is new. Answers with what is set for the queue itself."""
+    """Change settings; creates the queue if it is new. Returns the queue's own settings."""
     _need(caller, "operate", queue)
-    asked: bodies.ConfigBody = await request.read(bodies.CONFIG)
+    body: bodies.ConfigBody = await request.read(bodies.CONFIG)
     changes: dict[str, Any] = {
-        name: getattr(asked, name) for name in asked.__struct_fields__ if getattr(asked, name) is not msgspec.UNSET
+        name: getattr(body, name) for name in body.__struct_fields__ if getattr(body, name) is not msgspec.UNSET
     }
     return answer(request, await request.server.drive(request.server.verbs(caller.tenant).put_config(queue, **changes)))
 
 
 @router.delete("/queues/{queue}/config", operation_id="reset_config", **doc(bodies.Deleted, more=(409, 507)))
 async def reset_config(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Forget what is set for a queue: everything inherits. The messages stay."""
+    """Remove the queue's own settings, so that it inherits all. The messages stay."""
     _need(caller, "operate", queue)
     return answer(
         request, bodies.Deleted(await request.server.drive(request.server.verbs(caller.tenant).reset_config(queue)))
@@ -99,9 +99,9 @@ async def remove(
     queue: QueueName,
     request: CurrentRequest,
     caller: CurrentCaller,
-    force: Annotated[bool, Query(description="true: also when messages wait in it")] = False,
+    force: Annotated[bool, Query(description="true: even if messages wait in it")] = False,
 ) -> Response:
-    """Remove a queue for good, with its settings and its messages; how many. Refused while messages are leased."""
+    """Remove a queue with its settings and messages for good. Returns their number. Refused while any is leased."""
     caller.need("operate", queue)
     await request.spend(caller, 1)
     count: int = await request.server.drive(request.server.verbs(caller.tenant).remove_queue(queue, force=force))
@@ -121,23 +121,23 @@ _STATUS = doc(QueueConfig, more=(404, 409, 507))
 
 @router.post("/queues/{queue}/pause", operation_id="pause", **_STATUS)
 async def pause(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """No delivery until resume; messages are still taken in."""
+    """Stop delivery until resume; publishing still works."""
     return await _set_status(request, caller, queue, "pause")
 
 
 @router.post("/queues/{queue}/resume", operation_id="resume", **_STATUS)
 async def resume(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Deliver and take in again."""
+    """Deliver and accept messages again."""
     return await _set_status(request, caller, queue, "resume")
 
 
 @router.post("/queues/{queue}/drain", operation_id="drain", **_STATUS)
 async def drain(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Take in nothing new; what is there is still delivered."""
+    """Accept no new messages; deliver the existing ones."""
     return await _set_status(request, caller, queue, "drain")
 
 
 @router.post("/queues/{queue}/close", operation_id="close", **_STATUS)
 async def close(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Neither delivery nor intake."""
+    """Neither deliver nor accept messages."""
     return await _set_status(request, caller, queue, "close_queue")

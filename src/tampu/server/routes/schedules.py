@@ -1,4 +1,4 @@
-"""Schedules: what is published by the clock. Who puts one must be allowed to publish what it will publish."""
+"""Schedules. A caller that creates one must be allowed to publish to its queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tampu.wire.schedules import (
 )
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
-Name = Annotated[str, Path(description="The schedule")]
+Name = Annotated[str, Path(description="Name of the schedule")]
 _CHANGED = doc(ScheduleView, more=(404, 409, 507))
 
 
@@ -36,7 +36,7 @@ def _tell(request: HttpRequest, schedule: Schedule) -> Response:
 
 
 async def _find(request: HttpRequest, caller: Caller, name: str, permission: str) -> Schedule:
-    """A schedule the caller may see, and do this with; one it may not see is not there."""
+    """A schedule for which the caller has the permission. One that it may not view counts as not found."""
     caller.need_somewhere(permission)
     schedule = await request.server.drive(request.server.verbs(caller.tenant).get_schedule(name))
     request.subject.add((schedule.queue,))
@@ -48,7 +48,7 @@ async def _find(request: HttpRequest, caller: Caller, name: str, permission: str
 
 @router.get("", operation_id="list_schedules", **doc(SchedulesView))
 async def list_schedules(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The schedules of the queues the caller may view, with when they fired last and fire next."""
+    """The schedules of the queues that the caller may view, with their last and next run."""
     caller.need_somewhere("view")
     found = await request.server.drive(request.server.verbs(caller.tenant).list_schedules())
     return answer(
@@ -58,7 +58,7 @@ async def list_schedules(request: CurrentRequest, caller: CurrentCaller) -> Resp
 
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
 async def get_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """One schedule as it is now."""
+    """One schedule in its current state."""
     return _tell(request, await _find(request, caller, name, "view"))
 
 
@@ -68,29 +68,29 @@ async def get_schedule(name: Name, request: CurrentRequest, caller: CurrentCalle
     **doc(ScheduleView, ScheduleJson, binary=ScheduleBody, more=(404, 409, 507)),
 )
 async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Make a schedule, or change it. Needs the permissions operate and publish, in its queue."""
+    """Create or change a schedule. Needs the permissions operate and publish on its queue."""
     caller.need_somewhere("operate")
-    asked: ScheduleBody = await request.read(PUT_SCHEDULE)
-    request.subject.add((asked.queue,))
-    message = asked.message.plain() if isinstance(asked.message, bodies.JsonMessage) else asked.message
-    caller.need("operate", asked.queue)
-    caller.need("publish", asked.queue)
+    body: ScheduleBody = await request.read(PUT_SCHEDULE)
+    request.subject.add((body.queue,))
+    message = body.message.plain() if isinstance(body.message, bodies.JsonMessage) else body.message
+    caller.need("operate", body.queue)
+    caller.need("publish", body.queue)
     verbs = request.server.verbs(caller.tenant)
-    await request.server.load_settings(caller.tenant, asked.queue)
+    await request.server.load_settings(caller.tenant, body.queue)
     terms = verbs.terms(
-        name, asked.queue, message, asked.cron, asked.every, asked.tz, asked.start, asked.end, asked.limit,
-        asked.jitter, asked.missed, asked.paused,
+        name, body.queue, message, body.cron, body.every, body.tz, body.start, body.end, body.limit, body.jitter,
+        body.missed, body.paused,
     )  # fmt: skip
     with contextlib.suppress(NotFound):  # a new one
         old = await request.server.drive(verbs.get_schedule(name))
         if not caller.may("operate", old.queue):
-            raise Forbidden(f"schedule {old.name} is another queue's", field="name", hint="take another name")
+            raise Forbidden(f"schedule {old.name} belongs to another queue", field="name", hint="use another name")
     return _tell(request, await request.server.drive(verbs.put_terms(name, terms)))
 
 
 @router.delete("/{name}", operation_id="delete_schedule", **doc(bodies.Deleted, more=(404, 409, 507)))
 async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Forget a schedule; messages it has published stay."""
+    """Delete a schedule; the messages it has published stay."""
     try:
         await _find(request, caller, name, "operate")
     except NotFound:
@@ -102,14 +102,14 @@ async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCa
 
 @router.post("/{name}/pause", operation_id="pause_schedule", **_CHANGED)
 async def pause_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """No ticks until resume; those in between are not fired later."""
+    """Stop until resume; runs missed in between are skipped."""
     await _find(request, caller, name, "operate")
     return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).pause_schedule(name)))
 
 
 @router.post("/{name}/resume", operation_id="resume_schedule", **_CHANGED)
 async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Fire again, from now on."""
+    """Run again from now on."""
     await _find(request, caller, name, "operate")
     return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).resume_schedule(name)))
 
@@ -120,12 +120,12 @@ async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCa
     **doc(MessageView, FireSchedule, more=(404, 409, 422, 507)),
 )
 async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Publish its message now, besides its ticks."""
+    """Publish its message now, in addition to its regular runs."""
     schedule = await _find(request, caller, name, "operate")
     caller.need("publish", schedule.queue)
-    asked: FireSchedule = await request.read(FIRE_SCHEDULE)
+    body: FireSchedule = await request.read(FIRE_SCHEDULE)
     await request.spend(caller, 1)
     await request.server.load_settings(caller.tenant, schedule.queue)
-    message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=asked.id))
+    message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=body.id))
     request.subject.add(ids=(message.id,))
     return answer(request, message_view(message, request.response_media))

@@ -1,6 +1,6 @@
-"""Spark over HTTP: snapshots, the journal and deliveries as Arrow streams, jobs that publish, and what they remember.
+"""Spark over HTTP: snapshots, the journal and deliveries as Arrow streams; publishing jobs and their documents.
 
-Claims, settlements and extensions of a drain go the way of every worker.
+Claim, settle and extend use the same routes as any worker.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ R = TypeVar("R")
 router = APIRouter(prefix="/v1/spark", tags=["spark"])
 _MOST_NAMES = 1000
 _THREADS = ThreadPoolExecutor(4, thread_name_prefix="tampu-spark")
-"""A plan of millions takes its time: it must not hold up what others ask of the loop's own threads."""
+"""Planning millions of rows takes long, and must not block the threads of other requests."""
 Micros = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Microseconds since 1970")]
-Everyone = Annotated[bool, Query(description="Of all tenants; for keys that may act in any")]
+Everyone = Annotated[bool, Query(description="All tenants; needs a key of all tenants")]
 
 
 def _arrow(body: Any = None, more: tuple[int, ...] = ()) -> dict[str, Any]:
-    told = doc(None, body, more=more, text="An Arrow IPC stream; its last batch, which is empty, tells the rows")
-    told["responses"][200]["content"] = {wire.ARROW: {"schema": {"type": "string", "format": "binary"}}}
-    return told
+    route = doc(None, body, more=more, text="An Arrow IPC stream; its last batch is empty and has the number of rows")
+    route["responses"][200]["content"] = {wire.ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    return route
 
 
 async def _spark_store(request: HttpRequest) -> SparkStore:
-    """First of all in every route: it tells who runs a server without Arrow what is missing."""
+    """Called first in every route: it raises a clear error if the server runs without Arrow."""
     return await asyncio.to_thread(request.server.spark_store)
 
 
@@ -52,9 +52,11 @@ async def _do(work: Callable[..., R], *arguments: Any) -> R:
 
 
 async def _tenant(request: HttpRequest, caller: Caller, everyone: bool) -> str | None:
-    """Whose rows are read; None for all tenants'."""
+    """The tenant whose rows are read; None for all tenants."""
     if everyone and not await request.server.of_all_tenants(caller):
-        raise Forbidden("this key is of one tenant", field="tenant", hint="name a tenant, or use a key of all tenants")
+        raise Forbidden(
+            "this key belongs to one tenant", field="tenant", hint="name a tenant, or use a key of all tenants"
+        )
     return None if everyone else caller.tenant
 
 
@@ -63,13 +65,13 @@ async def _tenant(request: HttpRequest, caller: Caller, everyone: bool) -> str |
 
 @router.post("/documents", operation_id="spark_documents", **doc(wire.SparkDocuments, wire.SparkLookup))
 async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """What Spark programs keep: who owns a consumer, what was delivered, how far a job is, the settings of a queue."""
+    """Documents of Spark programs: owners of consumers, deliveries, progress of jobs, queue settings."""
     spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
 
     asked: wire.SparkLookup = await request.read(wire.LOOKUP)
     if (asked.name is None) == (asked.prefix is None):
-        raise InvalidMessage("give a name or a prefix", field="name")
+        raise InvalidMessage("give either a name or a prefix", field="name")
     name = asked.prefix if asked.name is None else asked.name
     everyone = await request.server.of_all_tenants(caller)
     tenant = permissions.check_document(caller, asked.kind, name or "", write=False, everyone=everyone)
@@ -87,7 +89,7 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
     "/changes", operation_id="spark_changes", **doc(wire.SparkChanged, wire.SparkChanges, more=(404, 409, 422, 507))
 )
 async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Store messages of a job and documents, in their order; in one commit where the store can."""
+    """Store messages of a job, and documents, in order; in one commit if the store can."""
     spark_store = await _spark_store(request)
     from tampu.server.spark import load, permissions
 
@@ -103,7 +105,10 @@ async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
             request.subject.add((change.queue,))
     count = load.count(asked.changes)
     if count > request.server.settings.max_batch:
-        raise InvalidMessage(f"{count} messages in one request", field="changes", hint="send several")
+        most = request.server.settings.max_batch
+        raise InvalidMessage(
+            f"{count} messages in one request; the limit is {most}", field="changes", hint="send several requests"
+        )
     await request.spend(caller, count)
     replies = await _do(_change, owners, spark_store, asked)
     for change, new in zip(asked.changes, replies, strict=True):
@@ -120,13 +125,13 @@ def _change(owners: Sequence[str], spark_store: SparkStore, asked: wire.SparkCha
 
     remember_us = 0 if spark_store.store.joint else KEPT_US
 
-    @functools.cache  # as they are this moment: a job of many rows is worth a look
+    @functools.cache  # read fresh for each request: a job has many rows
     def settings_of(tenant: str, queue: str) -> settings.Settings:
         return settings.read(spark_store.store.document, tenant, queue)
 
     calls: list[port.Call] = []
     counted: list[tuple[int, int]] = []
-    """For each change, which of the calls its reply is of."""
+    """For each change, the range of calls that store its rows."""
     for change, tenant in zip(asked.changes, owners, strict=True):
         if isinstance(change, wire.SparkPut):
             put = port.PutDocument(change.kind, tenant, change.name, change.value, change.version)
@@ -145,7 +150,7 @@ def _change(owners: Sequence[str], spark_store: SparkStore, asked: wire.SparkCha
 
 @router.get("/queues/{queue}", operation_id="spark_queue", **doc(wire.SparkQueue))
 async def queue(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """How many messages of a queue are in each state."""
+    """The number of messages of a queue by state."""
     spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
 
@@ -159,7 +164,7 @@ async def queue(queue: QueueName, request: CurrentRequest, caller: CurrentCaller
 
 @router.get("/place", operation_id="spark_place", **doc(wire.SparkPlace))
 async def place(request: CurrentRequest, caller: CurrentCaller, since: Micros = None, until: Micros = None) -> Response:
-    """Where the journal begins and ends; also the position before what is since a time, or of what was until it."""
+    """The first and last position of the journal; with ``since`` or ``until``, also the position at that time."""
     spark_store = await _spark_store(request)
     if not any(caller.somewhere(permission) for permission in ("view", "publish", "consume")):
         caller.need_somewhere("view")
@@ -187,7 +192,7 @@ async def journal(
     partition: Annotated[str, Query(max_length=300)],
     after: Annotated[int, Query(ge=0, lt=1 << 62)],
     upto: Annotated[int, Query(ge=0, lt=1 << 62)],
-    queue: Annotated[list[str], Query(max_length=_MOST_NAMES, description="Only of these queues")] = [],  # noqa: B006 - read only
+    queue: Annotated[list[str], Query(max_length=_MOST_NAMES, description="Only these queues")] = [],  # noqa: B006 - read only
     everyone: Everyone = False,
 ) -> Response:
     """Transitions of one partition, after one offset and up to another."""
@@ -203,7 +208,7 @@ async def journal(
     chosen = None if queues == () else queues or ()
     return await arrow_stream.answer(
         request,
-        spark_store.places,
+        spark_store.slots,
         lambda: spark_store.store.journal(partition, after, upto, tenant, chosen),
         columns.JOURNAL,
     )
@@ -214,7 +219,7 @@ async def journal(
 
 @router.post("/plan", operation_id="spark_plan", **doc(wire.SparkPlanned, wire.SparkPlan))
 async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Fix what a snapshot is of; its pieces can be read by other processes, on any node."""
+    """Plan a snapshot. Other processes can read its parts, from any node."""
     spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
     from tampu.stores import columns
@@ -236,7 +241,7 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
 
 @router.post("/messages", operation_id="spark_messages", **_arrow(wire.SparkPiece, more=(404,)))
 async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """The messages of one piece of a plan."""
+    """The messages of one part of a plan."""
     spark_store = await _spark_store(request)
     from tampu.server.spark import arrow_stream
     from tampu.stores import columns
@@ -251,13 +256,13 @@ async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
         caller.need_everywhere("view")
     schema = columns.chosen(columns.MESSAGES, piece.columns)
     return await arrow_stream.answer(
-        request, spark_store.places, lambda: spark_store.store.messages(piece.piece), schema
+        request, spark_store.slots, lambda: spark_store.store.messages(piece.piece), schema
     )
 
 
 @router.post("/deliveries", operation_id="spark_deliveries", **_arrow(bodies.Ids))
 async def deliveries(request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Messages as they are now, in the order asked for; of queues that the caller may consume or view."""
+    """Messages by id, in the order of the ids, from queues that the caller may consume or view."""
     spark_store = await _spark_store(request)
     import pyarrow as pa
 
@@ -275,4 +280,4 @@ async def deliveries(request: CurrentRequest, caller: CurrentCaller) -> Response
         may = [caller.may("consume", name) or caller.may("view", name) for name in table.column("queue").to_pylist()]
         yield from table.filter(pa.array(may, pa.bool_())).combine_chunks().to_batches()
 
-    return await arrow_stream.answer(request, spark_store.places, found, columns.MESSAGES)
+    return await arrow_stream.answer(request, spark_store.slots, found, columns.MESSAGES)
