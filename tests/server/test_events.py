@@ -300,8 +300,8 @@ def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.
 
 def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit in memory for it is read again from the journal."""
-    monkeypatch.setattr(feeds, "_MOST_WAITING", 50)
-    monkeypatch.setattr(feeds, "_STEP", 20)
+    monkeypatch.setattr(feeds, "_MAX_WAITING", 50)
+    monkeypatch.setattr(feeds, "_PAGE", 20)
     feed = listen()
     for _ in range(20):
         q.publish_many("orders", range(100))

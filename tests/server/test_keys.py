@@ -53,7 +53,7 @@ def test_a_key_file_that_others_can_read_is_refused(start: Start, tmp_path: Path
     path = tmp_path / "open.key"
     path.write_text("tampu_x")
     path.chmod(0o644)
-    with pytest.raises(tampu.InvalidConfig, match="others can read"):
+    with pytest.raises(tampu.InvalidConfig, match="other users can read"):
         start(key_file=path)
 
 

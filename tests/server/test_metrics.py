@@ -206,7 +206,7 @@ def test_a_node_is_not_ready_without_its_store_or_its_keepers(web: Web, stall: S
     stall.core.engine.close()
     answer = nobody.get("/ready")
     assert answer.status == 503
-    assert re.search("can not be reached", answer.json["checks"][0]["note"])
+    assert re.search("cannot be reached", answer.json["checks"][0]["note"])
 
 
 def _told(web: Web, **headers: str) -> set[tuple[str, str]]:

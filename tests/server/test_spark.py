@@ -77,9 +77,9 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
     bad = {
         "payload has": load("jobs", "much too long for it"),
         "not the beginning": msgspec.structs.replace(good, id_prefix=b"12345678901"),
-        "numbers must grow": msgspec.structs.replace(load("jobs", 1, 2), numbers=[1, 1]),
-        "where each body begins": msgspec.structs.replace(good, starts=[0, 3]),
-        "can not be unpacked": msgspec.structs.replace(good, bodies=b"\xc1", starts=[0, 1]),
+        "numbers must be increasing": msgspec.structs.replace(load("jobs", 1, 2), numbers=[1, 1]),
+        "the start of each body": msgspec.structs.replace(good, starts=[0, 3]),
+        "cannot unpack": msgspec.structs.replace(good, bodies=b"\xc1", starts=[0, 1]),
         "not a type name": msgspec.structs.replace(
             good, bodies=(body := msgspec.msgpack.encode(["no type!", b"1", "application/json"])), starts=[0, len(body)]
         ),

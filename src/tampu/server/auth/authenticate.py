@@ -111,22 +111,22 @@ class Authenticator:
 
 def _enter(found: Known | Bearer, headers: Headers) -> Caller:
     """The caller in the tenant it asks for; refuses a tenant that is not its own."""
-    asked = _tenant(headers)
+    tenant = _tenant(headers)
     own = found.key.tenant if isinstance(found, Known) else found.claims.tenant
     if isinstance(found, Known):
         found.used = time.monotonic()
     if own == ALL_TENANTS:
-        if asked is None and b"authorization" not in headers:
-            asked = _chosen(headers)
-        return found.as_tenant(asked or "default")
-    if asked is not None and asked != own:
-        raise Forbidden(f"this key does not belong to tenant {asked}", field="tampu-tenant")
+        if tenant is None and b"authorization" not in headers:
+            tenant = _chosen(headers)
+        return found.as_tenant(tenant or "default")
+    if tenant is not None and tenant != own:
+        raise Forbidden(f"this key does not belong to tenant {tenant}", field="tampu-tenant")
     return found.as_tenant(own)
 
 
 def _tenant(headers: Headers) -> str | None:
-    asked = headers.get(b"tampu-tenant")
-    return None if asked is None else validate.name(asked.decode("latin-1"), "tenant")
+    tenant = headers.get(b"tampu-tenant")
+    return None if tenant is None else validate.name(tenant.decode("latin-1"), "tenant")
 
 
 def _chosen(headers: Headers) -> str | None:

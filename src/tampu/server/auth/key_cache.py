@@ -99,7 +99,7 @@ class KeyCache:
         # An unknown key takes as long to refuse as a known one with a wrong secret.
         key = keys.decode(document) if document is not None else _NOBODY
         now = engine.now()
-        if not key.holds(secret_hash, now):
+        if not key.is_valid(secret_hash, now):
             return None
         ends_us = key.ends_us(secret_hash)
         return Known(key, secret_hash, None if ends_us is None else time.monotonic() + (ends_us - now) / SECOND)

@@ -49,13 +49,13 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
         """Identifies the key in lists and logs."""
         return f"tampu_{self.id}"
 
-    def holds(self, secret_hash: bytes, now_us: int) -> bool:
+    def is_valid(self, secret_hash: bytes, now_us: int) -> bool:
         """True if this is a valid secret of the key now. Compares in constant time."""
-        fresh = hmac.compare_digest(secret_hash, self.hash)
-        old = self.previous is not None and hmac.compare_digest(secret_hash, self.previous.hash)
+        current = hmac.compare_digest(secret_hash, self.hash)
+        previous = self.previous is not None and hmac.compare_digest(secret_hash, self.previous.hash)
         if self.expires_us is not None and now_us >= self.expires_us:
             return False
-        return fresh or (old and self.previous is not None and now_us < self.previous.until_us)
+        return current or (previous and self.previous is not None and now_us < self.previous.until_us)
 
     def ends_us(self, secret_hash: bytes) -> int | None:
         """When this secret expires; None if never."""

@@ -26,17 +26,17 @@ from tampu.wire.problems import item_error
 
 async def claim(request: HttpRequest) -> Reply:
     caller = await request.admit()
-    asked: bodies.Claim = await request.read(bodies.CLAIM)
-    queues = [asked.queues] if isinstance(asked.queues, str) else asked.queues
+    body: bodies.Claim = await request.read(bodies.CLAIM)
+    queues = [body.queues] if isinstance(body.queues, str) else body.queues
     request.subject.add(queues)
     for queue in queues[:1001]:
         caller.need("consume", validate.name(queue, "queue"))
     server = request.server
     await request.spend(caller, 1)
-    wait = _shorter(asked.wait, server.settings.max_wait)
+    wait = _shorter(body.wait, server.settings.max_wait)
     await server.load_settings(caller.tenant, *queues[:1001])
-    limit = min(asked.limit, server.limits.most(caller, asked.limit))
-    steps = server.verbs(caller.tenant).claim(queues, limit=limit, lease=asked.lease, wait=wait, worker=asked.worker)
+    limit = min(body.limit, server.limits.most(caller, body.limit))
+    steps = server.verbs(caller.tenant).claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
     leases = await (server.drive(steps) if not wait else _poll(request, caller, steps))
     await request.charge(caller, len(leases) - 1)  # the first was paid for before
     server.metrics.claim(leases, server.now_us())
@@ -77,12 +77,12 @@ async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]
 
 async def settle(request: HttpRequest) -> Reply:
     caller = await request.admit()
-    asked: bodies.Settle = await request.read(bodies.SETTLE)
-    count = request.check_batch(asked.settlements, "settlements")
-    queues = queues_of(caller, [item.receipt for item in asked.settlements])
+    body: bodies.Settle = await request.read(bodies.SETTLE)
+    count = request.check_batch(body.settlements, "settlements")
+    queues = queues_of(caller, [item.receipt for item in body.settlements])
     request.subject.add(sorted(queues))
     await request.spend(caller, count)
-    outcomes = await settled(request.server, caller, asked.settlements, queues)
+    outcomes = await settled(request.server, caller, body.settlements, queues)
     request.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
     return request.answer(bodies.Outcomes(outcomes))
 
@@ -125,12 +125,12 @@ def outcome_view(outcome: Outcome) -> bodies.OutcomeView:
 
 async def extend(request: HttpRequest) -> Reply:
     caller = await request.admit()
-    asked: bodies.Extend = await request.read(bodies.EXTEND)
-    count = request.check_batch(asked.leases, "leases")
-    queues = queues_of(caller, [item.receipt for item in asked.leases])
+    body: bodies.Extend = await request.read(bodies.EXTEND)
+    count = request.check_batch(body.leases, "leases")
+    queues = queues_of(caller, [item.receipt for item in body.leases])
     request.subject.add(sorted(queues))
     await request.spend(caller, count)
-    return request.answer(bodies.Extended(await extended(request.server, caller, asked.leases, queues)))
+    return request.answer(bodies.Extended(await extended(request.server, caller, body.leases, queues)))
 
 
 async def extended(

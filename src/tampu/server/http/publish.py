@@ -75,7 +75,7 @@ class FastRouteOne(FastRoute):
         super().__init__(caller, queue, form)
         self._content_type = content_type
 
-    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches ask the node
+    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches use it
         if self._content_type == JSON:
             bodies.checked_json(body)
         return [Encoded(body, self._content_type)], None

@@ -69,19 +69,19 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
     spark_store = await _spark_store(request)
     from tampu.server.spark import permissions
 
-    asked: wire.SparkLookup = await request.read(wire.LOOKUP)
-    if (asked.name is None) == (asked.prefix is None):
+    body: wire.SparkLookup = await request.read(wire.LOOKUP)
+    if (body.name is None) == (body.prefix is None):
         raise InvalidMessage("give either a name or a prefix", field="name")
-    name = asked.prefix if asked.name is None else asked.name
+    name = body.prefix if body.name is None else body.name
     everyone = await request.server.of_all_tenants(caller)
-    tenant = permissions.check_document(caller, asked.kind, name or "", write=False, everyone=everyone)
+    tenant = permissions.check_document(caller, body.kind, name or "", write=False, everyone=everyone)
     store = spark_store.store
-    if asked.name is not None:
-        one = await _do(store.document, asked.kind, tenant, asked.name)
+    if body.name is not None:
+        one = await _do(store.document, body.kind, tenant, body.name)
         found = [] if one is None else [one]
     else:
-        there = await _do(store.documents, asked.kind, tenant)
-        found = [document for document in there if document.name.startswith(asked.prefix or "")]
+        there = await _do(store.documents, body.kind, tenant)
+        found = [document for document in there if document.name.startswith(body.prefix or "")]
     return answer(request, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found]))
 
 
@@ -93,32 +93,32 @@ async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
     spark_store = await _spark_store(request)
     from tampu.server.spark import load, permissions
 
-    asked: wire.SparkChanges = await request.read(wire.CHANGES)
+    body: wire.SparkChanges = await request.read(wire.CHANGES)
     everyone = await request.server.of_all_tenants(caller)
     owners: list[str] = []
-    for change in asked.changes:
+    for change in body.changes:
         if isinstance(change, wire.SparkPut | wire.SparkDelete):
             owners.append(permissions.check_document(caller, change.kind, change.name, write=True, everyone=everyone))
         else:
             owners.append(caller.tenant)
             caller.need("publish", validate.name(change.queue, "queue"))
             request.subject.add((change.queue,))
-    count = load.count(asked.changes)
+    count = load.count(body.changes)
     if count > request.server.settings.max_batch:
         most = request.server.settings.max_batch
         raise InvalidMessage(
             f"{count} messages in one request; the limit is {most}", field="changes", hint="send several requests"
         )
     await request.spend(caller, count)
-    replies = await _do(_change, owners, spark_store, asked)
-    for change, new in zip(asked.changes, replies, strict=True):
+    replies = await _do(_change, owners, spark_store, body)
+    for change, new in zip(body.changes, replies, strict=True):
         if new and isinstance(change, wire.SparkLoad | wire.SparkPublish):
             request.server.metrics.publish(caller.tenant, change.queue, new)
     request.server.tail.wake()
     return answer(request, wire.SparkChanged(replies))
 
 
-def _change(owners: Sequence[str], spark_store: SparkStore, asked: wire.SparkChanges) -> list[int]:
+def _change(owners: Sequence[str], spark_store: SparkStore, body: wire.SparkChanges) -> list[int]:
     from tampu.broker import settings
     from tampu.server.spark import load
     from tampu.spark.write.publish import KEPT_US, Calls, stored
@@ -132,7 +132,7 @@ def _change(owners: Sequence[str], spark_store: SparkStore, asked: wire.SparkCha
     calls: list[port.Call] = []
     counted: list[tuple[int, int]] = []
     """For each change, the range of calls that store its rows."""
-    for change, tenant in zip(asked.changes, owners, strict=True):
+    for change, tenant in zip(body.changes, owners, strict=True):
         if isinstance(change, wire.SparkPut):
             put = port.PutDocument(change.kind, tenant, change.name, change.value, change.version)
             made = Calls([put])
@@ -144,7 +144,7 @@ def _change(owners: Sequence[str], spark_store: SparkStore, asked: wire.SparkCha
             made = load.publish(tenant, change, functools.partial(settings_of, tenant), remember_us)
         counted.append((len(calls), len(calls) + len(made.rows)))
         calls += (*made.rows, *made.copies)
-    replies = spark_store.change(calls, again=asked.again)
+    replies = spark_store.change(calls, again=body.again)
     return [sum(int(stored(reply)) for reply in replies[first:last]) for first, last in counted]
 
 
@@ -225,8 +225,8 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
     from tampu.stores import columns
     from tampu.stores.port import MessageQuery
 
-    asked: wire.SparkPlan = await request.read(wire.PLAN)
-    query = asked.query
+    body: wire.SparkPlan = await request.read(wire.PLAN)
+    query = body.query
     tenant = await _tenant(request, caller, query.everyone)
     columns.chosen(columns.MESSAGES, query.columns)
     queues = permissions.viewed(caller, query.queues, await _do(spark_store.queues, tenant))
@@ -234,7 +234,7 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
         return answer(request, wire.SparkPlanned({}, []))
     given = msgspec.structs.asdict(query) | {"queues": queues}
     del given["everyone"]
-    planned = await _do(spark_store.store.plan, MessageQuery(tenant=tenant, **given), asked.pieces)
+    planned = await _do(spark_store.store.plan, MessageQuery(tenant=tenant, **given), body.pieces)
     pieces = [spark_store.sign(Planned(tenant, queues, query.columns, piece)) for piece in planned.pieces]
     return answer(request, wire.SparkPlanned(planned.position, pieces))
 
@@ -246,8 +246,8 @@ async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
     from tampu.server.spark import arrow_stream
     from tampu.stores import columns
 
-    asked: wire.SparkPiece = await request.read(wire.PIECE)
-    piece = spark_store.read(asked.piece)
+    body: wire.SparkPiece = await request.read(wire.PIECE)
+    piece = spark_store.read(body.piece)
     if piece.tenant != await _tenant(request, caller, piece.tenant is None):
         raise NotFound("no such piece", field="piece")
     if piece.queues:
@@ -269,9 +269,9 @@ async def deliveries(request: CurrentRequest, caller: CurrentCaller) -> Response
     from tampu.server.spark import arrow_stream
     from tampu.stores import columns
 
-    asked: bodies.Ids = await request.read(bodies.IDS)
-    request.check_batch(asked.ids, "ids")
-    ids = [validate.id_text(id) for id in asked.ids]
+    body: bodies.Ids = await request.read(bodies.IDS)
+    request.check_batch(body.ids, "ids")
+    ids = [validate.id_text(id) for id in body.ids]
     if not caller.somewhere("consume"):
         caller.need_somewhere("view")
 

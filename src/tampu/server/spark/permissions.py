@@ -58,12 +58,12 @@ def check_known(caller: Caller, queue: str) -> None:
         caller.need("view", queue)
 
 
-def viewed(caller: Caller, asked: tuple[str, ...], there: set[str]) -> tuple[str, ...] | None:
+def viewed(caller: Caller, named: tuple[str, ...], existing: set[str]) -> tuple[str, ...] | None:
     """The queues to read: () for all, None for none. The caller must be allowed to view each queue it names."""
     caller.need_somewhere("view")
-    if asked:
-        caller.need("view", *asked)
-        return asked
+    if named:
+        caller.need("view", *named)
+        return named
     if caller.everywhere("view"):
         return ()
-    return tuple(sorted(queue for queue in there if caller.may("view", queue))) or None
+    return tuple(sorted(queue for queue in existing if caller.may("view", queue))) or None
