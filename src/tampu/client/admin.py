@@ -15,7 +15,7 @@ from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Steps
 from tampu.broker.filters import Where
 from tampu.broker.settings import DEFAULTS
-from tampu.client.request import asked, quoted, reader
+from tampu.client.request import call, quoted, reader
 from tampu.client.verbs import outcome
 from tampu.model.config import QueueConfig, change
 from tampu.model.errors import InvalidMessage
@@ -76,17 +76,17 @@ class RemoteAdmin(Checks):
             ("after", after),
             *_conditions(Where.of(where)),
         ]
-        return (yield from asked("GET", f"/v1/queues/{queue}/messages", _READ_PAGE, query=query))
+        return (yield from call("GET", f"/v1/queues/{queue}/messages", _READ_PAGE, query=query))
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
         if queue is None:
-            return (yield from asked("GET", "/v1/stats", _READ_ALL_STATS))
+            return (yield from call("GET", "/v1/stats", _READ_ALL_STATS))
         validate.name(queue, "queue")
-        return (yield from asked("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
+        return (yield from call("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
 
     def check(self) -> Steps[list[Finding]]:
         """The server's findings. Those about the whole store are only for keys of all tenants."""
-        return (yield from asked("GET", "/v1/check", _READ_CHECKS))
+        return (yield from call("GET", "/v1/check", _READ_CHECKS))
 
     def replay(
         self,
@@ -105,36 +105,36 @@ class RemoteAdmin(Checks):
             dry_run,
         )
         path = f"/v1/queues/{queue}/replay"
-        return (yield from asked("POST", path, _READ_REPLAYED, body, repeat=dry_run))
+        return (yield from call("POST", path, _READ_REPLAYED, body, repeat=dry_run))
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         body = bodies.Purge(purged_states(queue, state), dry_run)
-        return (yield from asked("POST", f"/v1/queues/{queue}/purge", _READ_COUNT, body, repeat=dry_run))
+        return (yield from call("POST", f"/v1/queues/{queue}/purge", _READ_COUNT, body, repeat=dry_run))
 
     def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
         path = _config_path(queue)
         changed = change(QueueConfig(), changes)
         body = {name: None if value is None else getattr(changed, name) for name, value in changes.items()}
-        return (yield from asked("PATCH", path, _READ_CONFIG, body))
+        return (yield from call("PATCH", path, _READ_CONFIG, body))
 
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
         query = [("inherited", "true" if inherited else "false")]
-        return (yield from asked("GET", _config_path(queue), _READ_CONFIG, query=query))
+        return (yield from call("GET", _config_path(queue), _READ_CONFIG, query=query))
 
     def list_queues(self) -> Steps[list[str]]:
-        return (yield from asked("GET", "/v1/queues", _READ_NAMES))
+        return (yield from call("GET", "/v1/queues", _READ_NAMES))
 
     def reset_config(self, queue: str) -> Steps[bool]:
-        return (yield from asked("DELETE", _config_path(queue), _READ_DELETED, repeat=False))
+        return (yield from call("DELETE", _config_path(queue), _READ_DELETED, repeat=False))
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
         query = [("force", "true" if force else "false")]
         path = f"/v1/queues/{validate.name(queue, 'queue')}"
-        return (yield from asked("DELETE", path, _READ_COUNT, query=query, repeat=False))
+        return (yield from call("DELETE", path, _READ_COUNT, query=query, repeat=False))
 
     def _set_status(self, queue: str, status: str) -> Steps[None]:
         validate.name(queue, "queue")
-        yield from asked("POST", f"/v1/queues/{queue}/{_VERB_OF[status]}", _READ_CONFIG)
+        yield from call("POST", f"/v1/queues/{queue}/{_VERB_OF[status]}", _READ_CONFIG)
 
 
 def _conditions(where: Where) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import aiohttp
 from yarl import URL
 
 from tampu.client.failures import ANSWER_SECONDS, CONNECT_SECONDS, Broken, NotSent, NotTrusted
-from tampu.client.request import Ask
+from tampu.client.request import Request
 
 Response = tuple[int, bytes]
 """(status, body)"""
@@ -29,17 +29,17 @@ class AsyncHttp:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def send(self, ask: Ask) -> Response:
-        if not ask.wait:
+    async def send(self, request: Request) -> Response:
+        if not request.wait:
             self._in_flight += 1
             self._idle.clear()
             try:
-                return await self._request(ask)
+                return await self._request(request)
             finally:
                 self._in_flight -= 1
                 if not self._in_flight:
                     self._idle.set()
-        poll = asyncio.ensure_future(self._request(ask))
+        poll = asyncio.ensure_future(self._request(request))
         self._polls.add(poll)
         try:
             await asyncio.wait({poll})
@@ -50,18 +50,18 @@ class AsyncHttp:
             poll.cancel()
             self._polls.discard(poll)
 
-    async def _request(self, ask: Ask) -> Response:
+    async def _request(self, request: Request) -> Response:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0), headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
             )
             self._guard = self._close_with_loop(self._session)
             await anext(self._guard)
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS + ask.wait)
-        url = URL(self._base + ask.path, encoded=True)
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS + request.wait)
+        url = URL(self._base + request.path, encoded=True)
         try:
             async with self._session.request(
-                ask.method, url, data=ask.body, timeout=timeout, allow_redirects=False, headers=ask.trace
+                request.method, url, data=request.body, timeout=timeout, allow_redirects=False, headers=request.trace
             ) as response:
                 return response.status, await response.read()
         except aiohttp.ClientConnectorCertificateError as error:

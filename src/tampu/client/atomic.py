@@ -10,7 +10,7 @@ import msgspec
 
 from tampu.broker.atomic import Atomic, checked_document
 from tampu.broker.core import Steps
-from tampu.client.request import Ask, asked, quoted, reader
+from tampu.client.request import Request, call, quoted, reader
 from tampu.client.verbs import RemoteVerbs, may_exist, outcome, settlement_body
 from tampu.model.document import Document
 from tampu.model.errors import NotFound
@@ -62,12 +62,12 @@ class RemoteAtomic(RemoteVerbs, Atomic):
             return [read_reply(reply, unit_name) for (_, read_reply), reply in zip(members, replies, strict=True)]
 
         body = {"operations": [operation for operation, _ in members], "name": unit_name}
-        step: Any = Ask("POST", "/v1/atomic", read, body)
+        step: Any = Request("POST", "/v1/atomic", read, body)
         return (yield step)  # type: ignore[no-any-return]  # by `read`
 
     def get_document(self, kind: str, name: str) -> Steps[Document | None]:
         checked_document(kind, name)
         try:
-            return (yield from asked("GET", f"/v1/documents/{quoted(kind)}/{quoted(name)}", _READ_DOCUMENT))
+            return (yield from call("GET", f"/v1/documents/{quoted(kind)}/{quoted(name)}", _READ_DOCUMENT))
         except NotFound:
             return None

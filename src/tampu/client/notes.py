@@ -8,7 +8,7 @@ from typing import Any
 from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.notes import Notes, packed
-from tampu.client.request import asked, reader
+from tampu.client.request import call, reader
 from tampu.model.errors import NotFound
 from tampu.model.times import Duration
 from tampu.wire import bodies
@@ -25,11 +25,11 @@ def _path(id: str) -> str:
 
 class RemoteNotes(Notes):
     def read_note(self, id: str) -> Steps[Any]:
-        return (yield from asked("GET", _path(id), _READ_NOTE))
+        return (yield from call("GET", _path(id), _READ_NOTE))
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
         packed(note)  # raises the same errors as a local store
-        reply = yield from asked("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
+        reply = yield from call("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
         if reply.error is not None:
             raise of_item(reply.error)
 
@@ -41,6 +41,6 @@ class RemoteNotes(Notes):
     def drop_notes(self, ids: Sequence[str]) -> Steps[None]:
         for id in ids:
             try:
-                yield from asked("DELETE", _path(id), _READ_COUNT)
+                yield from call("DELETE", _path(id), _READ_COUNT)
             except NotFound:
                 continue  # the message is gone, and its note with it

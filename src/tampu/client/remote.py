@@ -22,7 +22,7 @@ from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.notes import RemoteNotes
-from tampu.client.request import Ask, Nap, reader
+from tampu.client.request import Nap, Request, reader
 from tampu.client.schedules import RemoteScheduleVerbs
 from tampu.client.sync_http import SyncHttp
 from tampu.model.config import BUILT_IN
@@ -85,7 +85,7 @@ class RemoteCore(StepRunner):
         self._ended = threading.Event()
         self.engine = RemoteEngine("full")
 
-    def do(self, step: Ask | Nap) -> Any:
+    def do(self, step: Request | Nap) -> Any:
         if isinstance(step, Nap):
             self._ended.wait(step.seconds)
             return None
@@ -99,7 +99,7 @@ class RemoteCore(StepRunner):
             except (NotSent, Broken, Unavailable) as error:
                 self._ended.wait(self._pause_before_retry(step, error, tries))
 
-    def open(self, step: Ask) -> io.RawIOBase:
+    def open(self, step: Request) -> io.RawIOBase:
         """The response body as a stream, for bodies too large for memory. Retries until the response has begun."""
         tries = pauses(step.patience)
         while True:
@@ -112,7 +112,7 @@ class RemoteCore(StepRunner):
             except (NotSent, Broken, Unavailable) as error:
                 self._ended.wait(self._pause_before_retry(step, error, tries))
 
-    async def do_async(self, step: Ask | Nap) -> Any:
+    async def do_async(self, step: Request | Nap) -> Any:
         if isinstance(step, Nap):
             await asyncio.sleep(step.seconds)
             return None
@@ -135,24 +135,24 @@ class RemoteCore(StepRunner):
             raise Unavailable("this store was closed", hint="open it again")
 
     @staticmethod
-    def _read(ask: Ask, status: int, body: bytes) -> Any:
+    def _read(request: Request, status: int, body: bytes) -> Any:
         if status >= 300:
             raise from_answer(status, body)
         try:
-            return ask.read(body)
+            return request.read(body)
         except msgspec.MsgspecError as error:
             hint = "check that the url is a tampu server"
             raise TampuError(f"cannot decode the server's response: {error}", hint=hint) from None
 
-    def _pause_before_retry(self, ask: Ask, error: Exception, tries: Iterator[float]) -> float:
+    def _pause_before_retry(self, request: Request, error: Exception, tries: Iterator[float]) -> float:
         """Seconds to wait before the retry; raises if a retry is not safe or would not help."""
         self._check_open()
         sent = not isinstance(error, NotSent)
-        retry = (ask.repeat or not sent) and not isinstance(error, NotTrusted)
+        retry = (request.repeat or not sent) and not isinstance(error, NotTrusted)
         pause = next(tries, None) if retry else None
         if pause is not None:
-            if sent and ask.again is not None:
-                ask.body = media.write(ask.again, MSGPACK)
+            if sent and request.again is not None:
+                request.body = media.write(request.again, MSGPACK)
             return pause
         if isinstance(error, Unavailable):
             raise error
@@ -191,7 +191,7 @@ def open_remote(url: str, *, token: str | None, tenant: str) -> Store:
     validate.name(tenant, "tenant")
     core: Any = RemoteCore(url, token, tenant)
     try:
-        me: bodies.Me = core.do(Ask("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
+        me: bodies.Me = core.do(Request("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
         core.engine.durability = me.durability
         core.engine.capabilities |= {f"atomic:{me.atomic}"}
         return Store(core, me.tenant, on_close=core.close, verbs=AllRemoteVerbs)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Ask:
+class Request:
     __slots__ = ("again", "body", "method", "path", "patience", "read", "repeat", "trace", "wait")
 
     def __init__(
@@ -59,15 +59,15 @@ class Nap:
         self.seconds = seconds
 
 
-def asked(method: str, path: str, read: Callable[[bytes], T], body: Any = None, **more: Any) -> Generator[Any, Any, T]:
+def call(method: str, path: str, read: Callable[[bytes], T], body: Any = None, **more: Any) -> Generator[Any, Any, T]:
     """Build a request, send it and return what ``read`` makes of the response."""
-    reply: T = yield Ask(method, path, read, body, **more)
+    reply: T = yield Request(method, path, read, body, **more)
     return reply
 
 
-def send(ask: Ask) -> Generator[Any, Any, Any]:
+def send(request: Request) -> Generator[Any, Any, Any]:
     """Send a request that was built elsewhere."""
-    return (yield ask)
+    return (yield request)
 
 
 def nap(seconds: float) -> Generator[Any, Any, None]:

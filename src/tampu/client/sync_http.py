@@ -13,7 +13,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
 from tampu.client.failures import ANSWER_SECONDS, CONNECT_SECONDS, Broken, NotSent, NotTrusted
-from tampu.client.request import Ask
+from tampu.client.request import Request
 
 _KEPT_CONNECTIONS = 64
 
@@ -69,26 +69,26 @@ class SyncHttp:
         self._prefix = prefix
         self._headers = headers
 
-    def send(self, ask: Ask) -> tuple[int, bytes]:
+    def send(self, request: Request) -> tuple[int, bytes]:
         """(status, body)"""
-        self._this_thread.polls = bool(ask.wait)
-        response = self._request(ask)
+        self._this_thread.polls = bool(request.wait)
+        response = self._request(request)
         return response.status, response.data
 
-    def open(self, ask: Ask) -> tuple[int, io.RawIOBase]:
+    def open(self, request: Request) -> tuple[int, io.RawIOBase]:
         """(status, body as a stream)"""
         self._this_thread.polls = False
-        response = self._request(ask, preload_content=False)
+        response = self._request(request, preload_content=False)
         return response.status, _Body(response)
 
-    def _request(self, ask: Ask, **options: Any) -> Any:
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS + ask.wait)
+    def _request(self, request: Request, **options: Any) -> Any:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS + request.wait)
         try:
             return self._pool.urlopen(
-                ask.method,
-                self._prefix + ask.path,
-                ask.body,
-                self._headers | ask.trace if ask.trace else self._headers,
+                request.method,
+                self._prefix + request.path,
+                request.body,
+                self._headers | request.trace if request.trace else self._headers,
                 retries=False,
                 redirect=False,
                 assert_same_host=False,

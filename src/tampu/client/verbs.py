@@ -15,7 +15,7 @@ from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.verbs import Verbs
 from tampu.client import ids
-from tampu.client.request import Ask, asked, nap, reader, send
+from tampu.client.request import Request, call, nap, reader, send
 from tampu.engines import port
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
@@ -63,13 +63,15 @@ _READ_RESULT = reader(bodies.ResultView)
 _read_published = reader(bodies.PublishedMany)
 
 
-def claim_request(queues: Sequence[str], limit: int, lease_us: int | None, wait: float, worker: str | None) -> Ask:
+def claim_request(queues: Sequence[str], limit: int, lease_us: int | None, wait: float, worker: str | None) -> Request:
     seconds = None if lease_us is None else lease_us / SECOND
-    return Ask("POST", "/v1/claim", _READ_LEASES, bodies.Claim(list(queues), limit, seconds, wait, worker), wait=wait)
+    return Request(
+        "POST", "/v1/claim", _READ_LEASES, bodies.Claim(list(queues), limit, seconds, wait, worker), wait=wait
+    )
 
 
-def settle_request(items: Sequence[port.SettleItem]) -> Ask:
-    return Ask("POST", "/v1/settle", READ_OUTCOMES, {"settlements": [settlement_body(item) for item in items]})
+def settle_request(items: Sequence[port.SettleItem]) -> Request:
+    return Request("POST", "/v1/settle", READ_OUTCOMES, {"settlements": [settlement_body(item) for item in items]})
 
 
 def settlement_body(item: port.SettleItem) -> dict[str, Any]:
@@ -85,10 +87,10 @@ def settlement_body(item: port.SettleItem) -> dict[str, Any]:
     return body
 
 
-def extend_request(leases: Sequence[tuple[str, int | None]]) -> Ask:
+def extend_request(leases: Sequence[tuple[str, int | None]]) -> Request:
     """Extend leases, given as (receipt, microseconds from now)."""
     items = [bodies.ExtendItem(receipt, None if by_us is None else by_us / SECOND) for receipt, by_us in leases]
-    return Ask("POST", "/v1/extend", _READ_EXTENDED, bodies.Extend(items))
+    return Request("POST", "/v1/extend", _READ_EXTENDED, bodies.Extend(items))
 
 
 class RemoteVerbs(Verbs):
@@ -121,7 +123,7 @@ class RemoteVerbs(Verbs):
         *,
         one_request: bool = False,  # noqa: ARG002 - the server handles it
         remember_us: int = 0,  # noqa: ARG002 - the server handles it
-    ) -> Ask:
+    ) -> Request:
         sent, given = self.outgoing(queue, news)
         # A name for the batch makes a repeat safe. A single message gets an id instead, which costs nothing and is
         # stored no longer than the message. If some messages may exist already, each of the others gets an id.
@@ -139,7 +141,7 @@ class RemoteVerbs(Verbs):
             replies: list[bodies.Published] = _read_published(raw).messages
             return [self._message(queue, *each, once) for each in zip(replies, sent, given, strict=True)]
 
-        return Ask("POST", f"/v1/queues/{queue}/publish", read, bodies.Publish(given, once), repeat=repeat)
+        return Request("POST", f"/v1/queues/{queue}/publish", read, bodies.Publish(given, once), repeat=repeat)
 
     def _within(self, step: Any, context: dict[str, str]) -> Any:
         step.trace = context
@@ -202,7 +204,7 @@ class RemoteVerbs(Verbs):
         """Validate a settlement and convert it for the request."""
         return self._ending(settlement)
 
-    def _settling(self, settlements: Sequence[Settlement]) -> Ask:
+    def _settling(self, settlements: Sequence[Settlement]) -> Request:
         return settle_request([self._ending(settlement) for settlement in settlements])
 
     def extend_many(
@@ -217,13 +219,13 @@ class RemoteVerbs(Verbs):
     # -- one message
 
     def get(self, id: str) -> Steps[Message]:
-        return (yield from asked("GET", f"/v1/messages/{validate.id_text(id)}", _READ_MESSAGE))
+        return (yield from call("GET", f"/v1/messages/{validate.id_text(id)}", _READ_MESSAGE))
 
     def result(self, id: str, *, wait: Duration = 0) -> Steps[Message]:
         until = time.monotonic() + duration(wait, "wait") / SECOND
         while True:
             left = min(_POLL_SECONDS, max(0.0, until - time.monotonic()))
-            reply = yield from asked(
+            reply = yield from call(
                 "GET", f"/v1/messages/{validate.id_text(id)}/result", _READ_RESULT, query=[("wait", left)], wait=left
             )
             if reply.ended or time.monotonic() >= until or self.core.closed:
@@ -238,7 +240,7 @@ class RemoteVerbs(Verbs):
 
     @staticmethod
     def _by_ids(verb: str, ids: Sequence[str]) -> Steps[list[Outcome]]:
-        return asked("POST", f"/v1/messages/{verb}", READ_OUTCOMES, bodies.Ids([validate.id_text(id) for id in ids]))
+        return call("POST", f"/v1/messages/{verb}", READ_OUTCOMES, bodies.Ids([validate.id_text(id) for id in ids]))
 
     # -- the journal
 
@@ -246,4 +248,4 @@ class RemoteVerbs(Verbs):
         validate.whole(limit, "limit", 1, 100_000)
         position = validate.position(after) or {}
         query = [("limit", limit), *(("after", f"{name}={offset}") for name, offset in position.items())]
-        return (yield from asked("GET", "/v1/journal", _READ_JOURNAL, query=query))
+        return (yield from call("GET", "/v1/journal", _READ_JOURNAL, query=query))
