@@ -115,7 +115,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page, server: Server, st
     page.keyboard.press("Enter")
     live(page)
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="emails")).to_be_focused()
@@ -126,7 +126,7 @@ def test_everything_can_be_done_with_the_keyboard(page: Page, server: Server, st
 
 
 def test_a_revoked_key_is_signed_out_while_it_looks(page: Page, server: Server, store: tampu.Store) -> None:
-    ring = KeyAdmin(server.node.core, "*")
+    ring = KeyAdmin(server.state.core, "*")
     made = access.core(store).drive(
         KeyAdmin(access.core(store), "*").create("short", [parse("view")], tenant="default")
     )

@@ -163,7 +163,7 @@ def test_what_is_not_safe_is_not_repeated_and_says_so(breaker: tuple[Breaker, st
 
 def test_a_server_that_is_not_there_is_told_soon_at_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.client.remote._OPENING_SECONDS", 0.1)
-    with pytest.raises(tampu.Unavailable, match="can not be reached"):
+    with pytest.raises(tampu.Unavailable, match="cannot reach the server"):
         tampu.open(f"http://127.0.0.1:{free_port()}", token="x")
     assert failures.PATIENCE_SECONDS > 1
 

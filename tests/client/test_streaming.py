@@ -126,7 +126,7 @@ def test_a_stream_that_ends_by_a_mistake_says_so(proxy: Proxy, monkeypatch: pyte
 
     with tampu.open(proxy.url, token="x") as store, store.stream("jobs") as stream:
         assert isinstance(stream, WireStream)
-        monkeypatch.setattr(stream, "_connected", broken)
+        monkeypatch.setattr(stream, "_use_connection", broken)
         with pytest.raises(tampu.TampuError, match="a defect"):
             stream.next(60)
         with pytest.raises(tampu.TampuError, match="a defect"):

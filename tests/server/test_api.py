@@ -141,7 +141,7 @@ def test_a_message_that_only_messagepack_can_say_is_bytes_in_json(web: Web) -> N
 def test_a_long_poll_is_answered_when_work_comes(web: Web, stall: Stall) -> None:
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(web.post, "/v1/claim", {"queues": ["a", "b"], "wait": 50})
-        until(lambda: len(stall.node.polls) == 1)
+        until(lambda: len(stall.state.polls) == 1)
         web.post("/v1/queues/b/messages", {"n": 1})
         assert [lease["message"]["queue"] for lease in poll.result(40).json["leases"]] == ["b"]
 
@@ -152,7 +152,7 @@ def test_a_result_is_waited_for(web: Web, stall: Stall) -> None:
     assert (early["ended"], early["state"]) == (False, "ready")
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(web.get, f"/v1/messages/{id}/result?wait=50")
-        until(lambda: len(stall.node.polls) == 1)
+        until(lambda: len(stall.state.polls) == 1)
         lease = web.post("/v1/claim", {"queues": "jobs"}).json["leases"][0]
         web.post("/v1/settle", {"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": 7}]})
         told = poll.result(40).json
@@ -163,10 +163,10 @@ def test_what_was_claimed_for_a_client_that_left_is_given_back(stall: Stall) -> 
     store = tampu.open(stall.url, token=stall.token)
     thread = threading.Thread(target=lambda: store.claim("jobs", wait=50))
     thread.start()
-    until(lambda: len(stall.node.polls) == 1)
+    until(lambda: len(stall.state.polls) == 1)
     store.close()
     thread.join(40)
-    until(lambda: len(stall.node.polls) == 0)
+    until(lambda: len(stall.state.polls) == 0)
     web = Web(stall.url, stall.token)
     web.post("/v1/queues/jobs/messages", {"n": 1})
     (lease,) = web.post("/v1/claim", {"queues": "jobs"}).json["leases"]
@@ -201,12 +201,12 @@ def test_a_stop_ends_polls_with_nothing_and_finishes_requests(tmp_path: Any) -> 
     web = Web(server.url, server.token)
     with ThreadPoolExecutor(3) as pool:
         polls = [pool.submit(web.post, "/v1/claim", {"queues": "jobs", "wait": 50}) for _ in range(3)]
-        until(lambda: len(server.node.polls) == 3)
+        until(lambda: len(server.state.polls) == 3)
         began = time.monotonic()
         server.stop()
         assert [(p.result(60).status, p.result().json) for p in polls] == [(200, {"leases": []})] * 3
     assert time.monotonic() - began < 40
-    assert server.node.core.closed
+    assert server.state.core.closed
 
 
 def test_the_journal_is_read_page_by_page_where_each_queue_has_a_part_of_its_own(start: Start) -> None:

@@ -196,7 +196,7 @@ def test_trailers_too_many_for_a_request_that_waits_are_told(server: Server) -> 
     head = f"POST /v1/claim HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as raw:
         raw.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
-        until(lambda: server.node.gate.ring.used_since(0))
+        until(lambda: server.state.authenticator.key_cache.used_since(0))
         raw.sendall(b"x-a: " + b"y" * 5000)
         assert raw.recv(1000).startswith(b"HTTP/1.1 431 ")
 

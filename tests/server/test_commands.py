@@ -114,4 +114,4 @@ def test_an_address_in_use_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         said = _run(tmp_path, "serve", "--port", str(taken.getsockname()[1]))
     assert said.returncode == 2
-    assert "can not listen" in said.stderr
+    assert "cannot listen" in said.stderr

@@ -85,7 +85,7 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
     busy.start()
     try:
         feed.take(3)
-        monkeypatch.setattr(stall.node.gate.sign_in, "read", ended)
+        monkeypatch.setattr(stall.state.authenticator.sign_in, "read", ended)
         while (event := feed.next()) is not None and event.kind != "end":
             assert busy.is_alive(), "it was told of everything"
     finally:
@@ -146,7 +146,7 @@ def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
     told = feed.take(2)
     assert [(event.data["verb"], event.data["id"]) for event in told] == [("claim", first.id), ("ack", first.id)]
     q.purge("orders", state="done")
-    stall.node.types._known.clear()
+    stall.state.types._known.clear()
     assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
 
 
@@ -268,7 +268,7 @@ def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q:
     token, id = key(stall, "view")
     feed = listen(token=token)
     stall.core.drive(KeyAdmin(stall.core, "*").rotate(id))
-    known = stall.node.gate.ring._known
+    known = stall.state.authenticator.key_cache._known
     until(lambda: any(k.key.rotated_us for k in list(known.values())))
     q.publish("orders", 1)
     assert moves(feed.take(1)) == [("orders", "publish")]
@@ -300,8 +300,8 @@ def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.
 
 def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit in memory for it is read again from the journal."""
-    monkeypatch.setattr(feeds, "_MOST_WAITING", 50)
-    monkeypatch.setattr(feeds, "_STEP", 20)
+    monkeypatch.setattr(feeds, "_MAX_WAITING", 50)
+    monkeypatch.setattr(feeds, "_PAGE", 20)
     feed = listen()
     for _ in range(20):
         q.publish_many("orders", range(100))
@@ -378,4 +378,4 @@ def test_many_feeds_share_one_reader(
     assert len(calls) < 20
     for feed in feeds_:
         feed.close()
-    until(lambda: not len(stall.node.tail))
+    until(lambda: not len(stall.state.tail))

@@ -204,7 +204,7 @@ def test_a_request_that_was_let_in_before_the_revocation_opens_no_lane_after_it(
     token = web.key("publish")
     with Line(server, token) as slow, Line(server, token) as line:
         slow.send(slow.request(b"12")[:-2])
-        until(lambda: server.node.gate.ring.used_since(0).keys() >= {token.split("_")[1]})
+        until(lambda: server.state.authenticator.key_cache.used_since(0).keys() >= {token.split("_")[1]})
         web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
         until(lambda: line.ask()[0] == 401, 60)
         slow.send(b"12")
@@ -224,7 +224,7 @@ def test_what_is_under_way_on_a_lane_when_its_key_is_revoked_is_not_stored(
             _cleared(slow, taken)
             before = len(taken)
             slow.send(slow.request(b"12")[:-2])
-            until(lambda: len(taken) > before or len(server.node.fast_routes) == 0, 60)
+            until(lambda: len(taken) > before or len(server.state.fast_routes) == 0, 60)
             if len(taken) > before:
                 return True
             slow.send(b"12")
@@ -247,12 +247,12 @@ def test_errors_of_the_store_are_told(
 
     with Line(server) as line:
         _cleared(line, taken)
-        run = server.node.core.engine.run
-        monkeypatch.setattr(server.node.core.engine, "run", full)
+        run = server.state.core.engine.run
+        monkeypatch.setattr(server.state.core.engine, "run", full)
         until(lambda: line.ask()[0] == 507)
-        monkeypatch.setattr(server.node.core.engine, "run", lambda calls: [object()] * len(calls))
+        monkeypatch.setattr(server.state.core.engine, "run", lambda calls: [object()] * len(calls))
         until(lambda: line.ask()[0] == 500)
-        monkeypatch.setattr(server.node.core.engine, "run", run)
+        monkeypatch.setattr(server.state.core.engine, "run", run)
         assert line.ask()[0] == 201
 
 
@@ -260,7 +260,7 @@ def test_a_stop_finishes_what_is_under_way(
     server: Server, taken: list[fast_publish.FastPublish], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, begun = threading.Event(), threading.Event()
-    run = server.node.core.engine.run
+    run = server.state.core.engine.run
 
     def slow(calls: Any) -> Any:
         begun.set()
@@ -269,12 +269,12 @@ def test_a_stop_finishes_what_is_under_way(
 
     with Line(server) as line:
         _cleared(line, taken)
-        monkeypatch.setattr(server.node.core.engine, "run", slow)
+        monkeypatch.setattr(server.state.core.engine, "run", slow)
         line.send(line.request(b'"last"'))
         assert begun.wait(60)
         ending = threading.Thread(target=server.stop)
         ending.start()
-        until(lambda: server.node.polls.stopping)
+        until(lambda: server.state.polls.stopping)
         held.set()
         assert line.answer()[0] == 201
         assert line.ended()

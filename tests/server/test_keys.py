@@ -53,7 +53,7 @@ def test_a_key_file_that_others_can_read_is_refused(start: Start, tmp_path: Path
     path = tmp_path / "open.key"
     path.write_text("tampu_x")
     path.chmod(0o644)
-    with pytest.raises(tampu.InvalidConfig, match="others can read"):
+    with pytest.raises(tampu.InvalidConfig, match="other users can read"):
         start(key_file=path)
 
 
@@ -168,7 +168,7 @@ def test_a_revoked_key_is_refused_on_every_node_within_a_second(start: Start, tm
     assert here.get("/v1/queues").status == there.get("/v1/queues").status == 200
     with ThreadPoolExecutor(2) as pool:
         polls = [pool.submit(w.post, "/v1/claim", {"queues": "jobs", "wait": 30}) for w in (here, there)]
-        until(lambda: all(len(node.node.polls) == 1 for node in nodes))
+        until(lambda: all(len(node.state.polls) == 1 for node in nodes))
         web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
         assert [poll.result(60).code for poll in polls] == ["unauthorized"] * 2
         until(lambda: here.get("/v1/queues").status == there.get("/v1/queues").status == 401)
@@ -179,7 +179,7 @@ def test_a_long_poll_for_a_result_ends_with_its_key_too(web: Web, stall: Stall) 
     token = web.key("view")
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(web.as_key(token).get, f"/v1/messages/{id}/result?wait=30")
-        until(lambda: len(stall.node.polls) == 1)
+        until(lambda: len(stall.state.polls) == 1)
         web.ask("DELETE", f"/v1/keys/{token.split('_')[1]}")
         assert poll.result(60).code == "unauthorized"
 
@@ -190,7 +190,7 @@ def test_a_long_poll_ends_with_a_key_that_expires(start: Start) -> None:
     token = Web(node.url, node.token).key("consume", expires_in=60)
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(Web(node.url, token).post, "/v1/claim", {"queues": "jobs", "wait": 50})
-        until(lambda: len(node.node.polls) == 1)
+        until(lambda: len(node.state.polls) == 1)
         clock.advance(60)
         assert poll.result(60).code == "unauthorized"
 
@@ -229,7 +229,7 @@ def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> 
     token = web.key("view")
     web.as_key(token).get("/v1/queues")
     web.as_key(token[:-2]).get("/v1/queues")
-    link = node.node.gate.sign_in.link_token("x")
+    link = node.state.authenticator.sign_in.link_token("x")
     web.get(f"/signin?token={link}")
     until(lambda: "/signin" in caplog.text)  # told when the answer is under way already
     assert caplog.text.count('"event": "request"') == 4
@@ -239,7 +239,7 @@ def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> 
 
 def test_the_link_signs_in_once(stall: Stall, web: Web) -> None:
     key_id = stall.token.split("_")[1]
-    token = stall.node.gate.sign_in.link_token(key_id)
+    token = stall.state.authenticator.sign_in.link_token(key_id)
     nobody = web.as_key(None)
     first = nobody.get(f"/signin?token={token}")
     assert (first.status, first.headers["location"]) == (303, "/")

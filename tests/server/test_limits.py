@@ -141,7 +141,7 @@ def test_the_client_raises_queue_full_and_rate_limited_and_asks_no_second_time(
                 store.publish(queue, 1)
 
     def refusals() -> int:
-        counts = node.node.metrics.requests.of
+        counts = node.state.metrics.requests.of
         return sum(count for (route, status), count in counts.items() if "queue" in route and status == "429")
 
     assert admin.post("/v1/queues/jobs/messages", {"n": 1}).status == 201
@@ -237,7 +237,9 @@ def test_a_stream_costs_what_it_pushes(start: Start) -> None:
     ):
         came = [stream.next(60) for _ in range(8)]
         assert all(lease is not None for lease in came)
-        until(lambda: node.node.limits._slices != {} and all(s.tokens <= 0 for s in node.node.limits._slices.values()))
+        until(
+            lambda: node.state.limits._slices != {} and all(s.tokens <= 0 for s in node.state.limits._slices.values())
+        )
         assert stream.next(0.2) is None
 
 
@@ -251,7 +253,7 @@ def test_callers_with_a_token_have_a_rate_of_their_own(start: Start) -> None:
             count = 0
             for _ in range(5):
                 try:
-                    await node.node.limits.take(Bearer(claims, subject, time.monotonic() + 60).as_tenant("default"), 1)
+                    await node.state.limits.take(Bearer(claims, subject, time.monotonic() + 60).as_tenant("default"), 1)
                     count += 1
                 except tampu.RateLimited:
                     return count

@@ -49,7 +49,7 @@ def test_a_traceback_shows_no_values(start: Start, monkeypatch: pytest.MonkeyPat
     async def broken(*_: Any) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(node.node, "know", broken)
+    monkeypatch.setattr(node.state, "load_settings", broken)
     assert Web(node.url, node.token).post("/v1/queues/jobs/messages", SECRET.encode()).status == 500
     until(lambda: "a defect" in told.getvalue())
     text = told.getvalue()
@@ -154,7 +154,7 @@ def test_a_failure_names_the_queue_without_an_access_log(tmp_path: Path, monkeyp
     try:
         told = Told(monkeypatch)
         web = Web(server.url, server.token)
-        engine = server.node.core.engine
+        engine = server.state.core.engine
         for path in ("/v1/queues/jobs/messages", "/v1/queues/jobs/messages"):  # the second may take the express
             assert web.post(path, {"n": 1}).status == 201
         with monkeypatch.context() as broken:

@@ -159,7 +159,7 @@ def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall
     monkeypatch.setattr(registry, "MOST_OPEN", 5)
     web.post("/v1/queues/jobs/publish", {"messages": [{"payload": n} for n in range(20)]})
     leases = web.post("/v1/claim", {"queues": "jobs", "limit": 20}).json["leases"]
-    assert len(stall.node.metrics._open) == 5
+    assert len(stall.state.metrics._open) == 5
     web.post("/v1/settle", {"settlements": [{"verb": "ack", "receipt": lease["receipt"]} for lease in leases]})
     assert Scrape(web).of("tampu_work_seconds_count") == 5
 
@@ -206,7 +206,7 @@ def test_a_node_is_not_ready_without_its_store_or_its_keepers(web: Web, stall: S
     stall.core.engine.close()
     answer = nobody.get("/ready")
     assert answer.status == 503
-    assert re.search("can not be reached", answer.json["checks"][0]["note"])
+    assert re.search("cannot be reached", answer.json["checks"][0]["note"])
 
 
 def _told(web: Web, **headers: str) -> set[tuple[str, str]]:

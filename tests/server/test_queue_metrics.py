@@ -67,16 +67,16 @@ def test_a_revocation_is_told_also_when_the_store_was_away_in_the_middle(
         node.core.coalescer.submit(keys.saving(key, 0))
         place = keys.split(token)
         assert place is not None
-        known = node.gate.ring._read(*place)
+        known = node.authenticator.key_cache._read(*place)
         assert known is not None
-        node.gate.ring._known[place] = known
+        node.authenticator.key_cache._known[place] = known
         places.append(place)
     node._look()
     for id, _ in places:
         node.core.coalescer.submit(keys.revoking(id))
     monkeypatch.setattr(node.core.engine, "document", Lost(node.core.engine.document, after=answered))
     assert sorted(_look_twice(node)) == sorted(id for id, _ in places)
-    assert all(node.gate.ring.find(*place) is None for place in places)
+    assert all(node.authenticator.key_cache.find(*place) is None for place in places)
 
 
 def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: ServerState, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,8 @@ def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: ServerState, m
     node.core.coalescer.submit(keys.saving(key, 0))
     place = keys.split(token)
     assert place is not None
-    ring = node.gate.ring
-    read, times = ring._read, 0
+    key_cache = node.authenticator.key_cache
+    read, times = key_cache._read, 0
 
     def slow(id: str, secret_hash: bytes) -> Any:
         nonlocal times
@@ -96,7 +96,7 @@ def test_a_key_that_is_revoked_while_it_is_read_is_not_kept(node: ServerState, m
             node._look()
         return found
 
-    monkeypatch.setattr(ring, "_read", slow)
+    monkeypatch.setattr(key_cache, "_read", slow)
     with pytest.raises(tampu.Unauthorized):
-        asyncio.run(ring.ask(*place))
-    assert ring.find(*place) is None
+        asyncio.run(key_cache.check(*place))
+    assert key_cache.find(*place) is None

@@ -77,9 +77,9 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
     bad = {
         "payload has": load("jobs", "much too long for it"),
         "not the beginning": msgspec.structs.replace(good, id_prefix=b"12345678901"),
-        "numbers must grow": msgspec.structs.replace(load("jobs", 1, 2), numbers=[1, 1]),
-        "where each body begins": msgspec.structs.replace(good, starts=[0, 3]),
-        "can not be unpacked": msgspec.structs.replace(good, bodies=b"\xc1", starts=[0, 1]),
+        "numbers must be increasing": msgspec.structs.replace(load("jobs", 1, 2), numbers=[1, 1]),
+        "the start of each body": msgspec.structs.replace(good, starts=[0, 3]),
+        "cannot unpack": msgspec.structs.replace(good, bodies=b"\xc1", starts=[0, 1]),
         "not a type name": msgspec.structs.replace(
             good, bodies=(body := msgspec.msgpack.encode(["no type!", b"1", "application/json"])), starts=[0, len(body)]
         ),
@@ -180,7 +180,7 @@ class Slowly:
     """Sends ten messages at a time, and after the first ten what a test wants."""
 
     def __init__(self, stall: Stall, monkeypatch: pytest.MonkeyPatch) -> None:
-        store = stall.node.desk().store
+        store = stall.state.spark_store().store
         real = store.messages
         self.then: Callable[[], object] = lambda: None
 
@@ -249,7 +249,7 @@ def test_an_error_in_the_middle_is_told_and_half_a_read_is_no_read(stall: Stall,
 def test_who_leaves_in_the_middle_makes_room_for_others(
     stall: Stall, slowly: Slowly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall.node.desk(), "places", asyncio.Semaphore(1))
+    monkeypatch.setattr(stall.state.spark_store(), "slots", asyncio.Semaphore(1))
     gone = threading.Event()
     slowly.then = lambda: gone.wait(60)
     got: list[int] = []
@@ -265,7 +265,7 @@ def test_who_leaves_in_the_middle_makes_room_for_others(
 
 def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tampu.stores.open_store", None)
-    monkeypatch.setattr(stall.node, "_desk", None)
+    monkeypatch.setattr(stall.state, "_spark_store", None)
     told = web.get("/v1/spark/place")
     assert told.code == "invalid_config"
     assert "pip install 'tampu[server,spark]'" in told.json["hint"]
@@ -275,7 +275,7 @@ def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, mon
 def test_a_journal_whose_connection_breaks_goes_on_where_it_broke(
     stall: Stall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = stall.node.desk()
+    desk = stall.state.spark_store()
     real = desk.store.journal
     asked: list[int] = []
 

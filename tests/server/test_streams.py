@@ -59,7 +59,7 @@ class Raw:
 
     async def hear(self) -> Any:
         message = await asyncio.wait_for(self.socket.receive(), 60)
-        return frames.TOLD.decode(message.data) if message.type is aiohttp.WSMsgType.BINARY else message
+        return frames.SERVER_FRAME.decode(message.data) if message.type is aiohttp.WSMsgType.BINARY else message
 
     async def quiet(self) -> bool:
         """Does nothing come? Asked after an answer that would have come later."""
@@ -263,7 +263,7 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
     async def work() -> None:
         async with aiohttp.ClientSession() as session:
             begun = asyncio.create_task(ended(session))
-            await asyncio.to_thread(until, lambda: len(stall.node.polls))
+            await asyncio.to_thread(until, lambda: len(stall.state.polls))
             assert [await guess(session) for _ in range(3)] == [401, 429, 429]
             await asyncio.to_thread(stall.core.drive, KeyAdmin(stall.core, "*").revoke(id))
             assert await asyncio.wait_for(begun, 60) == (frames.UNAUTHORIZED if of == "stream" else True)
@@ -278,7 +278,7 @@ def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall,
             assert await raw.quiet()
 
     run(work)
-    until(lambda: not stall.node.polls)
+    until(lambda: not stall.state.polls)
     q.publish("jobs", 1)
     (lease,) = q.claim("jobs")
     assert lease.message.attempts == 1
@@ -336,15 +336,15 @@ def test_a_worker_that_does_not_read_is_let_go(
 
     monkeypatch.setattr(protocol._StreamProtocol, "pause_writing", noting)
     with tampu.open(server.url, token=server.token) as q:
-        ring = KeyAdmin(server.node.core, "default")
-        made = server.node.core.drive(ring.create("deaf", [parse("consume")]))
+        ring = KeyAdmin(server.state.core, "default")
+        made = server.state.core.drive(ring.create("deaf", [parse("consume")]))
         deaf = Deaf(server, made.token)
         q.publish_many("jobs", [b"x" * 200_000] * 60)
         until(lambda: stuck)
         if why == "its key":
-            server.node.core.drive(ring.revoke(made.key.id))
+            server.state.core.drive(ring.revoke(made.key.id))
         if why != "the server":
-            until(lambda: not server.node.polls and Scrape(Web(server.url)).of("tampu_worker_streams") == 0)
+            until(lambda: not server.state.polls and Scrape(Web(server.url)).of("tampu_worker_streams") == 0)
     server.stop()
     deaf.close()
     assert "Traceback" not in caplog.text

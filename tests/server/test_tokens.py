@@ -135,7 +135,7 @@ def test_tokens_that_do_not_hold_are_refused(web: Web, issuer: Issuer) -> None:
 def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
     web: Web, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bearer, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(bearer, "_REREAD_SECONDS", 0.0)
     old = issuer.token("a")
     assert web.as_key(old).get("/v1/me").status == 200
     issuer.add("b")
@@ -149,7 +149,7 @@ def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
 def test_guessed_key_ids_do_not_make_the_server_ask_the_issuer_each_time(
     web: Web, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bearer, "_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(bearer, "_REREAD_SECONDS", 3600.0)
     assert web.as_key(issuer.token()).get("/v1/me").status == 200
     asked = issuer.asked
     key = generate_private_key(SECP256R1())
@@ -211,7 +211,7 @@ def test_what_waits_ends_with_its_token(start: Start, issuer: Issuer, monkeypatc
 def _poll(node: Stall, token: str) -> str | None:
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(Web(node.url, token).post, "/v1/claim", {"queues": "jobs", "wait": 60})
-        until(lambda: len(node.node.polls) == 1 or poll.done())
+        until(lambda: len(node.state.polls) == 1 or poll.done())
         return None if poll.done() else poll.result(90).code
 
 

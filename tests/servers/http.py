@@ -41,8 +41,8 @@ class Server:
         assert self.running.started.wait(60), "the server does not start"
 
     @property
-    def node(self) -> ServerState:
-        return self.running.node
+    def state(self) -> ServerState:
+        return self.running.state
 
     @property
     def token(self) -> str:
@@ -97,11 +97,11 @@ class Stall:
     def __init__(self, *, clock: Any = None, **settings: Any) -> None:
         self.settings = settings_of(settings)
         self._name = f"n{next(_names)}"
-        self.node = open_server_state(self.settings, clock=clock)
+        self.state = open_server_state(self.settings, clock=clock)
         try:
-            first_key.ensure(self.node.core, self.settings)
+            first_key.ensure(self.state.core, self.settings)
         except BaseException:
-            self.node.close()
+            self.state.close()
             raise
         self.url = f"{hall().url}/{self._name}"
         self._ended: asyncio.Event | None = None
@@ -109,18 +109,18 @@ class Stall:
         loop = hall().loop
         assert loop is not None
         self._running = asyncio.run_coroutine_threadsafe(self._run(), loop)
-        hall().fronts[self._name] = make_app(self.node)
+        hall().fronts[self._name] = make_app(self.state)
         assert self._up.wait(60)
 
     async def _run(self) -> None:
         self._ended = asyncio.Event()
-        async with self.node.running():
+        async with self.state.running():
             self._up.set()
             await self._ended.wait()
 
     @property
     def core(self) -> Core:
-        return self.node.core
+        return self.state.core
 
     @property
     def token(self) -> str:
@@ -130,9 +130,9 @@ class Stall:
         loop = hall().loop
         assert loop is not None
         assert self._ended is not None
-        loop.call_soon_threadsafe(self.node.stop)
+        loop.call_soon_threadsafe(self.state.stop)
         loop.call_soon_threadsafe(self._ended.set)
         with contextlib.suppress(TimeoutError):
             self._running.result(60)
         del hall().fronts[self._name]
-        self.node.close()
+        self.state.close()

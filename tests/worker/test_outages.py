@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.client.request import Ask
+from tampu.client.request import Request
 from tampu.worker.prefetch import Prefetch
 from tests.servers import http
 from tests.servers.ports import free_port
@@ -56,7 +56,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
     place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A client of a server tries for half a minute before it says that it is gone.
-    monkeypatch.setitem(Ask.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
     monkeypatch.setattr(Prefetch, "room", lambda _, held: 20 - held)  # no claim is under way while all of them run
     go, begun, runs = threading.Event(), threading.Semaphore(0), list[int]()
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
@@ -87,7 +87,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
 def test_leases_timeouts_and_progress_outlive_an_outage(
     place: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Ask.__init__.__kwdefaults__ or {}, "patience", 0.5)
+    monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
     go, begun, runs, words = threading.Event(), threading.Semaphore(0), list[int](), ["before"]
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
 

@@ -1,1 +1,1 @@
-"""The same interface over HTTP: what `tampu.open("http://…")` answers with."""
+"""The store over HTTP: what `tampu.open("http://…")` returns. It has the same interface as a local store."""

@@ -1,4 +1,4 @@
-"""The verbs over whole queues, over HTTP."""
+"""Queue administration over HTTP: list, stats, replay, purge, settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Steps
 from tampu.broker.filters import Where
 from tampu.broker.settings import DEFAULTS
-from tampu.client.request import asked, quoted, reader
+from tampu.client.request import call, quoted, reader
 from tampu.client.verbs import outcome
 from tampu.model.config import QueueConfig, change
 from tampu.model.errors import InvalidMessage
@@ -24,35 +24,35 @@ from tampu.wire import bodies
 from tampu.wire.messages import to_message
 
 
-def _stats(told: bodies.StatsView) -> Stats:
-    age = told.oldest_ready_age
-    return Stats(told.queue, told.counts, None if age is None else timedelta(seconds=age), told.status)
+def _stats(view: bodies.StatsView) -> Stats:
+    age = view.oldest_ready_age
+    return Stats(view.queue, view.counts, None if age is None else timedelta(seconds=age), view.status)
 
 
-def _config(queue: Any) -> str:
+def _config_path(queue: Any) -> str:
     if queue != DEFAULTS:
         validate.name(queue, "queue")
     return f"/v1/queues/{quoted(queue)}/config"
 
 
-def _findings(told: bodies.Checks) -> list[Finding]:
-    return [(one.what, one.level, one.note) for one in told.checks]
+def _findings(reply: bodies.Checks) -> list[Finding]:
+    return [(check.what, check.level, check.note) for check in reply.checks]
 
 
 _READ_CHECKS = reader(bodies.Checks, _findings)
-_READ_PAGE = reader(bodies.MessagesView, lambda told: MessagePage([to_message(m) for m in told.messages], told.cursor))
+_READ_PAGE = reader(bodies.MessagesView, lambda page: MessagePage([to_message(m) for m in page.messages], page.cursor))
 _READ_STATS = reader(bodies.StatsView, _stats)
-_READ_ALL_STATS = reader(bodies.StatsMany, lambda told: [_stats(one) for one in told.queues])
+_READ_ALL_STATS = reader(bodies.StatsMany, lambda reply: [_stats(view) for view in reply.queues])
 _READ_REPLAYED = reader(
     bodies.ReplayedView,
-    lambda told: Replayed(
-        [to_message(m) for m in told.messages], [outcome(one) for one in told.outcomes], told.dry_run
+    lambda reply: Replayed(
+        [to_message(m) for m in reply.messages], [outcome(view) for view in reply.outcomes], reply.dry_run
     ),
 )
-_READ_COUNT = reader(bodies.Count, lambda told: told.count)
+_READ_COUNT = reader(bodies.Count, lambda reply: reply.count)
 _READ_CONFIG = reader(QueueConfig)
-_READ_NAMES = reader(bodies.QueueNames, lambda told: told.queues)
-_READ_DELETED = reader(bodies.Deleted, lambda told: told.deleted)
+_READ_NAMES = reader(bodies.QueueNames, lambda reply: reply.queues)
+_READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _VERB_OF = {"paused": "pause", "open": "resume", "draining": "drain", "closed": "close"}
 
 
@@ -76,17 +76,17 @@ class RemoteAdmin(Checks):
             ("after", after),
             *_conditions(Where.of(where)),
         ]
-        return (yield from asked("GET", f"/v1/queues/{queue}/messages", _READ_PAGE, query=query))
+        return (yield from call("GET", f"/v1/queues/{queue}/messages", _READ_PAGE, query=query))
 
     def stats(self, queue: str | None = None) -> Steps[Any]:
         if queue is None:
-            return (yield from asked("GET", "/v1/stats", _READ_ALL_STATS))
+            return (yield from call("GET", "/v1/stats", _READ_ALL_STATS))
         validate.name(queue, "queue")
-        return (yield from asked("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
+        return (yield from call("GET", f"/v1/queues/{queue}/stats", _READ_STATS))
 
     def check(self) -> Steps[list[Finding]]:
-        """As the server finds it; what is of the whole store it tells to who may see that."""
-        return (yield from asked("GET", "/v1/check", _READ_CHECKS))
+        """The server's findings. Those about the whole store are only for keys of all tenants."""
+        return (yield from call("GET", "/v1/check", _READ_CHECKS))
 
     def replay(
         self,
@@ -105,36 +105,36 @@ class RemoteAdmin(Checks):
             dry_run,
         )
         path = f"/v1/queues/{queue}/replay"
-        return (yield from asked("POST", path, _READ_REPLAYED, body, repeat=dry_run))
+        return (yield from call("POST", path, _READ_REPLAYED, body, repeat=dry_run))
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         body = bodies.Purge(purged_states(queue, state), dry_run)
-        return (yield from asked("POST", f"/v1/queues/{queue}/purge", _READ_COUNT, body, repeat=dry_run))
+        return (yield from call("POST", f"/v1/queues/{queue}/purge", _READ_COUNT, body, repeat=dry_run))
 
     def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
-        path = _config(queue)
-        made = change(QueueConfig(), changes)
-        body = {name: None if value is None else getattr(made, name) for name, value in changes.items()}
-        return (yield from asked("PATCH", path, _READ_CONFIG, body))
+        path = _config_path(queue)
+        changed = change(QueueConfig(), changes)
+        body = {name: None if value is None else getattr(changed, name) for name, value in changes.items()}
+        return (yield from call("PATCH", path, _READ_CONFIG, body))
 
     def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
         query = [("inherited", "true" if inherited else "false")]
-        return (yield from asked("GET", _config(queue), _READ_CONFIG, query=query))
+        return (yield from call("GET", _config_path(queue), _READ_CONFIG, query=query))
 
     def list_queues(self) -> Steps[list[str]]:
-        return (yield from asked("GET", "/v1/queues", _READ_NAMES))
+        return (yield from call("GET", "/v1/queues", _READ_NAMES))
 
     def reset_config(self, queue: str) -> Steps[bool]:
-        return (yield from asked("DELETE", _config(queue), _READ_DELETED, repeat=False))
+        return (yield from call("DELETE", _config_path(queue), _READ_DELETED, repeat=False))
 
     def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
         query = [("force", "true" if force else "false")]
         path = f"/v1/queues/{validate.name(queue, 'queue')}"
-        return (yield from asked("DELETE", path, _READ_COUNT, query=query, repeat=False))
+        return (yield from call("DELETE", path, _READ_COUNT, query=query, repeat=False))
 
     def _set_status(self, queue: str, status: str) -> Steps[None]:
         validate.name(queue, "queue")
-        yield from asked("POST", f"/v1/queues/{queue}/{_VERB_OF[status]}", _READ_CONFIG)
+        yield from call("POST", f"/v1/queues/{queue}/{_VERB_OF[status]}", _READ_CONFIG)
 
 
 def _conditions(where: Where) -> list[tuple[str, Any]]:

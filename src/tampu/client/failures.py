@@ -1,4 +1,4 @@
-"""What can go wrong on the way, and how long to wait before asking again."""
+"""Connection failures, and the pauses between retries."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from tampu.model.errors import Unavailable
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-"""A request that takes longer is given up; long polls get their time on top."""
+"""Read timeout of a request; a long poll adds its wait."""
 
 
 class NotSent(Exception):
-    """The server was not reached: the request has certainly not been carried out."""
+    """The server was not reached, so the request was certainly not carried out."""
 
 
 class NotTrusted(NotSent):
-    """Nobody vouches for the certificate of the server: asking again is of no use."""
+    """The server's certificate is not trusted. A retry would not help."""
 
 
 class Broken(Exception):
-    """It broke after it was sent: whether it was carried out is not known."""
+    """The connection broke after the request was sent. It may or may not have been carried out."""
 
 
 PATIENCE_SECONDS = 30.0
-"""How long a server that is not there is waited for: it may be starting again."""
+"""How long to retry while the server cannot be reached: it may be restarting."""
 
 
 def pauses(patience: float) -> Iterator[float]:
-    """Seconds before each new try, until the patience is at its end; no two clients in step."""
-    most = 0.05
+    """Seconds to sleep before each retry, ``patience`` in all. Random, so that clients do not retry in step."""
+    longest = 0.05
     while patience > 0:
-        pause = most * (0.5 + CHANCE.random() / 2)
+        pause = longest * (0.5 + CHANCE.random() / 2)
         patience -= pause
         yield pause
-        most = min(most * 2, 2.0)
+        longest = min(longest * 2, 2.0)
 
 
 def given_up(error: Exception, url: str, *, sent: bool) -> Unavailable:
     if isinstance(error, NotTrusted):
         return Unavailable(
             f"the certificate of {url} is not trusted: {error}",
-            hint="is the url right? with a certificate authority of your own, set SSL_CERT_FILE to its certificate",
+            hint="check the url; if you use your own certificate authority, set SSL_CERT_FILE to its certificate",
         )
     if not sent:
-        return Unavailable(f"the server at {url} can not be reached: {error}", hint="does it run? is the url right?")
+        return Unavailable(f"cannot reach the server at {url}: {error}", hint="check that it is running and the url")
     return Unavailable(
-        f"the connection to {url} broke, it may or may not have happened: {error}",
-        hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
+        f"the connection to {url} broke; the call may or may not have happened: {error}",
+        hint="check before you repeat it; repeating a settle, or a publish with an idempotency_key, is safe",
     )

@@ -1,4 +1,4 @@
-"""Ids that the client gives its messages (UUIDv7, growing), so that a publish can be repeated without harm."""
+"""Message ids made by the client (increasing UUIDv7), so that a publish can be repeated safely."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _last = 0
 
 
 def mint(count: int) -> list[str]:
-    """So many ids, each larger than all before it in this process."""
+    """``count`` new ids, each larger than all before it in this process."""
     global _last  # noqa: PLW0603 - one counter for the process
     now = time.time_ns() // 1_000_000 << _RANDOM_BITS
     with _lock:
-        # Half of the random part is left free to count in.
+        # The top random bit stays 0, which leaves room to count up.
         first = max(_last + 1, now | secrets.randbits(_RANDOM_BITS - 1))
         _last = first + count - 1
     return [_text(value) for value in range(first, first + count)]

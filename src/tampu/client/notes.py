@@ -1,4 +1,4 @@
-"""Notes of workers, over HTTP."""
+"""Workers' notes over HTTP."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.notes import Notes, packed
-from tampu.client.request import asked, reader
+from tampu.client.request import call, reader
 from tampu.model.errors import NotFound
 from tampu.model.times import Duration
 from tampu.wire import bodies
 from tampu.wire.problems import of_item
 
-_READ_NOTE = reader(bodies.NoteView, lambda told: told.note)
+_READ_NOTE = reader(bodies.NoteView, lambda view: view.note)
 _READ_NOTED = reader(bodies.Noted)
 _READ_COUNT = reader(bodies.Count)
 
@@ -25,22 +25,22 @@ def _path(id: str) -> str:
 
 class RemoteNotes(Notes):
     def read_note(self, id: str) -> Steps[Any]:
-        return (yield from asked("GET", _path(id), _READ_NOTE))
+        return (yield from call("GET", _path(id), _READ_NOTE))
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
-        packed(note)  # refused here as everywhere
-        told = yield from asked("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
-        if told.error is not None:
-            raise of_item(told.error)
+        packed(note)  # raises the same errors as a local store
+        reply = yield from call("PUT", _path(id), _READ_NOTED, bodies.Note(receipt, note, by))
+        if reply.error is not None:
+            raise of_item(reply.error)
 
     def sweep_notes(self) -> Steps[int]:
-        """The workers beside the store do that."""
+        """Does nothing: workers with direct access to the store remove old notes."""
         return 0
         yield
 
     def drop_notes(self, ids: Sequence[str]) -> Steps[None]:
         for id in ids:
             try:
-                yield from asked("DELETE", _path(id), _READ_COUNT)
+                yield from call("DELETE", _path(id), _READ_COUNT)
             except NotFound:
                 continue  # the message is gone, and its note with it

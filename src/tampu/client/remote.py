@@ -1,4 +1,4 @@
-"""The remote store: carries out requests from threads and tasks, asking again where that is safe."""
+"""The remote store: sends requests from threads and asyncio tasks, and retries where that is safe."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
 from tampu.broker.stream import Stream, StreamRequest
 from tampu.client.admin import RemoteAdmin
-from tampu.client.async_http import Tasks
+from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
 from tampu.client.notes import RemoteNotes
-from tampu.client.request import Ask, Nap, reader
+from tampu.client.request import Nap, Request, reader
 from tampu.client.schedules import RemoteScheduleVerbs
-from tampu.client.sync_http import Threads
+from tampu.client.sync_http import SyncHttp
 from tampu.model.config import BUILT_IN
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 from tampu.model.message import MSGPACK
 from tampu.wire import bodies, media
 from tampu.wire.problems import from_answer
 
-_ANY = resolve(msgspec.structs.replace(BUILT_IN, max_payload=1 << 30))
+_NO_LIMITS = resolve(msgspec.structs.replace(BUILT_IN, max_payload=1 << 30))
 _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
 
 
 class AllRemoteVerbs(RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, AllVerbs):
-    """Every verb, of one tenant, on a server."""
+    """All verbs, for one tenant of a server."""
 
 
-class _ServersSettings:
-    """The settings of queues are the server's business: here, anything goes."""
+class _NoSettings:
+    """The server checks queue settings; the client does not know them."""
 
     def get(self, _tenant: str, _queue: str) -> Settings:
-        return _ANY
+        return _NO_LIMITS
 
 
 class RemoteEngine:
-    """What a queue shows of the store itself."""
+    """The properties of the server's engine that a store shows."""
 
     capabilities: frozenset[str] = frozenset({"group_order"})
 
@@ -63,29 +63,29 @@ class RemoteCore(StepRunner):
         try:
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise InvalidConfig(f"not a url: {error}", field="url") from None
+            raise InvalidConfig(f"invalid url: {error}", field="url") from None
         if not host or parts.query or parts.fragment or "@" in parts.netloc:
             raise InvalidConfig(
-                "the url of a server is http://host:port", field="url", hint="give the key as token, or TAMPU_TOKEN"
+                "the url of a server must be http://host:port", field="url", hint="pass the key as token or TAMPU_TOKEN"
             )
         headers = {"accept": MSGPACK, "content-type": MSGPACK, "user-agent": "tampu"}
         if token is not None:
             if not token.isascii() or not token.isprintable():
-                raise InvalidConfig("the token holds characters that no key has", field="token")
+                raise InvalidConfig("the token has characters that no key has", field="token", hint="copy it again")
             headers["authorization"] = f"Bearer {token}"
-        if tenant != "default":  # the one a key stands for, if it is of one
+        if tenant != "default":  # then the server takes the key's own tenant
             headers["tampu-tenant"] = tenant
         prefix = parts.path.rstrip("/")
-        self.asked = (url, token, tenant)
+        self.opened_with = (url, token, tenant)
         self.url = f"{parts.scheme}://{parts.netloc}{prefix}"
-        self.settings = _ServersSettings()
+        self.settings = _NoSettings()
         self._headers = headers
-        self._threads = Threads(parts.scheme, host, port, prefix, headers)
-        self._loops: dict[asyncio.AbstractEventLoop, Tasks] = {}
+        self._sync = SyncHttp(parts.scheme, host, port, prefix, headers)
+        self._loops: dict[asyncio.AbstractEventLoop, AsyncHttp] = {}
         self._ended = threading.Event()
         self.engine = RemoteEngine("full")
 
-    def do(self, step: Ask | Nap) -> Any:
+    def do(self, step: Request | Nap) -> Any:
         if isinstance(step, Nap):
             self._ended.wait(step.seconds)
             return None
@@ -95,24 +95,24 @@ class RemoteCore(StepRunner):
         while True:
             self._check_open()
             try:
-                return self._read(step, *self._threads.send(step))
+                return self._read(step, *self._sync.send(step))
             except (NotSent, Broken, Unavailable) as error:
-                self._ended.wait(self._again(step, error, tries))
+                self._ended.wait(self._pause_before_retry(step, error, tries))
 
-    def open(self, step: Ask) -> io.RawIOBase:
-        """The answer as it comes, for what is too long to be held; it is asked again until it has begun."""
+    def open(self, step: Request) -> io.RawIOBase:
+        """The response body as a stream, for bodies too large for memory. Retries until the response has begun."""
         tries = pauses(step.patience)
         while True:
             self._check_open()
             try:
-                status, body = self._threads.open(step)
+                status, body = self._sync.open(step)
                 if status >= 300:
                     raise from_answer(status, body.read())
                 return body
             except (NotSent, Broken, Unavailable) as error:
-                self._ended.wait(self._again(step, error, tries))
+                self._ended.wait(self._pause_before_retry(step, error, tries))
 
-    async def do_async(self, step: Ask | Nap) -> Any:
+    async def do_async(self, step: Request | Nap) -> Any:
         if isinstance(step, Nap):
             await asyncio.sleep(step.seconds)
             return None
@@ -122,36 +122,37 @@ class RemoteCore(StepRunner):
         tries = pauses(step.patience)
         while True:
             self._check_open()
-            tasks = self._loops.get(loop)
-            if tasks is None:
-                tasks = self._loops[loop] = Tasks(self.url, self._headers)
+            http = self._loops.get(loop)
+            if http is None:
+                http = self._loops[loop] = AsyncHttp(self.url, self._headers)
             try:
-                return self._read(step, *await tasks.send(step))
+                return self._read(step, *await http.send(step))
             except (NotSent, Broken, Unavailable) as error:
-                await asyncio.sleep(self._again(step, error, tries))
+                await asyncio.sleep(self._pause_before_retry(step, error, tries))
 
     def _check_open(self) -> None:
         if self.closed:
-            raise Unavailable("this queue was closed", hint="open it again")
+            raise Unavailable("this store was closed", hint="open it again")
 
     @staticmethod
-    def _read(ask: Ask, status: int, body: bytes) -> Any:
+    def _read(request: Request, status: int, body: bytes) -> Any:
         if status >= 300:
             raise from_answer(status, body)
         try:
-            return ask.read(body)
+            return request.read(body)
         except msgspec.MsgspecError as error:
-            raise TampuError(f"the server's answer can not be read: {error}", hint="is this a tampu server?") from None
+            hint = "check that the url is a tampu server"
+            raise TampuError(f"cannot decode the server's response: {error}", hint=hint) from None
 
-    def _again(self, ask: Ask, error: Exception, tries: Iterator[float]) -> float:
-        """How long to wait before asking again; raises when that is of no use, or not safe."""
+    def _pause_before_retry(self, request: Request, error: Exception, tries: Iterator[float]) -> float:
+        """Seconds to wait before the retry; raises if a retry is not safe or would not help."""
         self._check_open()
         sent = not isinstance(error, NotSent)
-        useful = (ask.repeat or not sent) and not isinstance(error, NotTrusted)
-        pause = next(tries, None) if useful else None
+        retry = (request.repeat or not sent) and not isinstance(error, NotTrusted)
+        pause = next(tries, None) if retry else None
         if pause is not None:
-            if sent and ask.again is not None:
-                ask.body = media.write(ask.again, MSGPACK)
+            if sent and request.again is not None:
+                request.body = media.write(request.again, MSGPACK)
             return pause
         if isinstance(error, Unavailable):
             raise error
@@ -160,37 +161,37 @@ class RemoteCore(StepRunner):
     def stream(self, queue: Any, asked: StreamRequest) -> Stream | None:
         from tampu.client.stream import WireStream
 
-        made = WireStream(self.url, self._headers, access.verbs(queue), asked)
-        return made if made.begin() else None
+        stream = WireStream(self.url, self._headers, access.verbs(queue), asked)
+        return stream if stream.begin() else None
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
             self._ended.set()
-            self._threads.close()
+            self._sync.close()
 
     async def leave_loop(self) -> None:
-        tasks = self._loops.pop(asyncio.get_running_loop(), None)
-        if tasks is not None:
-            await tasks.close()
+        http = self._loops.pop(asyncio.get_running_loop(), None)
+        if http is not None:
+            await http.close()
 
 
 def another(store: Store) -> Store:
-    """A queue of the same tenant with connections of its own, so that closing it ends only what waits on these."""
-    core: Any = RemoteCore(*access.core(store).asked)  # type: ignore[attr-defined]  # it is remote
+    """A store of the same tenant with its own connections, so that closing it ends only its own long polls."""
+    core: Any = RemoteCore(*access.core(store).opened_with)  # type: ignore[attr-defined]  # it is remote
     core.engine.durability = store.durability
     core.engine.capabilities = access.engine(store).capabilities
     return Store(core, store.tenant, on_close=core.close, verbs=AllRemoteVerbs)
 
 
 def open_remote(url: str, *, token: str | None, tenant: str) -> Store:
-    """A queue on a server; asks who we are, so that a bad url or key is known at once."""
+    """Open a store on a server. Calls ``/v1/me`` first, so that a bad url or key fails at once."""
     from tampu.broker import validate
 
     validate.name(tenant, "tenant")
     core: Any = RemoteCore(url, token, tenant)
     try:
-        me: bodies.Me = core.do(Ask("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
+        me: bodies.Me = core.do(Request("GET", "/v1/me", _READ_ME, patience=_OPENING_SECONDS))
         core.engine.durability = me.durability
         core.engine.capabilities |= {f"atomic:{me.atomic}"}
         return Store(core, me.tenant, on_close=core.close, verbs=AllRemoteVerbs)

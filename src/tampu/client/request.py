@@ -1,4 +1,4 @@
-"""A request as a step of a verb: what to ask, how to read the answer, and whether it may be asked again."""
+"""A request as a step of a verb: what to send, how to read the response, and whether it may be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Ask:
+class Request:
     __slots__ = ("again", "body", "method", "path", "patience", "read", "repeat", "trace", "wait")
 
     def __init__(
@@ -39,14 +39,15 @@ class Ask:
         self.read = read
         self.body = None if body is None else media.write(body, MSGPACK)
         self.repeat = repeat
-        """Doing it twice does no harm, so it is asked again when it is not known whether it was done."""
+        """True if carrying it out twice is harmless. Then it is repeated if the connection breaks."""
         self.again = again
-        """The body when it is asked again and nobody knows whether it was done, if that is another."""
+        """The body of a repeat, if it differs from the first."""
         self.patience = patience
+        """For how many seconds to retry."""
         self.wait = wait
-        """Seconds that the server may take on top, for a long poll."""
+        """Long poll: how many seconds the server may wait before it answers."""
         self.trace: dict[str, str] | None = None
-        """Headers that say in which trace it is asked."""
+        """Trace context headers."""
 
 
 class Nap:
@@ -58,15 +59,15 @@ class Nap:
         self.seconds = seconds
 
 
-def asked(method: str, path: str, read: Callable[[bytes], T], body: Any = None, **more: Any) -> Generator[Any, Any, T]:
-    """A request as a verb of its own."""
-    answer: T = yield Ask(method, path, read, body, **more)
-    return answer
+def call(method: str, path: str, read: Callable[[bytes], T], body: Any = None, **more: Any) -> Generator[Any, Any, T]:
+    """Build a request, send it and return what ``read`` makes of the response."""
+    reply: T = yield Request(method, path, read, body, **more)
+    return reply
 
 
-def told(ask: Ask) -> Generator[Any, Any, Any]:
-    """The answer to a request that was made elsewhere."""
-    return (yield ask)
+def send(request: Request) -> Generator[Any, Any, Any]:
+    """Send a request that was built elsewhere."""
+    return (yield request)
 
 
 def nap(seconds: float) -> Generator[Any, Any, None]:
@@ -78,11 +79,11 @@ def reader(type: type[T]) -> Callable[[bytes], T]: ...
 @overload
 def reader(type: type[T], then: Callable[[T], R]) -> Callable[[bytes], R]: ...
 def reader(type: Any, then: Callable[[Any], Any] | None = None) -> Callable[[bytes], Any]:
-    """Reads an answer in MessagePack, and makes of it what the library answers with."""
+    """A function that decodes a MessagePack response and converts it with ``then``."""
     decode = from_msgpack(type).decode
     return decode if then is None else lambda raw: then(decode(raw))
 
 
 def quoted(name: str) -> str:
-    """A name as part of a path."""
+    """A name, escaped for use in a path."""
     return urllib.parse.quote(name, safe="")

@@ -1,4 +1,4 @@
-"""The verbs of schedules, over HTTP."""
+"""Schedules over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tampu.broker import validate
 from tampu.broker.core import Steps
 from tampu.broker.schedules.verbs import ScheduleVerbs, Terms
 from tampu.client import ids
-from tampu.client.request import asked, quoted, reader
+from tampu.client.request import call, quoted, reader
 from tampu.model.message import Message
 from tampu.model.schedule import Schedule
 from tampu.model.times import SECOND, moment_or_none
@@ -17,8 +17,8 @@ from tampu.wire.messages import MessageView, to_message
 from tampu.wire.schedules import FireSchedule, ScheduleBody, SchedulesView, ScheduleView, to_schedule
 
 _READ = reader(ScheduleView, to_schedule)
-_READ_ALL = reader(SchedulesView, lambda told: [to_schedule(one) for one in told.schedules])
-_READ_DELETED = reader(bodies.Deleted, lambda told: told.deleted)
+_READ_ALL = reader(SchedulesView, lambda reply: [to_schedule(view) for view in reply.schedules])
+_READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
 _READ_MESSAGE = reader(MessageView, to_message)
 
 
@@ -30,7 +30,7 @@ class RemoteScheduleVerbs(ScheduleVerbs):
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         body = terms.item.body
         message = msgspec.structs.replace(terms.message, payload=body.payload, content_type=body.content_type)
-        asked_for = ScheduleBody(
+        schedule = ScheduleBody(
             queue=terms.queue,
             message=message,
             cron=terms.cron,
@@ -43,22 +43,22 @@ class RemoteScheduleVerbs(ScheduleVerbs):
             missed=terms.missed,
             paused=terms.paused,
         )
-        return (yield from asked("PUT", _path(name), _READ, asked_for))
+        return (yield from call("PUT", _path(name), _READ, schedule))
 
     def get_schedule(self, name: str) -> Steps[Schedule]:
-        return (yield from asked("GET", _path(name), _READ))
+        return (yield from call("GET", _path(name), _READ))
 
     def list_schedules(self) -> Steps[list[Schedule]]:
-        return (yield from asked("GET", "/v1/schedules", _READ_ALL))
+        return (yield from call("GET", "/v1/schedules", _READ_ALL))
 
     def delete_schedule(self, name: str) -> Steps[bool]:
-        return (yield from asked("DELETE", _path(name), _READ_DELETED, repeat=False))
+        return (yield from call("DELETE", _path(name), _READ_DELETED, repeat=False))
 
     def _set_paused(self, name: str, paused: bool) -> Steps[Schedule]:
-        return (yield from asked("POST", _path(name, "/pause" if paused else "/resume"), _READ))
+        return (yield from call("POST", _path(name, "/pause" if paused else "/resume"), _READ))
 
     def fire_schedule(self, name: str, *, id: str | None = None) -> Steps[Message]:
-        own = ids.mint(1)[0] if id is None else validate.id_text(id)
-        found = yield from asked("POST", _path(name, "/fire"), _READ_MESSAGE, FireSchedule(own))
-        # Found under the id that this very call gave it: an earlier try had stored it.
-        return msgspec.structs.replace(found, duplicate=False) if id is None else found
+        message_id = ids.mint(1)[0] if id is None else validate.id_text(id)
+        message = yield from call("POST", _path(name, "/fire"), _READ_MESSAGE, FireSchedule(message_id))
+        # A duplicate of an id that this call made was stored by an earlier try of the same call.
+        return msgspec.structs.replace(message, duplicate=False) if id is None else message

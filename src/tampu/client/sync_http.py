@@ -1,4 +1,4 @@
-"""HTTP for threads: urllib3, with connections that are kept; long polls are broken off when the queue is closed."""
+"""HTTP for threads: urllib3 with kept connections. Closing the store ends its long polls."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
 from tampu.client.failures import ANSWER_SECONDS, CONNECT_SECONDS, Broken, NotSent, NotTrusted
-from tampu.client.request import Ask
+from tampu.client.request import Request
 
-_KEPT = 64
+_KEPT_CONNECTIONS = 64
 
 
 class _Body(io.RawIOBase):
-    """The body of an answer that comes bit by bit. An end before the end is an error."""
+    """A response body as a stream. A connection that ends too early raises `Broken`."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, response: Any) -> None:
+        self._response = response
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
-            part: bytes = self._answer.read(len(buffer))
+            part: bytes = self._response.read(len(buffer))
         except (HTTPError, OSError) as error:
             raise Broken(str(error)) from None
         buffer[: len(part)] = part
         return len(part)
 
     def close(self) -> None:
-        """What was not read is not worth keeping the connection for."""
+        """Also closes the connection: the rest of the body may be long."""
         if not self.closed:
-            self._answer.close()
+            self._response.close()
         super().close()
 
 
-class Threads:
+class SyncHttp:
     def __init__(self, scheme: str, host: str, port: int | None, prefix: str, headers: dict[str, str]) -> None:
         kind = urllib3.HTTPSConnectionPool if scheme == "https" else urllib3.HTTPConnectionPool
         self._polls: set[Any] = set()
         self._lock = threading.Lock()
-        self._here = threading.local()
+        self._this_thread = threading.local()
         outer = self
 
         class Pool(kind):  # type: ignore[misc, valid-type]  # one of two classes
-            """Remembers which connections wait in a long poll."""
+            """Records which connections are in a long poll."""
 
             def _get_conn(self, timeout: float | None = None) -> Any:
                 connection = super()._get_conn(timeout)
-                if outer._here.polls:
+                if outer._this_thread.polls:
                     with outer._lock:
                         outer._polls.add(connection)
                 return connection
@@ -65,36 +65,36 @@ class Threads:
                     outer._polls.discard(conn)
                 super()._put_conn(conn)
 
-        self._pool: Any = Pool(host, port, maxsize=_KEPT)
+        self._pool: Any = Pool(host, port, maxsize=_KEPT_CONNECTIONS)
         self._prefix = prefix
         self._headers = headers
 
-    def send(self, ask: Ask) -> tuple[int, bytes]:
-        """(status, body) of the answer."""
-        self._here.polls = bool(ask.wait)
-        answer = self._ask(ask)
-        return answer.status, answer.data
+    def send(self, request: Request) -> tuple[int, bytes]:
+        """(status, body)"""
+        self._this_thread.polls = bool(request.wait)
+        response = self._request(request)
+        return response.status, response.data
 
-    def open(self, ask: Ask) -> tuple[int, io.RawIOBase]:
-        """(status, the body as it comes)"""
-        self._here.polls = False
-        answer = self._ask(ask, preload_content=False)
-        return answer.status, _Body(answer)
+    def open(self, request: Request) -> tuple[int, io.RawIOBase]:
+        """(status, body as a stream)"""
+        self._this_thread.polls = False
+        response = self._request(request, preload_content=False)
+        return response.status, _Body(response)
 
-    def _ask(self, ask: Ask, **more: Any) -> Any:
-        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS + ask.wait)
+    def _request(self, request: Request, **options: Any) -> Any:
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS + request.wait)
         try:
             return self._pool.urlopen(
-                ask.method,
-                self._prefix + ask.path,
-                ask.body,
-                self._headers | ask.trace if ask.trace else self._headers,
+                request.method,
+                self._prefix + request.path,
+                request.body,
+                self._headers | request.trace if request.trace else self._headers,
                 retries=False,
                 redirect=False,
                 assert_same_host=False,
                 timeout=timeout,
                 pool_timeout=None,
-                **more,
+                **options,
             )
         except (NewConnectionError, ConnectTimeoutError) as error:
             raise NotSent(str(error)) from None
@@ -106,11 +106,11 @@ class Threads:
             raise Broken(str(error)) from None
 
     def close(self) -> None:
-        """Close what is kept and break off long polls. Other requests under way are answered: what they did is told."""
+        """Close idle connections and end long polls. Other requests finish, so that their callers learn the outcome."""
         with self._lock:
             waiting = [connection.sock for connection in self._polls]
         for sock in waiting:
             if sock is not None:
-                with contextlib.suppress(OSError):  # it has ended meanwhile
+                with contextlib.suppress(OSError):  # the poll has just ended
                     sock.shutdown(socket.SHUT_RDWR)
         self._pool.close()

@@ -1,1 +1,1 @@
-"""The server: one store's queues over HTTP, for those who may. See docs/how-to/serve.md."""
+"""The HTTP server of one store: API, authentication, metrics, event feed, dashboard. See docs/how-to/serve.md."""

@@ -1,4 +1,4 @@
-"""The application: FastAPI for the breadth, with the hot verbs taken past it by `AsgiApp`."""
+"""The application: FastAPI routes, wrapped by `AsgiApp`, which handles the most frequent verbs itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tampu
 from tampu.model.errors import Forbidden, InvalidMessage, NotFound, TampuError, Unauthorized
 from tampu.server.http import message_handlers, openapi
 from tampu.server.http.asgi import AsgiApp
+from tampu.server.http.error_response import internal_error
 from tampu.server.http.request import KEY, HttpRequest
 from tampu.server.routes import (
     admin,
@@ -30,18 +31,18 @@ from tampu.server.routes import (
     verbs,
 )
 from tampu.server.server_state import ServerState
-from tampu.wire.problems import Internal, MethodNotAllowed
+from tampu.wire.problems import MethodNotAllowed
 
 ROUTERS = (verbs, atomic, messages, notes, queues, admin, schedules, events, spark, keys, session, health, console)
 
 
-def make_app(node: ServerState) -> AsgiApp:
-    return AsgiApp(node, framework(), message_handlers.EXACT, message_handlers.OF_QUEUE)
+def make_app(server: ServerState) -> AsgiApp:
+    return AsgiApp(server, framework(), message_handlers.EXACT, message_handlers.OF_QUEUE)
 
 
 @functools.cache
 def framework() -> FastAPI:
-    """The routes. They find the node that serves them in their request, so one is enough for all nodes of a process."""
+    """The routes. They find their `ServerState` in the request, so one instance serves all servers of a process."""
     app = FastAPI(
         title="tampu",
         version=tampu.__version__,
@@ -62,16 +63,16 @@ def framework() -> FastAPI:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, TampuError)
-    call: HttpRequest = request.scope[KEY]
-    reply = AsgiApp.refuse(call, error)
+    http_request: HttpRequest = request.scope[KEY]
+    reply = AsgiApp.refuse(http_request, error)
     response = Response(reply.body, reply.status)
     response.raw_headers = reply.headers
     return response
 
 
 async def _defect(request: Request, _error: Exception) -> Response:
-    """The front logs it: the framework raises it again after this."""
-    return await _refused(request, Internal("the server made a mistake"))
+    """Not logged here: the framework raises the error again, and `AsgiApp` logs it."""
+    return await _refused(request, internal_error())
 
 
 async def _bad_parameter(request: Request, error: Exception) -> Response:
@@ -85,7 +86,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kinds: dict[int, type[TampuError]] = {401: Unauthorized, 403: Forbidden, 404: NotFound, 405: MethodNotAllowed}
     kind = kinds.get(error.status_code, InvalidMessage)
-    text = {404: f"no route {request.url.path}", 405: f"no {request.method} on this route"}
+    text = {404: f"no route {request.url.path}", 405: f"this route does not support {request.method}"}
     refused = await _refused(request, kind(text.get(error.status_code, str(error.detail))))
     for name, value in (error.headers or {}).items():
         refused.headers[name] = value

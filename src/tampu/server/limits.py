@@ -1,8 +1,8 @@
-"""Rates per key and tenant, the same for all nodes, without a question to the engine for each request.
+"""Rate limits per key and tenant, shared by all nodes, without an engine call per request.
 
-A bucket is a document. A node takes a slice of it, by compare-and-set, and spends the slice by itself; what it does not
-spend soon is lost to it. Tokens leave the bucket before they are spent, so all nodes together never give out more than
-the rate and the burst allow; they may give out less, by at most one slice a node.
+A bucket of tokens is a document. A node takes a slice of it by compare-and-set and spends the slice on its own; what it
+does not spend soon is lost. Tokens leave the bucket before they are spent, so all nodes together never exceed the rate
+and the burst. They may stay below, by at most one slice per node.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tampu.engines.port import Document, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.errors import TampuError, VersionConflict
 from tampu.model.times import SECOND
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.auth.keys import TENANT
-from tampu.server.rate_limit import OverLimit, Room
+from tampu.server.rate_limit import OverLimit, Quota
 
 KIND = "bucket"
 _SLICE_SECONDS = 0.5
@@ -47,9 +47,9 @@ class _Slice:
         self.rate = rate
         self.burst = burst or max(1, math.ceil(rate))
         self.tokens = 0.0
-        """What this node may still spend by itself."""
+        """What this node may still spend without asking."""
         self.shared = 0.0
-        """What was in the shared bucket when this node last looked; below 0 it is owed."""
+        """Tokens in the shared bucket when this node last read it; negative means debt."""
         self.taken = 0.0
         self.lock = asyncio.Lock()
 
@@ -60,10 +60,10 @@ class _Slice:
         return True
 
     @property
-    def room(self) -> Room:
-        """What all nodes may still give out, as far as this one knows: others may have spent some of it since."""
+    def quota(self) -> Quota:
+        """What is left over all nodes, as far as this one knows: others may have spent some since."""
         left = min(float(self.burst), self.tokens + self.shared)
-        return Room(self.burst, max(0, int(left)), 0.0 if left >= 1 else (1 - left) / self.rate)
+        return Quota(self.burst, max(0, int(left)), 0.0 if left >= 1 else (1 - left) / self.rate)
 
 
 class Limits:
@@ -73,44 +73,44 @@ class Limits:
         self._tenant = tenant
         self._slices: dict[str, _Slice] = {}
 
-    def asked(self, who: Who) -> bool:
-        """Is there any limit for this caller?"""
-        return bool(who.rate or self._key[0] or self._tenant[0])
+    def applies(self, caller: Caller) -> bool:
+        """True if this caller has a limit."""
+        return bool(caller.rate or self._key[0] or self._tenant[0])
 
-    async def take(self, who: Who, cost: int) -> Room:
-        """Let ``cost`` messages through, or raise `OverLimit`; nothing is taken then."""
-        slices = self._slices_of(who)
+    async def take(self, caller: Caller, cost: int) -> Quota:
+        """Take ``cost`` tokens; raises `OverLimit` and takes none if there are not enough."""
+        slices = self._slices_of(caller)
         spent = []
         try:
-            for one in slices:
-                if not one.spend(cost):
-                    await self._fill(one, cost)
-                spent.append(one)
+            for part in slices:
+                if not part.spend(cost):
+                    await self._fill(part, cost)
+                spent.append(part)
         except OverLimit:
-            for one in spent:
-                one.tokens += cost
+            for part in spent:
+                part.tokens += cost
             raise
         return _least(slices)
 
-    def most(self, who: Who, asked: int) -> int:
-        """How many of so many may be handed out at once."""
-        return min((one.burst for one in self._slices_of(who)), default=asked) if self.asked(who) else asked
+    def most(self, caller: Caller, wanted: int) -> int:
+        """How many messages the caller may get at once: its burst, or ``wanted`` if it has no limit."""
+        return min((part.burst for part in self._slices_of(caller)), default=wanted) if self.applies(caller) else wanted
 
-    async def charge(self, who: Who, cost: int) -> Room:
-        """Count what was handed out already: what the buckets do not hold, they owe, and later calls wait for it."""
-        slices = self._slices_of(who)
-        for one in slices:
-            if not one.spend(cost):
-                await self._owe(one, cost)
+    async def charge(self, caller: Caller, cost: int) -> Quota:
+        """Count messages that were delivered already. What the buckets lack is debt, which later calls wait for."""
+        slices = self._slices_of(caller)
+        for part in slices:
+            if not part.spend(cost):
+                await self._add_debt(part, cost)
         return _least(slices)
 
-    def _slices_of(self, who: Who) -> list[_Slice]:
+    def _slices_of(self, caller: Caller) -> list[_Slice]:
         slices = []
-        if who.bucket is not None and (who.rate or self._key[0]):
-            rate, burst = (who.rate, who.burst) if who.rate else self._key
-            slices.append(self._slice(who.bucket, rate, burst))
+        if caller.bucket is not None and (caller.rate or self._key[0]):
+            rate, burst = (caller.rate, caller.burst) if caller.rate else self._key
+            slices.append(self._slice(caller.bucket, rate, burst))
         if self._tenant[0]:
-            slices.append(self._slice(f"tenant.{who.tenant}", *self._tenant))
+            slices.append(self._slice(f"tenant.{caller.tenant}", *self._tenant))
         return slices
 
     def _slice(self, name: str, rate: float, burst: int) -> _Slice:
@@ -121,75 +121,78 @@ class Limits:
             found = self._slices[name] = _Slice(name, rate, burst)
         return found
 
-    async def _fill(self, one: _Slice, cost: int) -> None:
-        async with one.lock:
-            if one.spend(cost):
+    async def _fill(self, part: _Slice, cost: int) -> None:
+        async with part.lock:
+            if part.spend(cost):
                 return
-            if time.monotonic() - one.taken > _KEEP_SECONDS:
-                one.tokens = 0.0
-            if cost > one.burst:
-                await self._look(one)
+            if time.monotonic() - part.taken > _KEEP_SECONDS:
+                part.tokens = 0.0
+            if cost > part.burst:
+                await self._read_bucket(part)
                 raise OverLimit(
-                    f"{cost} at once; {one.burst} is the most",
-                    one.room,
+                    f"{cost} messages in one request; the limit is {part.burst}",
+                    part.quota,
                     hint="send smaller batches, or ask for a larger burst",
                 )
-            got, wait = await self._lease(one, cost)
+            got, wait = await self._take_tokens(part, cost)
             if not got:
-                room = msgspec.structs.replace(one.room, reset=wait)
-                raise OverLimit(f"more than {one.rate:g} messages a second", room, retry_after=wait, hint="slow down")
-            one.tokens += got - cost
-            one.taken = time.monotonic()
+                quota = msgspec.structs.replace(part.quota, reset=wait)
+                raise OverLimit(
+                    f"over the limit of {part.rate:g} messages a second", quota, retry_after=wait, hint="slow down"
+                )
+            part.tokens += got - cost
+            part.taken = time.monotonic()
 
-    async def _owe(self, one: _Slice, cost: int) -> None:
-        async with one.lock:
-            held = max(0.0, one.tokens) if time.monotonic() - one.taken <= _KEEP_SECONDS else 0.0
-            left = cost - held
-            # This node remembers it when the store can not: what was handed out must not be lost over its cost.
-            one.tokens, one.taken = -left, time.monotonic()
+    async def _add_debt(self, part: _Slice, cost: int) -> None:
+        async with part.lock:
+            held = max(0.0, part.tokens) if time.monotonic() - part.taken <= _KEEP_SECONDS else 0.0
+            debt = cost - held
+            # Kept here if the store cannot be reached: the messages were delivered, so this must not fail.
+            part.tokens, part.taken = -debt, time.monotonic()
             try:
                 for _ in range(_TRIES):
-                    tokens, now, version = await self._look(one)
-                    if await self._store(one, tokens - left, now, version):
-                        one.tokens = 0.0
+                    tokens, now, version = await self._read_bucket(part)
+                    if await self._write_bucket(part, tokens - debt, now, version):
+                        part.tokens = 0.0
                         return
             except TampuError as error:
                 log.warning("store_unreachable", error=str(error))
 
-    async def _lease(self, one: _Slice, cost: int) -> tuple[float, float]:
-        """(tokens taken from the shared bucket, or none and how long to wait)"""
-        need = cost - one.tokens
+    async def _take_tokens(self, part: _Slice, cost: int) -> tuple[float, float]:
+        """(tokens taken from the shared bucket, 0), or (0, seconds to wait)."""
+        need = cost - part.tokens
         for _ in range(_TRIES):
-            tokens, now, version = await self._look(one)
+            tokens, now, version = await self._read_bucket(part)
             if tokens < need:
-                return 0.0, (need - tokens) / one.rate
-            take = min(tokens, max(need, one.rate * _SLICE_SECONDS))
-            if await self._store(one, tokens - take, now, version):
+                return 0.0, (need - tokens) / part.rate
+            take = min(tokens, max(need, part.rate * _SLICE_SECONDS))
+            if await self._write_bucket(part, tokens - take, now, version):
                 return take, 0.0
-        return 0.0, 0.1  # many nodes at once: come back
+        return 0.0, 0.1  # many nodes wrote at once
 
-    async def _look(self, one: _Slice) -> tuple[float, int, int]:
+    async def _read_bucket(self, part: _Slice) -> tuple[float, int, int]:
         """(tokens in the shared bucket now, the store's time, the bucket's version)"""
-        found, now = await asyncio.to_thread(self._read, one.name)
-        version, one.shared = 0, float(one.burst)
-        if found is not None:
-            old, version = _read(found.value), found.version
-            one.shared = min(one.burst, old.tokens + max(0, now - old.at_us) / SECOND * one.rate)
-        return one.shared, now, version
+        document, now = await asyncio.to_thread(self._read_document, part.name)
+        version, part.shared = 0, float(part.burst)
+        if document is not None:
+            old, version = _read(document.value), document.version
+            part.shared = min(part.burst, old.tokens + max(0, now - old.at_us) / SECOND * part.rate)
+        return part.shared, now, version
 
-    async def _store(self, one: _Slice, tokens: float, now: int, version: int) -> bool:
+    async def _write_bucket(self, part: _Slice, tokens: float, now: int, version: int) -> bool:
+        """False if another node wrote the bucket first."""
         value = msgspec.json.encode(Bucket(tokens, now))
         try:
-            await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, one.name, value, version))
+            await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, part.name, value, version))
         except VersionConflict:
             return False
-        one.shared = tokens
+        part.shared = tokens
         return True
 
-    def _read(self, name: str) -> tuple[Document | None, int]:
+    def _read_document(self, name: str) -> tuple[Document | None, int]:
         engine = self._core.engine
         return engine.document(KIND, TENANT, name), engine.now()
 
 
-def _least(slices: list[_Slice]) -> Room:
-    return min((one.room for one in slices), key=lambda room: room.remaining, default=Room(0, 0, 0))
+def _least(slices: list[_Slice]) -> Quota:
+    return min((part.quota for part in slices), key=lambda quota: quota.remaining, default=Quota(0, 0, 0))

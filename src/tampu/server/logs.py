@@ -1,4 +1,4 @@
-"""Logs: one event a line, JSON for machines or pretty for people; the standard library's loggers end here too."""
+"""Logging: one event per line, as JSON or as readable text; also for the loggers of uvicorn and websockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import structlog
 from tampu.server.settings import ServerSettings
 
 REQUEST: ContextVar[str] = ContextVar("tampu_request")
-"""The id of the request that the running task, or its thread, works for."""
+"""The id of the request that the current task or thread works on."""
 
 
 def _of_request(_logger: Any, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
@@ -40,7 +40,7 @@ def set_up(settings: ServerSettings) -> None:
         cache_logger_on_first_use=False,
     )
     rendering: list[structlog.types.Processor] = (
-        # The formatter it would choose shows the values of variables: keys and payloads.
+        # The default formatter prints the values of variables, which can be keys and payloads.
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if pretty
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
@@ -53,7 +53,7 @@ def set_up(settings: ServerSettings) -> None:
         )
     )
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    # At debug, uvicorn tells the headers and frames of every stream: keys and payloads again.
+    # At debug level uvicorn logs the headers and frames of every stream: keys and payloads again.
     for name, least in (("tampu", logging.DEBUG), ("uvicorn", logging.INFO), ("websockets", logging.INFO)):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

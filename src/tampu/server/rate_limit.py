@@ -1,4 +1,4 @@
-"""What the RateLimit headers say, on answers that were let through and on those that were refused."""
+"""The RateLimit headers, on accepted and on refused requests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import msgspec
 from tampu.model.errors import RateLimited
 
 
-class Room(msgspec.Struct, frozen=True):
-    """How much of a limit is left."""
+class Quota(msgspec.Struct, frozen=True):
+    """A limit and what is left of it."""
 
     limit: int
     remaining: int
     reset: float
-    """Seconds until there is room for the next message; 0 while there is."""
+    """Seconds until the next message is accepted; 0 if it is accepted now."""
 
     def headers(self) -> dict[str, str]:
         return {
@@ -24,8 +24,10 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class OverLimit(RateLimited):
-    """A limit of this server is used up; ``room`` says which and how much of it is left."""
+    """A rate limit of this server is used up."""
 
-    def __init__(self, message: str, room: Room, *, retry_after: float | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, quota: Quota, *, retry_after: float | None = None, hint: str | None = None
+    ) -> None:
         super().__init__(message, retry_after=retry_after, hint=hint)
-        self.room = room
+        self.quota = quota

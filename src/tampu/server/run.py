@@ -1,4 +1,4 @@
-"""Serving: from settings to a listening socket, until a signal; then an orderly end."""
+"""Runs the server: opens the store and the socket, serves until a signal, then shuts down in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tampu.server.settings import ServerSettings
 
 
 class Started(msgspec.Struct):
-    """What is told when the server listens."""
+    """What `tampu serve` prints when the server listens."""
 
     url: str
     sign_in: str | None
@@ -28,9 +28,9 @@ class Started(msgspec.Struct):
 
 
 class _Uvicorn(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, node: ServerState, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, state: ServerState, on_start: Callable[[], None]) -> None:
         super().__init__(config)
-        self._node = node
+        self._state = state
         self._on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -39,28 +39,28 @@ class _Uvicorn(uvicorn.Server):
             self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._node.stop()
+        self._state.stop()
         await super().shutdown(sockets)
 
 
 class Running:
-    """A server on its socket. `run` blocks; `stop` may be called from any thread."""
+    """A server and its socket. `run` blocks; `stop` may be called from any thread."""
 
     def __init__(self, settings: ServerSettings, *, clock: Any = None) -> None:
         self.settings = settings
         self._socket = _listen(settings)
         try:
-            self.node = open_server_state(settings, clock=clock)
+            self.state = open_server_state(settings, clock=clock)
             try:
-                self.key_id = first_key.ensure(self.node.core, settings) if settings.auth else None
+                self.key_id = first_key.ensure(self.state.core, settings) if settings.auth else None
             except BaseException:
-                self.node.close()
+                self.state.close()
                 raise
         except BaseException:
             self._socket.close()
             raise
         self.started = threading.Event()
-        self._server = _Uvicorn(_config(settings, make_app(self.node)), self.node, self.started.set)
+        self._server = _Uvicorn(_config(settings, make_app(self.state)), self.state, self.started.set)
 
     @property
     def url(self) -> str:
@@ -70,15 +70,15 @@ class Running:
     def about(self) -> Started:
         link = None
         if self.key_id is not None:
-            link = f"{self.url}/signin?token={self.node.gate.sign_in.link_token(self.key_id)}"
+            link = f"{self.url}/signin?token={self.state.authenticator.sign_in.link_token(self.key_id)}"
         file = str(first_key.path_of(self.settings)) if self.key_id is not None else None
-        return Started(self.url, link, file, self.node.core.engine.durability)
+        return Started(self.url, link, file, self.state.core.engine.durability)
 
     def run(self) -> None:
         try:
             self._server.run(sockets=[self._socket])
         finally:
-            self.node.close()
+            self.state.close()
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -90,9 +90,9 @@ def _listen(settings: ServerSettings) -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise InvalidConfig(
-            f"can not listen on {settings.host}:{settings.port}: {error.strerror or error}",
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
             field="port",
-            hint="is another server running? choose another --port",
+            hint="check if another server is running, or choose another --port",
         ) from None
 
 
@@ -100,7 +100,7 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=protocol_for(settings, getattr(app, "node", None)),
+        http=protocol_for(settings, getattr(app, "server", None)),
         ws=stream_protocol_for(settings),
         ws_max_size=settings.max_body,
         ws_per_message_deflate=False,

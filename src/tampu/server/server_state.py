@@ -1,4 +1,4 @@
-"""One running server over a store: what its requests share. Nothing in its memory is needed for correctness."""
+"""What the requests of one running server share. Nothing in its memory is needed for correctness."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Release
 from tampu.server.auth.authenticate import Authenticator
-from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.key_usage import KeyUsage
 from tampu.server.auth.signin import SignIn, session_secret
 from tampu.server.events.completion import Completion
@@ -37,26 +37,26 @@ R = TypeVar("R")
 log = structlog.get_logger("tampu.server")
 WATCH_SECONDS = 0.1
 STALE_SECONDS = 30.0
-"""Loops that have not come round for so long are taken to be stuck."""
+"""A background loop without an iteration for this long counts as stuck."""
 _ROUTE_SECONDS = 0.5
 _MOST_ROUTES = 10_000
 
 
 class _Verbs(AllVerbs):
-    """As everywhere; the spans are those of requests."""
+    """Verbs without spans of their own: the request has the span."""
 
     traced = False
 
 
 class ServerState:
-    """Open from `open_server_state` on; `watch` runs while it serves."""
+    """Made by `open_server_state`; `watch` runs while the server does."""
 
-    def __init__(self, queue: tampu.Store, settings: ServerSettings) -> None:
+    def __init__(self, store: tampu.Store, settings: ServerSettings) -> None:
         self.settings = settings
-        self.core = access.core(queue)
-        self._close = queue.close
+        self.core = access.core(store)
+        self._close = store.close
         self.polls = Polls()
-        self.gate = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
+        self.authenticator = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
         self.limits = Limits(
             self.core,
             (settings.key_rate, settings.key_burst),
@@ -64,22 +64,22 @@ class ServerState:
         )
         self.metrics = Metrics(self)
         self.tail = Tail(self.core)
-        self.ends = Completion(self.tail)
+        self.completion = Completion(self.tail)
         self.types = Types(self.core)
-        self._desk: SparkStore | None = None
-        self._uses = KeyUsage(self.core, self.gate.ring)
+        self._spark_store: SparkStore | None = None
+        self._key_usage = KeyUsage(self.core, self.authenticator.key_cache)
         self._verbs: dict[str, AllVerbs] = {}
         self.fast_routes: dict[Any, Any] = {}
-        """Ways of requests that were cleared; all are closed when a document changes, and every few seconds."""
+        """Requests that were authorized before. Dropped when a document changes, and every half second."""
         self._routes_until = 0.0
-        self._told_until = 0.0
+        self._clock_until = 0.0
         self._ids = itertools.count(1)
         self._id_start = secrets.token_hex(6)
         self._revision = -1
         self._ahead_us = 0
         self.traced = tracing.on()
         self.watched_at = 0.0
-        """When the store was last asked what changed, by the monotonic clock."""
+        """When the store was last checked for changes (monotonic clock)."""
         self.core.settings.watched = True
 
     # -- verbs
@@ -92,18 +92,18 @@ class ServerState:
             known = self._verbs[tenant] = _Verbs(self.core, tenant)
         return known
 
-    async def know(self, tenant: str, *queues: str) -> None:
-        """Read the settings of queues that are not known yet, away from the loop."""
+    async def load_settings(self, tenant: str, *queues: str) -> None:
+        """Read the settings of queues that are not cached yet, in a thread."""
         settings = self.core.settings
         for queue in queues:
             if not settings.knows(tenant, queue):
                 await asyncio.to_thread(settings.get, tenant, queue)
 
     async def drive(self, steps: Steps[R], poll: Poll | None = None) -> R:
-        """Carry out a verb; its pauses are the poll's."""
+        """Carry out a verb. If it waits for messages, ``poll`` can end the wait."""
         if poll is None:
             done = await self.core.drive_async(steps)
-            self.tail.stir()
+            self.tail.wake()
             return done
 
         async def do(step: Any) -> Any:
@@ -116,20 +116,20 @@ class ServerState:
             return await self.core.drive_async(steps, do)
         finally:
             self.polls.leave(poll)
-            self.tail.stir()
+            self.tail.wake()
 
-    async def give_back(self, who: Who, leases: list[Lease]) -> None:
-        """What was claimed for a caller that is gone; the attempt does not count."""
-        await self.drive(self.verbs(who.tenant).settle([Release(lease) for lease in leases]))
+    async def release(self, caller: Caller, leases: list[Lease]) -> None:
+        """Release messages that were claimed for a caller that is gone; the attempt does not count."""
+        await self.drive(self.verbs(caller.tenant).settle([Release(lease) for lease in leases]))
 
-    def desk(self) -> SparkStore:
-        """What Spark uses; Arrow is only loaded by who asks for it."""
-        if self._desk is None:
-            self._desk = SparkStore(self.core)
-        return self._desk
+    def spark_store(self) -> SparkStore:
+        """The store as Spark uses it. Arrow is loaded at the first call."""
+        if self._spark_store is None:
+            self._spark_store = SparkStore(self.core)
+        return self._spark_store
 
-    def clear(self, key: Any, route: Any) -> None:
-        """Let requests like this one go straight on, for a while."""
+    def add_fast_route(self, key: Any, route: Any) -> None:
+        """Let similar requests skip authorization for a moment."""
         if len(self.fast_routes) >= _MOST_ROUTES:
             self.fast_routes.clear()
         self.fast_routes[key] = route
@@ -137,15 +137,15 @@ class ServerState:
     def request_id(self) -> str:
         return f"{self._id_start}{next(self._ids):08x}"
 
-    async def of_all_tenants(self, who: Who) -> bool:
-        """Is the caller's key one that may act in any tenant?"""
-        if who.key_id is None:
+    async def of_all_tenants(self, caller: Caller) -> bool:
+        """True if the caller's key may act in every tenant."""
+        if caller.key_id is None:
             return not self.settings.auth
-        key = await asyncio.to_thread(self.gate.ring.by_id, who.key_id)
+        key = await asyncio.to_thread(self.authenticator.key_cache.by_id, caller.key_id)
         return key is not None and key.tenant == ALL_TENANTS
 
     def now_us(self) -> int:
-        """The store's time, as far as it is known without asking."""
+        """The store's time, estimated from the local clock."""
         return time.time_ns() // 1000 + self._ahead_us
 
     @property
@@ -155,65 +155,66 @@ class ServerState:
             maintenance is not None and maintenance.alive and time.monotonic() - maintenance.last_run_at < STALE_SECONDS
         )
 
-    # -- looking after what other nodes change
+    # -- following changes made by other nodes
 
     async def watch(self) -> None:
-        """Follow the changes of documents: settings of queues, keys."""
+        """Follow changes of documents: queue settings and keys."""
         while True:
             try:
-                # Lanes are closed on the loop, which clears them: none is cleared in between for a key that is gone.
-                if time.monotonic() >= self._routes_until:  # a key may have come to its end, and its use is to be noted
+                # Fast routes are added and dropped on the event loop only, so none is added for a key that is gone.
+                if time.monotonic() >= self._routes_until:  # keys can expire, and their use must be recorded
                     self._routes_until = time.monotonic() + _ROUTE_SECONDS
                     self.fast_routes.clear()
-                seen = self._revision
+                before = self._revision
                 gone = await asyncio.to_thread(self._look)
-                if self._revision != seen:
+                if self._revision != before:
                     self.fast_routes.clear()
                 self.watched_at = time.monotonic()
                 self.polls.expire(self.watched_at)
                 for id in gone:
                     self.polls.revoke(id)
-                await self._uses.write_sometimes()
+                await self._key_usage.write_sometimes()
             except TampuError as error:
                 log.warning("store_unreachable", error=str(error))
             await asyncio.sleep(WATCH_SECONDS)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The background work goes on inside."""
-        watching = asyncio.create_task(self.watch(), name="tampu-watch")
+        """Runs the background work inside the block."""
+        task = asyncio.create_task(self.watch(), name="tampu-watch")
         try:
             yield
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _look(self) -> list[str]:
+        """Reload what changed; returns the ids of keys that were changed or revoked."""
         revision = self.core.engine.revision()
-        if time.monotonic() >= self._told_until:
-            self._told_until = time.monotonic() + _ROUTE_SECONDS
+        if time.monotonic() >= self._clock_until:
+            self._clock_until = time.monotonic() + _ROUTE_SECONDS
             self._ahead_us = self.core.engine.now() - time.time_ns() // 1000
             self.traced = tracing.on()
         if revision == self._revision:
             return []
         self.core.settings.look()
-        gone = self.gate.ring.refresh()
-        self._revision = revision  # only now: whatever failed on the way is looked at again
+        gone = self.authenticator.key_cache.refresh()
+        self._revision = revision  # last: after an error everything is read again
         return gone
 
     # -- the end
 
     def stop(self) -> None:
-        """End the long polls, with nothing; requests under way go on."""
+        """End the long polls with an empty answer; other requests go on."""
         self.polls.stop()
 
     def close(self) -> None:
-        """Hand over the keepers and close the store."""
+        """Close the store; another process takes over its maintenance."""
         self._close()
 
 
 def open_server_state(settings: ServerSettings, *, clock: Any = None) -> ServerState:
-    queue = tampu.open(
+    store = tampu.open(
         settings.url,
         durability=settings.durability,
         journal_retention=settings.journal_retention,
@@ -221,7 +222,7 @@ def open_server_state(settings: ServerSettings, *, clock: Any = None) -> ServerS
         clock=clock,
     )
     try:
-        return ServerState(queue, settings)
+        return ServerState(store, settings)
     except BaseException:
-        queue.close()
+        store.close()
         raise

@@ -1,4 +1,4 @@
-"""The settings of a server: by flag, environment (``TAMPU_…``) or ``tampu.toml``, in that order of strength."""
+"""Server settings: flags win over the environment (``TAMPU_…``), which wins over ``tampu.toml``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _of(name: str) -> Any:
 
 
 class ServerSettings(BaseSettings):
-    """One field per setting; defaults and meanings are in `options`."""
+    """One field per setting; defaults and help are in `options`."""
 
     model_config = SettingsConfigDict(env_prefix="TAMPU_", extra="ignore", frozen=True)
 
@@ -78,7 +78,7 @@ class ServerSettings(BaseSettings):
 
 
 def load(file: Path | None = None, **flags: Any) -> ServerSettings:
-    """The settings that hold; refuses those that can not be, and a public address without auth."""
+    """Load the settings. Refuses invalid ones, and a public address without auth."""
     if file is not None and not file.is_file():
         raise InvalidConfig(f"there is no file {file}", field="config")
     path = file or Path(DEFAULT_FILE)
@@ -97,7 +97,7 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
         raise InvalidConfig(f"{path}: {error}", field="config") from None
     if not made.auth and not made.loopback:
         raise InvalidConfig(
-            f"refusing to serve {made.host} with auth off", field="auth", hint="leave auth on, or listen on 127.0.0.1"
+            f"refusing to serve {made.host} with auth off", field="auth", hint="turn auth on, or listen on 127.0.0.1"
         )
     if made.oidc_issuer and not made.oidc_audience:
         raise InvalidConfig("oidc_issuer needs oidc_audience", field="oidc_audience")
@@ -105,10 +105,10 @@ def load(file: Path | None = None, **flags: Any) -> ServerSettings:
 
 
 def _refuse_unknown(path: Path) -> None:
-    """A setting nobody reads is a mistake of spelling."""
+    """An unknown setting is most likely misspelled."""
     import tomllib
 
     if path.is_file():
         unknown = tomllib.loads(path.read_text()).keys() - ServerSettings.model_fields.keys()
         if unknown:
-            raise ValueError(f"no such setting: {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown setting: {', '.join(sorted(unknown))}")

@@ -1,7 +1,7 @@
-"""Streams of workers: one WebSocket, messages pushed within its credit, settles and extends pipelined.
+"""Worker streams: one WebSocket per worker; messages are pushed within its credit, settles and extends are pipelined.
 
-A claim waits for messages as a long poll does, so nobody polls and every commit is shared. What was claimed but could
-not be sent is given back, uncounted; what was sent and never settled runs out like any lease.
+A claim waits for messages as a long poll does, so nobody polls and commits are shared. Messages that were claimed but
+could not be sent are released without counting the attempt. Sent but unsettled ones expire like any lease.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from tampu.broker import validate
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http import message_handlers
 from tampu.server.http.error_response import refused
 from tampu.server.http.long_polls import REVOKED, STOPPING, Poll, PollOver
@@ -27,39 +27,39 @@ from tampu.wire.messages import lease_view
 from tampu.wire.problems import item_error, problem
 
 PATH = frames.PATH
-_PUSHED_AT_ONCE = 500
-_MOST_PENDING = 256
-"""Questions that may be under way; more are not read until some are answered."""
-_BEAT_SECONDS = 15.0
-_AGAIN_SECONDS = 0.5
+_MAX_PUSH = 500
+_MAX_PENDING = 256
+"""Requests without a reply; more frames are not read until some are answered."""
+_RECHECK_SECONDS = 15.0
+_RETRY_SECONDS = 0.5
 _SOON_SECONDS = 0.01
 _CLAIM_SECONDS = 3600.0
 log = structlog.get_logger("tampu.server")
 
 
-async def serve(node: ServerState, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(server: ServerState, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     headers: dict[bytes, bytes] = dict(scope["headers"])
     client = scope.get("client")
     address = client[0] if client else ""
     await receive()  # websocket.connect
     try:
-        who = await node.gate.admit(headers, address, "STREAM")
-        who.need_somewhere("consume")
+        caller = await server.authenticator.admit(headers, address, "STREAM")
+        caller.need_somewhere("consume")
     except TampuError as error:
-        reply = refused(node, request_id, error)
+        reply = refused(server, request_id, error)
         await send({"type": "websocket.http.response.start", "status": reply.status, "headers": reply.headers})
         await send({"type": "websocket.http.response.body", "body": reply.body})
         return
     await send({"type": "websocket.accept"})
-    node.metrics.streams.inc()
+    server.metrics.streams.inc()
     try:
-        await _Stream(node, who, headers, receive, send).run()
+        await _Stream(server, caller, headers, receive, send).run()
     finally:
-        node.metrics.streams.dec()
+        server.metrics.streams.dec()
 
 
 class _Closed(Exception):
-    """The stream is over; ``code`` says how it is closed, none when the worker has closed it."""
+    """The stream ends. ``code`` is the close code to send; None if the worker closed it."""
 
     def __init__(self, code: int | None = None, reason: str = "") -> None:
         super().__init__(reason)
@@ -68,31 +68,33 @@ class _Closed(Exception):
 
 
 class _Stream:
-    def __init__(self, node: ServerState, who: Who, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        self._node = node
-        self._who = who
+    def __init__(
+        self, server: ServerState, caller: Caller, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        self._server = server
+        self._caller = caller
         self._headers = headers
         self._receive = receive
         self._send = send
         self._credit = 0
         self._more = asyncio.Event()
-        self._answers: asyncio.Queue[asyncio.Task[frames.Told]] = asyncio.Queue(_MOST_PENDING)
+        self._replies: asyncio.Queue[asyncio.Task[frames.ServerFrame]] = asyncio.Queue(_MAX_PENDING)
         self._opened: asyncio.Future[frames.Open] = asyncio.get_running_loop().create_future()
         self._claiming: Poll | None = None
         self._stopping = False
         self._over = False
 
     async def run(self) -> None:
-        parts = [asyncio.create_task(part) for part in (self._guard(), self._read(), self._push(), self._answer())]
+        parts = [asyncio.create_task(part) for part in (self._guard(), self._read(), self._push(), self._reply())]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            # A claim under way is given back by who carries it out; settles under way go on.
+            # The push task releases what it has claimed; settles that have begun go on.
             self._over = True
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-        # Last: to a worker that does not read, it takes its time to say goodbye.
+        # Last, because it can take long if the worker does not read.
         await self._end(next(e for e in (task.exception() for task in done) if e is not None))
 
     async def _end(self, error: BaseException) -> None:
@@ -100,76 +102,76 @@ class _Stream:
             code, reason = error.code, error.reason
         else:
             log.error("defect", route=PATH, exc_info=error)
-            code, reason = 1011, "the server made a mistake"
+            code, reason = 1011, "internal error"
         if code is not None:
             await self._send(
                 {"type": "websocket.close", "code": code, "reason": reason.encode()[:120].decode(errors="ignore")}
             )
 
-    # -- who may be here
+    # -- authorization
 
     async def _guard(self) -> None:
-        """Ends the stream when its key does, or the server stops."""
+        """End the stream when its key is revoked or expires, or the server stops."""
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         while True:
-            watch = Poll(self._who)
-            self._node.polls.join(watch)
+            watch = Poll(self._caller)
+            self._server.polls.join(watch)
             try:
-                await watch.until(never, _BEAT_SECONDS)
+                await watch.until(never, _RECHECK_SECONDS)
             except PollOver as over:
                 if over.why != REVOKED:
-                    raise _Closed(frames.STOPPING, "the server stops") from None
+                    raise _Closed(frames.STOPPING, "the server is stopping") from None
             finally:
-                self._node.polls.leave(watch)
+                self._server.polls.leave(watch)
             try:
-                self._who = await self._node.gate.readmit(self._headers, "STREAM")
-                self._who.need_somewhere("consume")
+                self._caller = await self._server.authenticator.readmit(self._headers, "STREAM")
+                self._caller.need_somewhere("consume")
             except Unauthorized as error:
                 raise _Closed(frames.UNAUTHORIZED, error.message) from None
             except Forbidden as error:
                 raise _Closed(frames.FORBIDDEN, error.message) from None
-            except StorageError as error:  # nobody can tell now; the next look may
+            except StorageError as error:  # cannot be checked now; try again later
                 log.warning("store_unreachable", error=str(error))
 
-    # -- what the worker says
+    # -- frames of the worker
 
     async def _read(self) -> None:
         while True:
-            said = await self._next()
-            if isinstance(said, frames.Ready) and self._opened.done():
-                if self._credit + said.n > frames.MOST_CREDIT:
+            frame = await self._next()
+            if isinstance(frame, frames.Ready) and self._opened.done():
+                if self._credit + frame.n > frames.MOST_CREDIT:
                     raise _Closed(frames.BAD_FRAME, f"more than {frames.MOST_CREDIT} credits")
-                self._credit += said.n
+                self._credit += frame.n
                 self._more.set()
-            elif isinstance(said, frames.Stop) and self._opened.done():
+            elif isinstance(frame, frames.Stop) and self._opened.done():
                 self._stop()
-            elif isinstance(said, frames.Settle):
-                await self._answers.put(asyncio.create_task(self._settled(said)))
-            elif isinstance(said, frames.Extend):
-                await self._answers.put(asyncio.create_task(self._extended(said)))
-            elif isinstance(said, frames.Open) and not self._opened.done():
-                await self._open(said)
-                self._opened.set_result(said)
+            elif isinstance(frame, frames.Settle):
+                await self._replies.put(asyncio.create_task(self._settle(frame)))
+            elif isinstance(frame, frames.Extend):
+                await self._replies.put(asyncio.create_task(self._extend(frame)))
+            elif isinstance(frame, frames.Open) and not self._opened.done():
+                await self._open(frame)
+                self._opened.set_result(frame)
             else:
-                raise _Closed(frames.BAD_FRAME, "say first, and once, which queues are worked for")
+                raise _Closed(frames.BAD_FRAME, "the first frame must be open, and it can be sent only once")
 
-    async def _next(self) -> frames.Said:
+    async def _next(self) -> frames.WorkerFrame:
         message = await self._receive()
         if message["type"] == "websocket.disconnect":
             raise _Closed
         raw = message.get("bytes")
         if raw is None:
-            raise _Closed(frames.BAD_FRAME, "frames are binary: MessagePack")
+            raise _Closed(frames.BAD_FRAME, "frames must be binary MessagePack")
         try:
-            return frames.SAID.decode(raw)
+            return frames.WORKER_FRAME.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise _Closed(frames.BAD_FRAME, f"not a frame: {error}") from None
+            raise _Closed(frames.BAD_FRAME, f"invalid frame: {error}") from None
 
-    async def _open(self, said: frames.Open) -> None:
+    async def _open(self, frame: frames.Open) -> None:
         try:
-            names, _ = validate.claim(said.queues, 1, said.lease, said.worker)
-            self._who.need("consume", *names)
-            await self._node.know(self._who.tenant, *names)
+            names, _ = validate.claim(frame.queues, 1, frame.lease, frame.worker)
+            self._caller.need("consume", *names)
+            await self._server.load_settings(self._caller.tenant, *names)
         except TampuError as error:
             await self._write(frames.Refused(item_error(error)))
             code = frames.FORBIDDEN if isinstance(error, Forbidden) else frames.BAD_FRAME
@@ -192,35 +194,35 @@ class _Stream:
                 await self._more.wait()
                 continue
             try:
-                self._who.need("consume", *opened.queues)
+                self._caller.need("consume", *opened.queues)
                 await self._spend(1)
                 leases = await self._claim(opened)
             except Forbidden as error:
                 raise _Closed(frames.FORBIDDEN, error.message) from None
             except RateLimited as error:
-                await asyncio.sleep(error.retry_after or _AGAIN_SECONDS)
+                await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
                 continue
             except TampuError as error:
                 log.warning("store_unreachable", error=str(error))
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if leases:
                 await self._deliver(leases)
         await self._write(frames.Stopped())
 
     async def _claim(self, opened: frames.Open) -> list[Lease]:
-        limit = min(self._credit, _PUSHED_AT_ONCE)
-        steps = self._node.verbs(self._who.tenant).claim(
+        limit = min(self._credit, _MAX_PUSH)
+        steps = self._server.verbs(self._caller.tenant).claim(
             opened.queues,
-            limit=min(limit, self._node.limits.most(self._who, limit)),
+            limit=min(limit, self._server.limits.most(self._caller, limit)),
             lease=opened.lease,
             wait=_CLAIM_SECONDS,
             worker=opened.worker,
         )
         try:
-            self._claiming = Poll(self._who)
-            return await self._node.drive(steps, self._claiming)
-        except PollOver:  # the guard says whether it goes on
+            self._claiming = Poll(self._caller)
+            return await self._server.drive(steps, self._claiming)
+        except PollOver:  # the guard decides whether the stream goes on
             await asyncio.sleep(0 if self._stopping else _SOON_SECONDS)
             return []
         finally:
@@ -233,55 +235,55 @@ class _Stream:
                 raise _Closed
             await self._write(frames.Leases([lease_view(lease, MSGPACK) for lease in leases]))
         except BaseException:
-            await asyncio.shield(self._node.give_back(self._who, leases))
+            await asyncio.shield(self._server.release(self._caller, leases))
             raise
-        self._node.metrics.claim(leases, self._node.now_us())
-        if len(leases) > 1 and self._node.limits.asked(self._who):
-            await self._node.limits.charge(self._who, len(leases) - 1)
+        self._server.metrics.claim(leases, self._server.now_us())
+        if len(leases) > 1 and self._server.limits.applies(self._caller):
+            await self._server.limits.charge(self._caller, len(leases) - 1)
 
-    # -- answering
+    # -- replies
 
-    async def _answer(self) -> None:
-        """In the order of the questions; those that are done are sent together as they are."""
+    async def _reply(self) -> None:
+        """Send replies in the order of the requests."""
         while True:
-            task = await self._answers.get()
+            task = await self._replies.get()
             await self._write(await task)
 
-    async def _settled(self, said: frames.Settle) -> frames.Told:
-        async def ask() -> frames.Told:
-            queues = message_handlers.queues_of(self._who, [item.receipt for item in said.settlements])
-            await self._spend(len(said.settlements))
+    async def _settle(self, frame: frames.Settle) -> frames.ServerFrame:
+        async def work() -> frames.ServerFrame:
+            queues = message_handlers.queues_of(self._caller, [item.receipt for item in frame.settlements])
+            await self._spend(len(frame.settlements))
             return frames.Settled(
-                said.seq, await message_handlers.settled(self._node, self._who, said.settlements, queues)
+                frame.seq, await message_handlers.settled(self._server, self._caller, frame.settlements, queues)
             )
 
-        return await self._asked(said.seq, len(said.settlements), ask())
+        return await self._answer(frame.seq, len(frame.settlements), work())
 
-    async def _extended(self, said: frames.Extend) -> frames.Told:
-        async def ask() -> frames.Told:
-            queues = message_handlers.queues_of(self._who, [item.receipt for item in said.leases])
-            await self._spend(len(said.leases))
+    async def _extend(self, frame: frames.Extend) -> frames.ServerFrame:
+        async def work() -> frames.ServerFrame:
+            queues = message_handlers.queues_of(self._caller, [item.receipt for item in frame.leases])
+            await self._spend(len(frame.leases))
             return frames.Extended(
-                said.seq, await message_handlers.extended(self._node, self._who, said.leases, queues)
+                frame.seq, await message_handlers.extended(self._server, self._caller, frame.leases, queues)
             )
 
-        return await self._asked(said.seq, len(said.leases), ask())
+        return await self._answer(frame.seq, len(frame.leases), work())
 
-    async def _asked(self, seq: int, count: int, asking: Coroutine[Any, Any, frames.Told]) -> frames.Told:
+    async def _answer(self, seq: int, count: int, work: Coroutine[Any, Any, frames.ServerFrame]) -> frames.ServerFrame:
         try:
-            if count > self._node.settings.max_batch:
-                asking.close()
-                raise InvalidMessage(f"{count} at once; {self._node.settings.max_batch} is the most")
-            return await asking
+            if count > self._server.settings.max_batch:
+                work.close()
+                raise InvalidMessage(f"{count} items in one frame; the limit is {self._server.settings.max_batch}")
+            return await work
         except TampuError as error:
             return frames.Refused(item_error(error), seq, problem(error).retry_after)
 
     async def _spend(self, cost: int) -> None:
-        if self._node.limits.asked(self._who):
-            await self._node.limits.take(self._who, max(1, cost))
+        if self._server.limits.applies(self._caller):
+            await self._server.limits.take(self._caller, max(1, cost))
 
-    async def _write(self, told: frames.Told) -> None:
+    async def _write(self, frame: frames.ServerFrame) -> None:
         try:
-            await self._send({"type": "websocket.send", "bytes": frames.write(told)})
-        except OSError:  # the worker is gone: this is how the server tells
+            await self._send({"type": "websocket.send", "bytes": frames.write(frame)})
+        except OSError:  # uvicorn raises it when the worker is gone
             raise _Closed from None

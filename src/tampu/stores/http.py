@@ -20,7 +20,7 @@ from tampu.broker import journal_readers
 from tampu.client import verbs
 from tampu.client.failures import Broken
 from tampu.client.remote import RemoteCore
-from tampu.client.request import Ask, quoted, reader
+from tampu.client.request import Request, quoted, reader
 from tampu.engines import port
 from tampu.engines.port import Call, Document
 from tampu.model.decoders import from_msgpack
@@ -80,7 +80,7 @@ class HttpStore:
             self._cores[tenant] = RemoteCore(self._url, self._token, tenant)
         return self._cores[tenant]
 
-    def _do(self, tenant: str, ask: Ask) -> Any:
+    def _do(self, tenant: str, ask: Request) -> Any:
         """A key that may do so much a second waits for its turn."""
         until = time.monotonic() + _PATIENCE
         while True:
@@ -124,7 +124,7 @@ class HttpStore:
         if not calls:
             return []
         said = [self._said(call) for call in calls]
-        ask = Ask(
+        ask = Request(
             "POST",
             "/v1/spark/changes",
             _read_changed,
@@ -172,20 +172,20 @@ class HttpStore:
         return [Document(kind, tenant, one.name.removeprefix(prefix), one.version, one.value) for one in found]
 
     def _documents(self, tenant: str, lookup: wire.SparkLookup) -> list[wire.SparkDocument]:
-        told: wire.SparkDocuments = self._do(tenant, Ask("POST", "/v1/spark/documents", _read_documents, lookup))
+        told: wire.SparkDocuments = self._do(tenant, Request("POST", "/v1/spark/documents", _read_documents, lookup))
         return told.documents
 
     def staging(self) -> str | None:
         return None
 
     def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
-        told: wire.SparkQueue = self._do(tenant, Ask("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))
+        told: wire.SparkQueue = self._do(tenant, Request("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))
         return told.counts
 
     # -- the journal
 
     def _place(self, **at: int) -> wire.SparkPlace:
-        ask = Ask("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
+        ask = Request("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
         told: wire.SparkPlace = self._do(_OWN, ask)
         return told
 
@@ -211,7 +211,7 @@ class HttpStore:
             query: list[tuple[str, Any]] = [("partition", partition), ("after", after), ("upto", upto)]
             query += [("queue", queue) for queue in queues or ()]
             query.append(("everyone", "true" if tenant is None else None))
-            ask = Ask("GET", "/v1/spark/journal", bytes, query=query, wait=_LONG_SECONDS)
+            ask = Request("GET", "/v1/spark/journal", bytes, query=query, wait=_LONG_SECONDS)
             try:
                 for batch in self._batches(tenant, ask):
                     yield batch
@@ -228,21 +228,21 @@ class HttpStore:
         given = msgspec.structs.asdict(query)
         tenant = given.pop("tenant")
         body = wire.SparkPlan(wire.SparkQuery(everyone=tenant is None, **given), pieces)
-        ask = Ask("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
+        ask = Request("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
         told: wire.SparkPlanned = self._do(tenant or _OWN, ask)
         sender = msgspec.msgpack.encode
         return SnapshotPlan(told.position, [sender((tenant, piece)) for piece in told.pieces])
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
         tenant, signed = _read_piece(piece)
-        ask = Ask("POST", "/v1/spark/messages", bytes, wire.SparkPiece(signed), wait=_LONG_SECONDS)
+        ask = Request("POST", "/v1/spark/messages", bytes, wire.SparkPiece(signed), wait=_LONG_SECONDS)
         return self._batches(tenant, ask)
 
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
-        ask = Ask("POST", "/v1/spark/deliveries", bytes, bodies.Ids(list(ids)), wait=_LONG_SECONDS)
+        ask = Request("POST", "/v1/spark/deliveries", bytes, bodies.Ids(list(ids)), wait=_LONG_SECONDS)
         return pa.Table.from_batches(list(self._batches(tenant, ask)), columns.MESSAGES)
 
-    def _batches(self, tenant: str | None, ask: Ask) -> Iterator[pa.RecordBatch]:
+    def _batches(self, tenant: str | None, ask: Request) -> Iterator[pa.RecordBatch]:
         rows = 0
         try:
             with self._core(tenant or _OWN).open(ask) as stream, pa.ipc.open_stream(stream) as batches:
@@ -271,12 +271,14 @@ def _tenant(call: Any) -> str:
     return tenant
 
 
-def _ask(call: Call) -> Ask:
+def _ask(call: Call) -> Request:
     """What any worker asks."""
     if isinstance(call, port.Claim):
-        return verbs.claiming([want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker)
+        return verbs.claim_request(
+            [want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker
+        )
     if isinstance(call, port.Settle):
-        return verbs.settling(call.items)
+        return verbs.settle_request(call.items)
     if isinstance(call, port.Extend):
-        return verbs.extending([(receipt, lease_us) for _, receipt, lease_us in call.items])
+        return verbs.extend_request([(receipt, lease_us) for _, receipt, lease_us in call.items])
     raise InvalidConfig(f"Spark can not {type(call).__name__.lower()} on a server", hint="name the store itself")

@@ -1,1 +1,1 @@
-"""What goes over HTTP: bodies, views of messages, problems and media types. Shared by server and client; no I/O."""
+"""The HTTP format, shared by server and client: bodies, problems, media types, stream frames. No I/O."""

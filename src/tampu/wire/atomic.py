@@ -1,4 +1,4 @@
-"""Bodies of units: the operations of a request, and the replies to them in the same order."""
+"""Bodies of ``POST /v1/atomic``: the operations of a unit, and the replies in the same order."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 from msgspec import Meta
 
 from tampu.model.message import NewMessage
-from tampu.wire.bodies import Asked, BatchName, JsonMessage, OutcomeView, Published, Settlement
+from tampu.wire.bodies import BatchName, JsonMessage, OutcomeView, Published, RequestBody, Settlement
 from tampu.wire.media import Form
 
 _MOST = 1000
 
 
-class AtomicPublish(Asked, tag_field="op", tag="publish"):
+class AtomicPublish(RequestBody, tag_field="op", tag="publish"):
     queue: str
     messages: list[NewMessage]
 
 
-class AtomicPublishJson(Asked, tag_field="op", tag="publish"):
+class AtomicPublishJson(RequestBody, tag_field="op", tag="publish"):
     queue: str
     messages: list[JsonMessage]
 
@@ -28,16 +28,16 @@ class AtomicSettle(Settlement, tag_field="op", tag="settle", kw_only=True):
     """How one lease ends."""
 
 
-class AtomicCancel(Asked, tag_field="op", tag="cancel"):
+class AtomicCancel(RequestBody, tag_field="op", tag="cancel"):
     ids: Annotated[list[str], Meta(max_length=10_000)]
 
 
-class AtomicFree(Asked, tag_field="op", tag="free"):
+class AtomicFree(RequestBody, tag_field="op", tag="free"):
     ids: Annotated[list[str], Meta(max_length=10_000)]
 
 
-class AtomicPutDocument(Asked, tag_field="op", tag="put_document"):
-    """With ``version`` only if that is still its version; 0: it must be new."""
+class AtomicPutDocument(RequestBody, tag_field="op", tag="put_document"):
+    """``version``: write only if this is still the current version; 0 means the document must not exist yet."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class AtomicPutDocument(Asked, tag_field="op", tag="put_document"):
     version: int | None = None
 
 
-class AtomicDeleteDocument(Asked, tag_field="op", tag="delete_document"):
+class AtomicDeleteDocument(RequestBody, tag_field="op", tag="delete_document"):
     kind: str
     name: str
 
@@ -54,20 +54,20 @@ Operation = AtomicPublish | AtomicSettle | AtomicCancel | AtomicFree | AtomicPut
 OperationJson = AtomicPublishJson | AtomicSettle | AtomicCancel | AtomicFree | AtomicPutDocument | AtomicDeleteDocument
 
 
-class Atomic(Asked):
+class Atomic(RequestBody):
     operations: Annotated[list[Operation], Meta(max_length=_MOST)]
     name: BatchName | None = None
-    """A name for the unit, drawn anew for each: asked again under it, it takes effect once."""
+    """A random name, new for each unit. A request repeated under the same name takes effect once."""
 
 
-class AtomicJson(Asked):
+class AtomicJson(RequestBody):
     operations: Annotated[list[OperationJson], Meta(max_length=_MOST)]
     name: BatchName | None = None
 
 
 class AtomicReply(msgspec.Struct, omit_defaults=True):
-    """Of a publish its messages; of settle, cancel and free the outcomes; of a document its version, or if it was
-    there."""
+    """Exactly one field is set: ``messages`` for publish; ``outcomes`` for settle, cancel and free; ``version`` for
+    put_document; ``deleted`` for delete_document."""
 
     messages: list[Published] | None = None
     outcomes: list[OutcomeView] | None = None

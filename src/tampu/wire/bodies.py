@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, one struct each; the OpenAPI is made from them."""
+"""Bodies of requests and responses, one struct each. The OpenAPI document is generated from them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tampu.wire.messages import LeaseView, MessageView
 from tampu.wire.problems import ItemError
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A body of a request: a field nobody knows is refused, not ignored."""
+class RequestBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of request bodies. Unknown fields are refused, not ignored."""
 
 
 # -- publish
@@ -28,29 +28,27 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 BatchName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{16,64}$")]
 
 
-class Publish(Asked):
+class Publish(RequestBody):
     messages: list[NewMessage]
     once: BatchName | None = None
-    """A name for the batch, drawn anew for each: asked again under it, it is stored once."""
+    """A random name, new for each batch. A request repeated under the same name stores the batch once."""
 
 
 class JsonMessage(NewMessage, frozen=True, kw_only=True):
-    """A message in JSON: bytes come as ``payload_base64``; any other payload as its value."""
+    """A message in JSON: bytes are in ``payload_base64``, any other payload is its JSON value."""
 
     payload: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     payload_base64: bytes | None = None
 
     def plain(self) -> NewMessage:
         fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS}
-        return NewMessage(self._payload(), content_type=self.content_type or self._kind(), **fields)
-
-    def _kind(self) -> str | None:
-        return JSON if self.payload_base64 is None else None
+        default = JSON if self.payload_base64 is None else None
+        return NewMessage(self._payload(), content_type=self.content_type or default, **fields)
 
     def _payload(self) -> Any:
         raw = bytes(self.payload)
         if bool(raw) is (self.payload_base64 is not None):
-            raise InvalidMessage("give payload or payload_base64", field="payload")
+            raise InvalidMessage("give either payload or payload_base64", field="payload")
         if self.payload_base64 is not None:
             return self.payload_base64
         value = checked_json(raw)
@@ -61,21 +59,21 @@ _FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("p
 
 
 def checked_json(raw: bytes) -> Any:
-    """The value, which must be one that every reader can decode."""
+    """Decode the value; refuse what a reader could not decode."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMessage(f"the payload is not JSON: {error}", field="payload") from None
 
 
-class PublishJson(Asked):
+class PublishJson(RequestBody):
     messages: list[JsonMessage]
     once: BatchName | None = None
 
 
 class Published(msgspec.Struct, omit_defaults=True):
-    """What was stored. ``message`` is there when it was found instead (same key, idempotency key or id), or when the
-    server may have changed it."""
+    """What was stored. ``message`` is set if an existing message was found (same key, idempotency key or id), or if the
+    server may have changed the message."""
 
     id: str
     state: State
@@ -95,7 +93,7 @@ class PublishedMany(msgspec.Struct):
 # -- claim, settle, extend
 
 
-class Claim(Asked):
+class Claim(RequestBody):
     queues: list[str] | str
     limit: int = 1
     lease: Duration | None = None
@@ -107,7 +105,7 @@ class Claimed(msgspec.Struct):
     leases: list[LeaseView]
 
 
-class Settlement(Asked, kw_only=True):
+class Settlement(RequestBody, kw_only=True):
     """How one lease ends."""
 
     verb: Literal["ack", "nack", "reject", "release"]
@@ -118,15 +116,15 @@ class Settlement(Asked, kw_only=True):
     delay: Duration | None = None
     reason: str | None = None
     max_attempts: int | None = None
-    """Of a nack: the message's from now on, this attempt included."""
+    """For nack: the message's new limit, counting this attempt."""
 
 
-class Settle(Asked):
+class Settle(RequestBody):
     settlements: list[Settlement]
 
 
 class OutcomeView(msgspec.Struct, omit_defaults=True):
-    """The state a message is in now, or the error that left it as it was."""
+    """The new state of a message, or the error; after an error the message is unchanged."""
 
     id: str | None = None
     state: State | None = None
@@ -137,12 +135,12 @@ class Outcomes(msgspec.Struct):
     outcomes: list[OutcomeView]
 
 
-class ExtendItem(Asked):
+class ExtendItem(RequestBody):
     receipt: str
     by: Duration | None = None
 
 
-class Extend(Asked):
+class Extend(RequestBody):
     leases: list[ExtendItem]
 
 
@@ -156,7 +154,7 @@ class Extended(msgspec.Struct):
     leases: list[ExtendedView]
 
 
-class Note(Asked):
+class Note(RequestBody):
     receipt: str
     note: Any
     by: Duration
@@ -170,15 +168,15 @@ class NoteView(msgspec.Struct):
     note: Any
 
 
-# -- looking and moving
+# -- read and operate
 
 
-class Ids(Asked):
+class Ids(RequestBody):
     ids: Annotated[list[str], Meta(max_length=10_000)]
 
 
-class Replay(Asked):
-    """By ids, or all dead messages that match ``where``."""
+class Replay(RequestBody):
+    """Replay by ids, or all dead messages that match ``where``."""
 
     ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
     where: Where | None = None
@@ -192,7 +190,7 @@ class ReplayedView(msgspec.Struct):
     dry_run: bool
 
 
-class Purge(Asked):
+class Purge(RequestBody):
     states: list[State]
     dry_run: bool = False
 
@@ -202,14 +200,14 @@ class Count(msgspec.Struct):
 
 
 class MessagesView(msgspec.Struct, omit_defaults=True):
-    """A page; give ``cursor`` as ``after`` for the next. Without one, that was all."""
+    """One page. Pass ``cursor`` as ``after`` to get the next; the last page has none."""
 
     messages: list[MessageView]
     cursor: str | None = None
 
 
 class ResultView(msgspec.Struct, omit_defaults=True):
-    """``ended`` is false when the time to wait was over first."""
+    """``ended`` is false if the wait timed out before the message ended."""
 
     id: str
     state: State
@@ -237,8 +235,8 @@ class QueueNames(msgspec.Struct):
     queues: list[str]
 
 
-class ConfigBody(Asked):
-    """Settings to change; null inherits again. Durations are seconds or ISO 8601."""
+class ConfigBody(RequestBody):
+    """Settings to change; null means inherit. Durations are seconds or ISO 8601."""
 
     status: Status | msgspec.UnsetType | None = msgspec.UNSET
     ordering: Ordering | msgspec.UnsetType | None = msgspec.UNSET
@@ -284,7 +282,7 @@ class Checks(msgspec.Struct):
 
 
 class Me(msgspec.Struct):
-    """Who asks, and of what server."""
+    """The caller and the server it talks to."""
 
     tenant: str
     name: str

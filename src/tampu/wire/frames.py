@@ -1,8 +1,8 @@
-"""Frames of a worker's stream, in MessagePack: what the worker says, and what the server answers or pushes.
+"""Frames of a worker's WebSocket stream, in MessagePack.
 
-The worker says first which queues it works for (`Open`), then how many messages it can take (`Ready`; credits add up).
-The server pushes `Leases`, never more than there is credit. `Settle` and `Extend` carry a number of the worker's own;
-their answers carry it too and come in the order of the questions.
+The worker first names its queues (`Open`), then says how many messages it can take (`Ready`; credits add up). The
+server pushes `Leases`, never more than the credit. The worker numbers its `Settle` and `Extend` frames; the replies
+carry the same number and come in the same order.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ from tampu.wire.problems import ItemError
 PATH = "/v1/stream"
 MOST_CREDIT = 10_000
 BAD_FRAME, UNAUTHORIZED, FORBIDDEN, STOPPING = 4400, 4401, 4403, 1001
-"""Codes with which the server closes a stream."""
+"""WebSocket close codes the server uses."""
 
 
-class _Said(msgspec.Struct, tag_field="op", tag=str.lower, forbid_unknown_fields=True, omit_defaults=True):
-    """A frame of the worker."""
+class _FromWorker(msgspec.Struct, tag_field="op", tag=str.lower, forbid_unknown_fields=True, omit_defaults=True):
+    """A frame that a worker sends."""
 
 
-class Open(_Said):
+class Open(_FromWorker):
     queues: list[str]
     lease: Duration | None = None
     worker: str | None = None
 
 
-class Ready(_Said):
-    """The worker can take so many more messages."""
+class Ready(_FromWorker):
+    """The worker can take ``n`` more messages."""
 
     n: Annotated[int, Meta(ge=1, le=MOST_CREDIT)]
 
 
-class Stop(_Said):
-    """Push nothing more. What has been pushed may still be settled."""
+class Stop(_FromWorker):
+    """Push no more messages. Those already pushed can still be settled."""
 
 
-class Settle(_Said):
+class Settle(_FromWorker):
     seq: int
     settlements: list[bodies.Settlement]
 
 
-class Extend(_Said):
+class Extend(_FromWorker):
     seq: int
     leases: list[bodies.ExtendItem]
 
 
-class _Told(msgspec.Struct, tag_field="op", tag=str.lower, omit_defaults=True):
-    """A frame of the server."""
+class _FromServer(msgspec.Struct, tag_field="op", tag=str.lower, omit_defaults=True):
+    """A frame that the server sends."""
 
 
-class Opened(_Told):
+class Opened(_FromServer):
     pass
 
 
-class Stopped(_Told):
-    """All that was claimed for this stream has been sent."""
+class Stopped(_FromServer):
+    """The reply to `Stop`: no more leases follow."""
 
 
-class Leases(_Told):
+class Leases(_FromServer):
     leases: list[LeaseView]
 
 
-class Settled(_Told):
+class Settled(_FromServer):
     seq: int
     outcomes: list[bodies.OutcomeView]
 
 
-class Extended(_Told):
+class Extended(_FromServer):
     seq: int
     leases: list[bodies.ExtendedView]
 
 
-class Refused(_Told):
-    """The question with this number was refused as a whole; without a number, the stream was, and is closed."""
+class Refused(_FromServer):
+    """The frame with this number was refused as a whole. Without a number the stream was refused and is closed."""
 
     error: ItemError
     seq: int | None = None
     retry_after: float | None = None
 
 
-Said = Open | Ready | Stop | Settle | Extend
-Told = Opened | Stopped | Leases | Settled | Extended | Refused
-SAID: msgspec.msgpack.Decoder[Said] = from_msgpack(Said)
-TOLD: msgspec.msgpack.Decoder[Told] = from_msgpack(Told)
+WorkerFrame = Open | Ready | Stop | Settle | Extend
+ServerFrame = Opened | Stopped | Leases | Settled | Extended | Refused
+WORKER_FRAME: msgspec.msgpack.Decoder[WorkerFrame] = from_msgpack(WorkerFrame)
+SERVER_FRAME: msgspec.msgpack.Decoder[ServerFrame] = from_msgpack(ServerFrame)
 write = msgspec.msgpack.Encoder().encode

@@ -1,4 +1,4 @@
-"""JSON and MessagePack, both ways: which one a body is, and the errors of bodies that are neither."""
+"""JSON and MessagePack: choosing between them, decoding, encoding, and the errors of undecodable bodies."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _UNKNOWN = re.compile(r"unknown field `(\w+)`|required field `(\w+)`")
 
 
 class UnsupportedMedia(TampuError):
-    """The body is of a content type that this route does not read."""
+    """The route does not accept this content type."""
 
     code = "unsupported_media_type"
 
 
 def media_of(content_type: str | None) -> str:
-    """The form of a body by its Content-Type; JSON when there is none."""
+    """The media type of a body by its Content-Type; JSON if there is none."""
     if not content_type:
         return JSON
     name = content_type.partition(";")[0].strip().lower()
     found = _NAMES.get(name)
     if found is None:
-        raise UnsupportedMedia(f"{name[:60]} is not read here", field="content-type", hint=f"send {JSON} or {MSGPACK}")
+        raise UnsupportedMedia(f"{name[:60]} is not supported", field="content-type", hint=f"send {JSON} or {MSGPACK}")
     return found
 
 
-def wanted(accept: str | None, given: str) -> str:
-    """The form of the answer by Accept: the first that we write; else the form the question came in."""
+def response_media(accept: str | None, default: str) -> str:
+    """The media type of the response: the first supported one in Accept, else the default."""
     if accept:
         for part in accept.split(","):
             name = part.partition(";")[0].strip().lower()
             if name in _NAMES:
                 return _NAMES[name]
-    return given
+    return default
 
 
 class Form:
-    """A body of one type, read from either form."""
+    """Reads a body of one type from JSON or MessagePack."""
 
     def __init__(self, type: Any, json: Any = None) -> None:
         self._json = from_json(json or type)
@@ -56,7 +56,7 @@ class Form:
             if media == MSGPACK:
                 return self._msgpack.decode(raw)
             if not raw.isascii():
-                raw.decode()  # parts that are passed on unread must be text too
+                raw.decode()  # parts that are stored without being decoded must be valid UTF-8 too
             return self._json.decode(raw)
         except msgspec.ValidationError as error:
             raise InvalidMessage(str(error), field=_field(str(error))) from None
@@ -67,7 +67,7 @@ class Form:
 
 
 def _field(text: str) -> str | None:
-    """What a validation error is about: the innermost name of its path."""
+    """The field a validation error is about: the innermost name of its path."""
     named = _UNKNOWN.search(text)
     if named:
         return named[1] or named[2]

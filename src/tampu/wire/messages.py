@@ -1,7 +1,7 @@
-"""Messages and leases as they are seen over HTTP, made from the model and turned back into it.
+"""Messages and leases over HTTP, and conversion from and to the model.
 
-The same fields in both forms. In MessagePack a payload is its raw bytes. In JSON it is the value itself when its
-content type is JSON or text, and ``payload_base64`` otherwise. Fields that have nothing to say are left out.
+JSON and MessagePack have the same fields. In MessagePack a payload is its raw bytes. In JSON it is the value itself if
+its content type is JSON or text, else ``payload_base64``. Fields that have their default are left out.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class MessageView(msgspec.Struct, omit_defaults=True):
     failures: tuple[Failure, ...] = ()
     result: Any = None
     result_base64: bytes | None = None
-    """In JSON, a result that JSON can not say, as MessagePack."""
+    """JSON only: a result that JSON cannot represent, as MessagePack."""
     cancel_requested: bool = False
     duplicate: bool = False
     own_attempts: bool = False
-    """Its publisher set ``max_attempts``; else it is the queue's."""
+    """True if the publisher set ``max_attempts``; else it is the queue's."""
 
 
 class LeaseView(msgspec.Struct, omit_defaults=True):
-    """A message that was claimed; settle or extend it with its receipt before ``until``."""
+    """A claimed message. Settle or extend it with its receipt before ``until``."""
 
     receipt: str
     until: datetime
@@ -76,31 +76,27 @@ def message_view(m: Message, media: str) -> MessageView:
         body.own_max_attempts is not None,
     )  # fmt: skip
     if media == JSON:
-        _say_in_json(view, m)
+        view.payload, view.payload_base64 = payload_in_json(body.payload, body.content_type)
+        if m.result_raw is not None:
+            view.result, view.result_base64 = result_in_json(m.result_raw)
     return view
 
 
-def payload_in_json(raw: bytes, kind: str) -> tuple[Any, bytes | None]:
-    """(payload, payload_base64), of which one says it."""
+def payload_in_json(raw: bytes, content_type: str) -> tuple[Any, bytes | None]:
+    """(payload, payload_base64); exactly one is set."""
     try:
-        if kind == JSON:
-            msgspec.json.decode(raw)  # a publisher may have called anything JSON
+        if content_type == JSON:
+            msgspec.json.decode(raw)  # the publisher may have labelled anything as JSON
             return msgspec.Raw(raw), None
-        if kind.startswith("text/"):
+        if content_type.startswith("text/"):
             return raw.decode(), None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     return msgspec.UNSET, raw
 
 
-def _say_in_json(view: MessageView, m: Message) -> None:
-    view.payload, view.payload_base64 = payload_in_json(m.body.payload, m.body.content_type)
-    if m.result_raw is not None:
-        view.result, view.result_base64 = result_in_json(m.result_raw)
-
-
 def result_in_json(raw: bytes) -> tuple[Any, bytes | None]:
-    """(result, result_base64), of which one says it: the second where JSON would change the value."""
+    """(result, result_base64); exactly one is set: the second if JSON would change the value."""
     try:
         value = msgspec.msgpack.decode(raw)
         written = msgspec.json.encode(value)
@@ -120,7 +116,7 @@ def _micros(value: datetime | None, field: str) -> int | None:
 
 
 def to_message(view: MessageView) -> Message:
-    """From a view in MessagePack."""
+    """Convert a view that was decoded from MessagePack."""
     payload = b"" if view.payload is msgspec.UNSET else view.payload
     body = Body(
         view.type, payload, view.content_type, view.priority, view.headers, view.labels,

@@ -1,6 +1,6 @@
-"""Positions of the journal as text: ``0:123``, ``default/emails:12,default/reports:3``.
+"""Journal positions as text: ``0:123``, ``default/emails:12,default/reports:3``.
 
-An offset alone stands for the one partition that files and databases have.
+An offset alone means partition 0, the only one that files and databases have.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position
 
-_HINT = "an offset, or PARTITION:OFFSET,… as the journal shows it; 0 is the beginning"
+_HINT = "give an offset, or PARTITION:OFFSET,… as shown by the journal; 0 is the beginning"
 
 
 def write(position: Position) -> str:
-    """What `read` takes; a journal in which nothing was written yet is at 0."""
+    """Text that `read` accepts; an empty journal is at 0."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(position.items())) or "0"
 
 
@@ -21,6 +21,6 @@ def read(text: str) -> Position:
     for part in text.split(","):
         partition, colon, offset = part.strip().rpartition(":")
         if not offset.isascii() or not offset.isdigit() or (colon and not partition) or len(offset) > 18:
-            raise InvalidMessage(f"{text!r:.80} is not a position of the journal", field="after", hint=_HINT)
+            raise InvalidMessage(f"{text!r:.80} is not a journal position", field="after", hint=_HINT)
         position[partition or "0"] = int(offset)
     return position

@@ -1,4 +1,4 @@
-"""Errors on the wire: problem details (RFC 9457) with the stable code, and back to the error they came from."""
+"""Errors as problem details (RFC 9457) with a stable code, and the conversion back to exceptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 class ItemError(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Why one item of a batch was left as it was."""
+    """Why one item of a batch was refused; the item is unchanged."""
 
     code: str
     message: str
@@ -45,19 +45,19 @@ class RequestTimeout(TampuError):
 
 
 class HeadersTooLarge(TampuError):
-    """More headers than the server reads."""
+    """The request headers are over the limit."""
 
     code = "headers_too_large"
 
 
 class MethodNotAllowed(TampuError):
-    """The route has no such method."""
+    """The route does not support this method."""
 
     code = "method_not_allowed"
 
 
 class Internal(TampuError):
-    """A defect of the server; its log has more under the request id."""
+    """A bug in the server. Its log has the details under the request id."""
 
     code = "internal"
 
@@ -92,21 +92,21 @@ STATUS: dict[str, int] = {
 _RETRY_AFTER = {"queue_full": 1.0, "unavailable": 1.0, "version_conflict": 0.1}
 
 
-def _kinds(kind: type[TampuError]) -> Iterator[type[TampuError]]:
+def _classes(kind: type[TampuError]) -> Iterator[type[TampuError]]:
     yield kind
-    for more in kind.__subclasses__():
-        yield from _kinds(more)
+    for subclass in kind.__subclasses__():
+        yield from _classes(subclass)
 
 
 _OURS = {errors.__name__, UnsupportedMedia.__module__, __name__}
-BY_CODE: dict[str, type[TampuError]] = {kind.code: kind for kind in _kinds(TampuError) if kind.__module__ in _OURS}
+BY_CODE: dict[str, type[TampuError]] = {kind.code: kind for kind in _classes(TampuError) if kind.__module__ in _OURS}
 
 
 def status_of(error: TampuError) -> int:
     known = STATUS.get(error.code)
     if known is not None:
         return known
-    for kind in type(error).__mro__:  # an error of a later feature is treated as what it is a kind of
+    for kind in type(error).__mro__:  # an error class that is not listed has the status of its base class
         known = STATUS.get(getattr(kind, "code", ""))
         if known is not None:
             return known
@@ -129,7 +129,7 @@ def problem(error: TampuError, request_id: str | None = None) -> Problem:
 
 
 def clean(text: str) -> str:
-    """What can be written as UTF-8."""
+    """Escape what cannot be written as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -137,34 +137,34 @@ def item_error(error: TampuError) -> ItemError:
     return ItemError(error.code, clean(error.message), error.field, error.hint)
 
 
-def raised(
+def make_error(
     code: str, message: str, field: str | None, hint: str | None, retry_after: float | None = None
 ) -> TampuError:
-    """The error that a code stands for."""
+    """The exception for an error code."""
     kind = BY_CODE.get(code)
     if kind is RateLimited:
         return RateLimited(message, retry_after=retry_after, hint=hint)
-    made = (kind or TampuError)(message, field=field, hint=hint)
+    error = (kind or TampuError)(message, field=field, hint=hint)
     if kind is None:
-        made.code = code  # of a newer server
-    return made
+        error.code = code  # sent by a newer server
+    return error
 
 
 _PROBLEM: msgspec.json.Decoder[Problem] = from_json(Problem)
 
 
 def from_answer(status: int, body: bytes) -> TampuError:
-    """The error of an answer that is none of success."""
+    """The exception for an error response."""
     try:
-        told = _PROBLEM.decode(body)
+        reply = _PROBLEM.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         text = f"the server answered {status}: {body[:200].decode('utf-8', 'replace')}"
-        return Unavailable(text) if status >= 500 else TampuError(text, hint="is this a tampu server?")
-    error = raised(told.code, told.detail, told.field, told.hint, told.retry_after)
+        return Unavailable(text) if status >= 500 else TampuError(text, hint="check that the url is a tampu server")
+    error = make_error(reply.code, reply.detail, reply.field, reply.hint, reply.retry_after)
     if status >= 500 and not isinstance(error, StorageError):
-        return Unavailable(f"{told.detail} (request {told.request_id})")
+        return Unavailable(f"{reply.detail} (request {reply.request_id})")
     return error
 
 
-def of_item(told: ItemError | None) -> Any:
-    return None if told is None else raised(told.code, told.message, told.field, told.hint)
+def of_item(item: ItemError | None) -> Any:
+    return None if item is None else make_error(item.code, item.message, item.field, item.hint)

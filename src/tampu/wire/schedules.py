@@ -1,6 +1,6 @@
-"""Schedules as they are asked for and told over HTTP, made from the model and turned back into it.
+"""Schedules over HTTP, and conversion from and to the model.
 
-The message of a schedule has the fields of one that is published; its payload goes as in wire/messages.py.
+The message of a schedule has the same fields as a published one; its payload is written as in wire/messages.py.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import msgspec
 from tampu.model.message import JSON, NewMessage
 from tampu.model.schedule import Schedule
 from tampu.model.times import Duration
-from tampu.wire.bodies import Asked, JsonMessage
+from tampu.wire.bodies import JsonMessage, RequestBody
 from tampu.wire.media import Form
 from tampu.wire.messages import payload_in_json
 
 
-class ScheduleBody(Asked, kw_only=True):
-    """What to publish, and when: by ``cron``, or ``every`` so many seconds."""
+class ScheduleBody(RequestBody, kw_only=True):
+    """What to publish, and when: by ``cron``, or ``every`` N seconds."""
 
     queue: str
     message: NewMessage
@@ -32,7 +32,7 @@ class ScheduleBody(Asked, kw_only=True):
     jitter: Duration = 0
     missed: str = "once"
     paused: bool | None = None
-    """Left as it is when it is not given."""
+    """Unchanged if not given."""
 
 
 class ScheduleJson(ScheduleBody, kw_only=True):
@@ -40,14 +40,14 @@ class ScheduleJson(ScheduleBody, kw_only=True):
 
 
 class ScheduledMessage(NewMessage, frozen=True, kw_only=True):
-    """What a schedule publishes; in JSON, bytes are ``payload_base64``."""
+    """What a schedule publishes; in JSON, bytes are in ``payload_base64``."""
 
     payload: Any = msgspec.UNSET
     payload_base64: bytes | None = None
 
 
 class ScheduleView(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A schedule, with when it fired last and fires next. Durations are seconds."""
+    """A schedule with its last and next run. Durations are seconds."""
 
     name: str
     tenant: str
@@ -75,8 +75,8 @@ class SchedulesView(msgspec.Struct):
     schedules: list[ScheduleView]
 
 
-class FireSchedule(Asked):
-    """With an id of your own (a UUID) it is safe to repeat."""
+class FireSchedule(RequestBody):
+    """With an ``id`` of your own (a UUID) the request is safe to repeat."""
 
     id: str | None = None
 
@@ -85,7 +85,7 @@ PUT_SCHEDULE = Form(ScheduleBody, ScheduleJson)
 FIRE_SCHEDULE = Form(FireSchedule)
 _SAME = ("name", "tenant", "queue", "missed", "created_at", "fired", "cron", "tz", "start", "end", "limit", "paused",
          "last", "last_id", "next", "error")  # fmt: skip
-_OF_MESSAGE = tuple(name for name in NewMessage.__struct_fields__ if name != "payload")
+_MESSAGE_FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name != "payload")
 
 
 def schedule_view(schedule: Schedule, media: str) -> ScheduleView:
@@ -93,7 +93,7 @@ def schedule_view(schedule: Schedule, media: str) -> ScheduleView:
     payload, base64 = new.payload, None
     if media == JSON:
         payload, base64 = payload_in_json(new.payload, new.content_type or "")
-    fields: dict[str, Any] = {name: getattr(new, name) for name in _OF_MESSAGE}
+    fields: dict[str, Any] = {name: getattr(new, name) for name in _MESSAGE_FIELDS}
     return ScheduleView(
         message=ScheduledMessage(payload=payload, payload_base64=base64, **fields),
         status=schedule.status,
@@ -104,8 +104,8 @@ def schedule_view(schedule: Schedule, media: str) -> ScheduleView:
 
 
 def to_schedule(view: ScheduleView) -> Schedule:
-    """From a view in MessagePack."""
-    fields: dict[str, Any] = {name: getattr(view.message, name) for name in _OF_MESSAGE}
+    """Convert a view that was decoded from MessagePack."""
+    fields: dict[str, Any] = {name: getattr(view.message, name) for name in _MESSAGE_FIELDS}
     payload = b"" if view.message.payload is msgspec.UNSET else view.message.payload
     return Schedule(
         message=NewMessage(payload, **fields),

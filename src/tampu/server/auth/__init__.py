@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: keys, bearer tokens, sessions of the browser, and grants."""
+"""Authentication and permissions: keys, bearer tokens, browser sessions, grants."""

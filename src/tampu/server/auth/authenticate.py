@@ -1,4 +1,4 @@
-"""The gate: from the headers of a request to `Who` asks, in which tenant; everybody else is refused."""
+"""Authentication: finds the `Caller` and its tenant from the headers of a request, or refuses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tampu.broker.core import Core
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized
 from tampu.server.auth import keys, origin
 from tampu.server.auth.bearer import Bearer, Issuer
-from tampu.server.auth.grants import ALL_TENANTS, FULL, Who
+from tampu.server.auth.grants import ALL_TENANTS, FULL, Caller
 from tampu.server.auth.key_cache import KeyCache, Known
 from tampu.server.auth.signin import CHOICE, COOKIE, SignIn
 from tampu.server.auth.throttle import Throttle
@@ -20,42 +20,42 @@ from tampu.server.settings import ServerSettings
 
 Headers = Mapping[bytes, bytes]
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_MOST_TOKEN = 8192
+_MAX_TOKEN = 8192
 
 
 class Authenticator:
     def __init__(self, core: Core, settings: ServerSettings, sign_in: SignIn) -> None:
-        self.ring = KeyCache(core)
+        self.key_cache = KeyCache(core)
         self.sign_in = sign_in
         self._auth = settings.auth
         self._issuer = Issuer(settings) if settings.oidc_issuer else None
         self._throttle = Throttle(settings.login_attempts)
-        self._anybody: dict[str, Who] = {}
+        self._anybody: dict[str, Caller] = {}
 
-    def known(self, headers: Headers, method: str = "GET") -> Who | None:
-        """The caller, when that can be told without asking anybody: the way of nearly all requests."""
+    def known(self, headers: Headers, method: str = "GET") -> Caller | None:
+        """The caller if it is cached, as for nearly all requests. No engine call, no network."""
         if not self._auth:
             origin.check_local(headers)
             if method not in _SAFE:
                 origin.check_site(headers)
             tenant = _tenant(headers) or _chosen(headers) or "default"
-            who = self._anybody.get(tenant)
-            if who is None:
+            caller = self._anybody.get(tenant)
+            if caller is None:
                 if len(self._anybody) > 1000:
                     self._anybody.clear()
-                who = self._anybody[tenant] = Who(tenant, "anybody", FULL)
-            return who
+                caller = self._anybody[tenant] = Caller(tenant, "anybody", FULL)
+            return caller
         token = _token(headers)
         parts = keys.split(token) if token else None
         found: Known | Bearer | None = None
         if parts is not None:
-            found = self.ring.find(*parts)
+            found = self.key_cache.find(*parts)
         elif token and self._issuer is not None:
             found = self._issuer.find(token)
         return None if found is None else _enter(found, headers)
 
-    async def admit(self, headers: Headers, address: str, method: str = "GET") -> Who:
-        """The caller; raises `Unauthorized`, and `RateLimited` for one bad key too many."""
+    async def admit(self, headers: Headers, address: str, method: str = "GET") -> Caller:
+        """The caller; raises `Unauthorized`, or `RateLimited` after too many bad keys from this address."""
         try:
             return await self.readmit(headers, method)
         except Unauthorized:
@@ -63,44 +63,44 @@ class Authenticator:
                 self._throttle.failed(address)
             raise
 
-    async def readmit(self, headers: Headers, method: str = "GET") -> Who:
-        """A caller that was let in before, if it still may be. A key that has ended is no guess: nothing is counted."""
-        return self.known(headers, method) or _enter(await self._ask(headers, method), headers)
+    async def readmit(self, headers: Headers, method: str = "GET") -> Caller:
+        """Authenticate again a caller that was admitted before. A revoked key does not count as a bad one."""
+        return self.known(headers, method) or _enter(await self._check(headers, method), headers)
 
-    async def _ask(self, headers: Headers, method: str) -> Known | Bearer:
+    async def _check(self, headers: Headers, method: str) -> Known | Bearer:
         token = _token(headers)
         if token:
             parts = keys.split(token)
             if parts is not None:
-                return await self.ring.ask(*parts)
+                return await self.key_cache.check(*parts)
             if self._issuer is not None:
-                return await self._issuer.ask(token)
+                return await self._issuer.check(token)
             raise Unauthorized("this is not a key", field="authorization", hint="keys look like tampu_…")
         cookie = _cookie(headers)
         if cookie is None:
-            raise Unauthorized("say who you are", field="authorization", hint="send Authorization: Bearer with a key")
+            raise Unauthorized("no key given", field="authorization", hint="send Authorization: Bearer with a key")
         if method not in _SAFE:
             origin.check_site(headers)
         session = self.sign_in.read(cookie)
-        return self.ring.find(*session) or await self.ring.ask(*session)
+        return self.key_cache.find(*session) or await self.key_cache.check(*session)
 
     async def sign_in_with(self, token: str, address: str) -> str:
-        """A cookie for a key, as typed into a form; bad ones are counted."""
+        """A session cookie for a key typed into a form. Bad keys are counted."""
         parts = keys.split(token.strip())
         try:
             if parts is None:
                 raise Unauthorized("this is not a key", field="key", hint="keys look like tampu_…")
-            await self.ring.ask(*parts)
+            await self.key_cache.check(*parts)
         except Unauthorized:
             self._throttle.failed(address)
             raise
-        return self.sign_in.cookie(*parts)  # of this secret: with an older one it ends when that does
+        return self.sign_in.cookie(*parts)  # for this secret: a session of a rotated secret ends with it
 
     async def sign_in_by_link(self, token: str, address: str) -> str:
-        """A cookie for a link that was printed at the start."""
+        """A session cookie for a sign-in link that the server printed at its start."""
         try:
             id = self.sign_in.use_link(token)
-            key = await asyncio.to_thread(self.ring.by_id, id)
+            key = await asyncio.to_thread(self.key_cache.by_id, id)
             if key is None:
                 raise Unauthorized("the key of this link was revoked")
         except Unauthorized:
@@ -109,27 +109,28 @@ class Authenticator:
         return self.sign_in.cookie(id, key.hash)
 
 
-def _enter(found: Known | Bearer, headers: Headers) -> Who:
-    asked = _tenant(headers)
+def _enter(found: Known | Bearer, headers: Headers) -> Caller:
+    """The caller in the tenant it asks for; refuses a tenant that is not its own."""
+    tenant = _tenant(headers)
     own = found.key.tenant if isinstance(found, Known) else found.claims.tenant
     if isinstance(found, Known):
         found.used = time.monotonic()
     if own == ALL_TENANTS:
-        if asked is None and b"authorization" not in headers:
-            asked = _chosen(headers)
-        return found.as_tenant(asked or "default")
-    if asked is not None and asked != own:
-        raise Forbidden(f"this key is of another tenant than {asked}", field="tampu-tenant")
+        if tenant is None and b"authorization" not in headers:
+            tenant = _chosen(headers)
+        return found.as_tenant(tenant or "default")
+    if tenant is not None and tenant != own:
+        raise Forbidden(f"this key does not belong to tenant {tenant}", field="tampu-tenant")
     return found.as_tenant(own)
 
 
 def _tenant(headers: Headers) -> str | None:
-    asked = headers.get(b"tampu-tenant")
-    return None if asked is None else validate.name(asked.decode("latin-1"), "tenant")
+    tenant = headers.get(b"tampu-tenant")
+    return None if tenant is None else validate.name(tenant.decode("latin-1"), "tenant")
 
 
 def _chosen(headers: Headers) -> str | None:
-    """The tenant that a person chose on the page; only for those who may act in any."""
+    """The tenant that a person chose on the dashboard; used only for callers of all tenants."""
     found = _cookie(headers, CHOICE)
     try:
         return None if found is None else validate.name(found, "tenant")
@@ -141,7 +142,7 @@ def _token(headers: Headers) -> str | None:
     given = headers.get(b"authorization")
     if given is None:
         return None
-    if given[:7].lower() != b"bearer " or len(given) > _MOST_TOKEN:
+    if given[:7].lower() != b"bearer " or len(given) > _MAX_TOKEN:
         raise Unauthorized("send Authorization: Bearer with a key", field="authorization")
     return given[7:].strip().decode("latin-1")
 
@@ -157,8 +158,8 @@ def _cookie(headers: Headers, name: str = COOKIE) -> str | None:
     return None if found is None else found.value
 
 
-def refusal(error: TampuError) -> dict[str, str]:
-    """Headers that go with a refusal."""
+def error_headers(error: TampuError) -> dict[str, str]:
+    """HTTP headers that belong to an error."""
     if isinstance(error, RateLimited) and error.retry_after is not None:
         return {"retry-after": str(max(1, round(error.retry_after + 0.5)))}
     return {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}

@@ -1,4 +1,4 @@
-"""Bearer tokens (JWT) of an identity provider: its keys are cached and followed when they rotate."""
+"""Bearer tokens (JWT) of an identity provider. Its signing keys are cached, and read again when they rotate."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ import msgspec
 from tampu.broker import validate
 from tampu.model.decoders import convert, from_json
 from tampu.model.errors import InvalidMessage, Unauthorized, Unavailable
-from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
 from tampu.server.settings import ServerSettings
 
 _RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
 _ALGORITHMS = [*_RSA, "ES256", "ES384", "ES512", "EdDSA"]
 _KEYS_SECONDS = 300.0
-_AGAIN_SECONDS = 5.0
-"""An unknown key id asks the issuer again, but not more often than this."""
+_REREAD_SECONDS = 5.0
+"""An unknown key id makes us read the issuer's keys again, at most this often."""
 _LEEWAY = 30
 _MOST_BYTES = 1 << 20
 _MOST_KNOWN = 10_000
 _RECHECK_SECONDS = 60.0
 _Key = jwt.PyJWK | Any
-"""A key with its algorithm; or an RSA key of an issuer that does not name one, good for all of `_RSA`."""
+"""A key with its algorithm; or an RSA key without one, valid for all of `_RSA`."""
 _read_keys = from_json(dict[str, Any]).decode
 
 
 class Claims(msgspec.Struct, forbid_unknown_fields=True):
-    """What our claim in a token says."""
+    """The content of tampu's claim in a token."""
 
     tenant: str
     grants: tuple[Grant, ...]
 
 
 class Bearer:
-    """A token that was found to hold."""
+    """A token that was found valid."""
 
-    __slots__ = ("claims", "ends", "recheck", "subject", "who")
+    __slots__ = ("callers", "claims", "recheck", "subject", "valid_until")
 
-    def __init__(self, claims: Claims, subject: str, ends: float) -> None:
+    def __init__(self, claims: Claims, subject: str, valid_until: float) -> None:
         self.claims = claims
         self.subject = subject
-        self.ends = ends
-        self.recheck = min(ends, time.monotonic() + _RECHECK_SECONDS)
-        self.who: dict[str, Who] = {}
+        self.valid_until = valid_until
+        self.recheck = min(valid_until, time.monotonic() + _RECHECK_SECONDS)
+        self.callers: dict[str, Caller] = {}
 
-    def as_tenant(self, tenant: str) -> Who:
-        known = self.who.get(tenant)
+    def as_tenant(self, tenant: str) -> Caller:
+        known = self.callers.get(tenant)
         if known is None:
             bucket = f"token.{hashlib.sha256(self.subject.encode()).hexdigest()[:32]}"
-            known = self.who[tenant] = Who(tenant, self.subject, self.claims.grants, bucket=bucket, ends=self.ends)
+            known = self.callers[tenant] = Caller(
+                tenant, self.subject, self.claims.grants, bucket=bucket, valid_until=self.valid_until
+            )
         return known
 
 
@@ -73,8 +75,8 @@ class Issuer:
         known = self._known.get(_digest(token))
         return known if known is not None and time.monotonic() < known.recheck else None
 
-    async def ask(self, token: str) -> Bearer:
-        """Check a token: signature, issuer, audience, times, and what it says about us."""
+    async def check(self, token: str) -> Bearer:
+        """Check a token: signature, issuer, audience, times, and tampu's claim."""
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, RecursionError):
@@ -91,7 +93,7 @@ class Issuer:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.PyJWTError as error:
-            raise Unauthorized(f"the token does not hold: {error}", field="authorization") from None
+            raise Unauthorized(f"invalid token: {error}", field="authorization", hint="get a new one") from None
         bearer = self._read(claims)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
@@ -104,43 +106,43 @@ class Issuer:
             if ours.tenant != ALL_TENANTS:
                 validate.name(ours.tenant, "tenant")
         except (msgspec.ValidationError, InvalidMessage) as error:
-            raise Unauthorized(f"the token's claim {self._claim} says nothing of use: {error}") from None
-        ends = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
-        return Bearer(ours, str(claims.get("sub", "token"))[:100], ends)
+            raise Unauthorized(f"the token has no usable claim {self._claim}: {error}") from None
+        valid_until = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
+        return Bearer(ours, str(claims.get("sub", "token"))[:100], valid_until)
 
     async def _key(self, kid: str) -> _Key:
         async with self._lock:
             age = time.monotonic() - self._read_at
-            if age > _KEYS_SECONDS or (kid not in self._keys and age > _AGAIN_SECONDS):
+            if age > _KEYS_SECONDS or (kid not in self._keys and age > _REREAD_SECONDS):
                 self._read_at = time.monotonic()
                 try:
                     self._keys = await asyncio.to_thread(self._fetch)
                 except (OSError, ValueError, jwt.PyJWTError) as error:
                     if not self._keys:
                         self._read_at = time.monotonic() - _KEYS_SECONDS + 1
-                        raise Unavailable(f"the issuer's keys can not be read: {error}") from None
+                        raise Unavailable(f"cannot read the issuer's keys: {error}") from None
         found = self._keys.get(kid)
         if found is None and not kid and len(self._keys) == 1:
             (found,) = self._keys.values()
         if found is None:
-            raise Unauthorized("the token is signed with a key the issuer does not have", field="authorization")
+            raise Unauthorized("the token is signed with a key that the issuer does not list", field="authorization")
         return found
 
     def _fetch(self) -> dict[str, _Key]:
         url = self._jwks_url
         try:
             if url is None:
-                about = _get_json(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
-                url = str(about["jwks_uri"])
+                discovery = _get_json(self._issuer.rstrip("/") + "/.well-known/openid-configuration")
+                url = str(discovery["jwks_uri"])
             return _usable(_get_json(url))
         except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"the answer is not of the form that it must have: {error!r}") from None
+            raise ValueError(f"the answer has an unexpected form: {error!r}") from None
 
 
-def _usable(told: dict[str, Any]) -> dict[str, _Key]:
-    silent = {key.get("kid") for key in told["keys"] if key.get("kty") == "RSA" and not key.get("alg")}
-    keys = jwt.PyJWKSet.from_dict(told).keys
-    return {key.key_id or "": key.key if key.key_id in silent else key for key in keys}
+def _usable(key_set: dict[str, Any]) -> dict[str, _Key]:
+    no_algorithm = {key.get("kid") for key in key_set["keys"] if key.get("kty") == "RSA" and not key.get("alg")}
+    keys = jwt.PyJWKSet.from_dict(key_set).keys
+    return {key.key_id or "": key.key if key.key_id in no_algorithm else key for key in keys}
 
 
 def _get_json(url: str) -> dict[str, Any]:

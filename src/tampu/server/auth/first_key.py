@@ -1,7 +1,7 @@
-"""The first start on a store: an admin key of all tenants, kept in a file that only its owner can read.
+"""The first start on a store: makes an admin key for all tenants, in a file that only its owner can read.
 
-The file is written before the store knows the key, and each step can be repeated: whenever the process dies, the next
-start finishes what was begun, with the token that is in the file.
+The file is written before the key is stored, and each step can be repeated. If the process dies in between, the next
+start continues with the token in the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _read_mark = from_json(_Mark).decode
 
 
 def path_of(settings: ServerSettings) -> Path:
-    """Where the admin key is."""
+    """The file of the admin key."""
     if settings.key_file is not None:
         return settings.key_file
     scheme, separator, rest = settings.url.partition("://")
@@ -49,15 +49,15 @@ def path_of(settings: ServerSettings) -> Path:
 
 
 def ensure(core: Core, settings: ServerSettings) -> str | None:
-    """Make the first key if the store has none; the id of the key in the file, if that is one of the store's."""
+    """Make the first key if the store has none. Returns the id of the key in the file, if the store has that key."""
     path = path_of(settings)
     mark = core.engine.document(_KIND, keys.TENANT, _MARK)
     if mark is None:
         token = _read(path) or _write(path, core.engine.now())
         key = keys.of_token(token, ALL_TENANTS, "admin", FULL, core.engine.now())
         if key is None:
-            raise InvalidConfig(f"{path} holds no key", field="key_file", hint="move it away, or name another file")
-        with contextlib.suppress(VersionConflict):  # it was there: this start goes on where one before it died
+            raise InvalidConfig(f"{path} has no key", field="key_file", hint="move it away, or name another file")
+        with contextlib.suppress(VersionConflict):  # an earlier start stored the key and died
             core.coalescer.submit(keys.saving(key, 0))
         try:
             core.coalescer.submit(PutDocument(_KIND, keys.TENANT, _MARK, msgspec.json.encode(_Mark(key.id)), 0))
@@ -66,7 +66,7 @@ def ensure(core: Core, settings: ServerSettings) -> str | None:
         except VersionConflict:
             if _marked(core) == key.id:
                 return key.id
-            core.coalescer.submit(keys.revoking(key.id))  # another node was first, with another key: that is the one
+            core.coalescer.submit(keys.revoking(key.id))  # another node was first; its key is the first key
             path.unlink(missing_ok=True)
             return None
     known = _read(path)
@@ -75,7 +75,7 @@ def ensure(core: Core, settings: ServerSettings) -> str | None:
 
 
 def _marked(core: Core) -> str | None:
-    """The id of the first key; a start beside this one may share the file, and have made the same."""
+    """The id of the first key. A node that starts at the same time may share the file, and make the same key."""
     mark = core.engine.document(_KIND, keys.TENANT, _MARK)
     return None if mark is None else _read_mark(mark.value).key_id
 
@@ -84,7 +84,7 @@ def _read(path: Path) -> str | None:
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InvalidConfig(
-                f"others can read {path}", field="key_file", hint=f"chmod 600 {path}, and rotate the key if they did"
+                f"other users can read {path}", field="key_file", hint=f"run chmod 600 {path}, and rotate the key"
             )
         return path.read_text().strip()
     except FileNotFoundError:
@@ -92,18 +92,19 @@ def _read(path: Path) -> str | None:
 
 
 def _write(path: Path, now_us: int) -> str:
-    """A new token in a new file: there whole or not at all, and never readable by others."""
+    """Write a new token to a new file, atomically, and never readable by others."""
     _, token = keys.mint(ALL_TENANTS, "admin", FULL, now_us)
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # by number, containers' processes are the same
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # A random name, because processes in different containers can have the same pid.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w") as file:
             file.write(token + "\n")
             file.flush()
             os.fsync(file.fileno())
-        os.link(beside, path)  # unlike a rename, does not replace a file of somebody who was quicker
+        os.link(temporary, path)  # unlike a rename, does not replace the file of a process that was faster
     except FileExistsError:
         token = _read(path) or token
     finally:
-        beside.unlink()
+        temporary.unlink()
     return token

@@ -1,4 +1,4 @@
-"""Permissions over queues by pattern. Nothing is allowed that no grant allows."""
+"""Grants: permissions on queues by name pattern. What no grant allows is forbidden."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tampu.server.auth.patterns import Pattern
 Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]
 PERMISSIONS: tuple[str, ...] = get_args(Permission)
 ALL_TENANTS = "*"
-"""The tenant of a key that may act in any; no tenant has this name."""
-_MOST_KNOWN = 10_000
+"""The tenant of a key that may act in every tenant; no tenant has this name."""
+_MAX_CACHED = 10_000
 
 QueuePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:*-]{1,128}$")]
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """These permissions, in queues whose name matches one of the patterns; ``*`` stands for any characters.
+    """Permissions on the queues whose name matches a pattern; ``*`` matches any characters.
 
-    ``admin`` holds all others, and with the pattern ``*`` the keys of the tenant.
+    ``admin`` includes all others; with the pattern ``*`` also managing the keys of the tenant.
     """
 
     permissions: Annotated[tuple[Permission, ...], Meta(min_length=1, max_length=6)]
@@ -35,7 +35,7 @@ FULL = (Grant(("admin",)),)
 
 
 def parse(text: str) -> Grant:
-    """``publish,view`` or ``publish,view:orders.*,invoices``"""
+    """Read a grant such as ``publish,view`` or ``publish,view:orders.*,invoices``."""
     permissions, _, queues = text.partition(":")
     value = {"permissions": [p for p in permissions.split(",") if p], "queues": [q for q in queues.split(",") if q]}
     if not queues:
@@ -50,8 +50,8 @@ def parse(text: str) -> Grant:
         ) from None
 
 
-class Who:
-    """A caller that was let in, in one tenant."""
+class Caller:
+    """An authenticated caller in one tenant."""
 
     __slots__ = (
         "_known",
@@ -59,12 +59,12 @@ class Who:
         "bucket",
         "burst",
         "dropped",
-        "ends",
         "grants",
         "key_id",
         "name",
         "rate",
         "tenant",
+        "valid_until",
     )
 
     def __init__(
@@ -77,7 +77,7 @@ class Who:
         bucket: str | None = None,
         rate: float = 0,
         burst: int = 0,
-        ends: float | None = None,
+        valid_until: float | None = None,
     ) -> None:
         self.tenant = tenant
         self.name = name
@@ -86,11 +86,11 @@ class Who:
         self.rate = rate
         self.burst = burst
         self.bucket = f"key.{key_id}" if bucket is None and key_id is not None else bucket
-        """The name of the rate that only this caller spends; None: it has none of its own."""
-        self.ends = ends
-        """When it has to go, by the monotonic clock, if nothing changes."""
+        """The name of the caller's own rate limit bucket; None if it has none."""
+        self.valid_until = valid_until
+        """When the key or token expires (monotonic clock); None if never."""
         self.dropped = False
-        """Its key was changed or revoked, or is not kept in mind any more: who goes on for it has to ask again."""
+        """Its key was changed, revoked or dropped from the cache: authenticate again before going on."""
         self._patterns: dict[str, list[Pattern]] = {}
         for grant in grants:
             for permission in PERMISSIONS if "admin" in grant.permissions else grant.permissions:
@@ -101,13 +101,13 @@ class Who:
         known = self._known.get((permission, queue))
         if known is None:
             known = any(pattern.matches(queue) for pattern in self._patterns.get(permission, ()))
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             self._known[permission, queue] = known
         return known
 
     def everywhere(self, permission: str) -> bool:
-        """In every queue there is or will be."""
+        """True if the permission covers every queue, existing or future."""
         return any(pattern.text == "*" for pattern in self._patterns.get(permission, ()))
 
     def somewhere(self, permission: str) -> bool:
@@ -119,7 +119,7 @@ class Who:
                 raise Forbidden(
                     f"this key may not {permission} in queue {queue!r:.150}",
                     field="queue",
-                    hint=f"ask for a key with the permission {permission} for it",
+                    hint=f"use a key with the permission {permission} for it",
                 )
 
     def need_everywhere(self, permission: str) -> None:
@@ -135,10 +135,12 @@ class Who:
         return [p for p in PERMISSIONS if p in self._patterns]
 
 
-def within(grants: Iterable[Grant], who: Who) -> None:
-    """Nobody gives what they have not got."""
+def within(grants: Iterable[Grant], caller: Caller) -> None:
+    """Refuse grants that the caller does not have itself."""
     for grant in grants:
         for permission in grant.permissions:
             for pattern in grant.queues:
-                if not who.everywhere(permission) and not ("*" not in pattern and who.may(permission, pattern)):
-                    raise Forbidden(f"you can not give {permission} for {pattern}", hint="you have not got it yourself")
+                if not caller.everywhere(permission) and not ("*" not in pattern and caller.may(permission, pattern)):
+                    raise Forbidden(
+                        f"you cannot grant {permission} for {pattern}", hint="you do not have that permission yourself"
+                    )

@@ -1,4 +1,4 @@
-"""Making, listing, rotating and revoking keys, for the API and the command alike."""
+"""Creating, listing, rotating and revoking keys; used by the API and the command."""
 
 from __future__ import annotations
 
@@ -31,25 +31,22 @@ class KeyView(msgspec.Struct, omit_defaults=True):
     expires_at: datetime | None = None
     rotated_at: datetime | None = None
     previous_until: datetime | None = None
-    """Until when the secret before the rotation still holds."""
+    """Until when the secret before the rotation is valid."""
     last_used_at: datetime | None = None
-    """Up to a minute behind."""
+    """Up to a minute late."""
     rate: float = 0
     burst: int = 0
 
 
 class NewKey(msgspec.Struct):
-    """``token`` is shown only now."""
+    """``token`` is shown only once."""
 
     token: str
     key: KeyView
 
 
 class KeyAdmin:
-    """The keys of one tenant, or of all (``*``); verbs as steps, as all others.
-
-    ``shared``: also those that may act in any tenant.
-    """
+    """The keys of one tenant, or of all (``*``). With ``shared`` also the keys that may act in every tenant."""
 
     def __init__(self, core: Core, tenant: str, *, shared: bool = False) -> None:
         self._core = core
@@ -81,7 +78,7 @@ class KeyAdmin:
         return [view(key, used.get(key.id)) for key in sorted(found, key=lambda k: k.created_us) if self._ours(key)]
 
     def rotate(self, id: str, *, overlap: float = 86_400) -> Steps[NewKey]:
-        """A new secret; the old one holds for ``overlap`` seconds more."""
+        """Give the key a new secret; the old one stays valid for ``overlap`` seconds."""
         for _ in range(_TRIES):
             key, version = yield from self._find(id)
             now: int = yield Read(lambda engine: engine.now())
@@ -102,7 +99,7 @@ class KeyAdmin:
         document: Document | None = yield Read(lambda engine: engine.document(keys.KIND, keys.TENANT, id))
         key = None if document is None else keys.decode(document)
         if document is None or key is None or not self._ours(key):
-            raise NotFound("no such key", field="id", hint="see tampu keys list")
+            raise NotFound("no such key", field="id", hint="tampu keys list shows the keys")
         return key, document.version
 
     def _ours(self, key: keys.Key) -> bool:

@@ -1,4 +1,4 @@
-"""The keys a node knows: read when first used, kept until a document changes, dropped within a moment of revocation."""
+"""Cache of keys: read when first used, read again when a document changes, so a revoked key is dropped at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tampu.broker.core import Core
 from tampu.model.errors import Unauthorized
 from tampu.model.times import SECOND
 from tampu.server.auth import keys
-from tampu.server.auth.grants import ALL_TENANTS, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.keys import Key
 
 log = structlog.get_logger("tampu.server")
@@ -20,31 +20,37 @@ _MOST = 10_000
 
 
 class Known:
-    """A caller whose key was found to hold, until when, and as whom in each tenant."""
+    """A key that was found valid, until when, and its caller in each tenant."""
 
-    __slots__ = ("ends", "key", "secret_hash", "used", "who")
+    __slots__ = ("callers", "key", "secret_hash", "used", "valid_until")
 
-    def __init__(self, key: Key, secret_hash: bytes, ends: float | None) -> None:
+    def __init__(self, key: Key, secret_hash: bytes, valid_until: float | None) -> None:
         self.key = key
         self.secret_hash = secret_hash
-        self.ends = ends
+        self.valid_until = valid_until
         self.used = 0.0
-        """By the monotonic clock; the watcher writes it down now and then."""
-        self.who: dict[str, Who] = {}
+        """When it was last used (monotonic clock); `KeyUsage` stores it now and then."""
+        self.callers: dict[str, Caller] = {}
 
     def drop(self) -> None:
-        for who in list(self.who.values()):
-            who.dropped = True
+        for caller in list(self.callers.values()):
+            caller.dropped = True
 
-    def as_tenant(self, tenant: str) -> Who:
-        known = self.who.get(tenant)
+    def as_tenant(self, tenant: str) -> Caller:
+        known = self.callers.get(tenant)
         if known is None:
-            if len(self.who) > 1000:
+            if len(self.callers) > 1000:
                 self.drop()
-                self.who.clear()
+                self.callers.clear()
             key = self.key
-            known = self.who[tenant] = Who(
-                tenant, key.name, key.grants, key_id=key.id, rate=key.rate, burst=key.burst, ends=self.ends
+            known = self.callers[tenant] = Caller(
+                tenant,
+                key.name,
+                key.grants,
+                key_id=key.id,
+                rate=key.rate,
+                burst=key.burst,
+                valid_until=self.valid_until,
             )
         return known
 
@@ -54,30 +60,30 @@ class KeyCache:
         self._core = core
         self._known: dict[tuple[str, bytes], Known] = {}
         self._refreshed = 0
-        """How often: what was read before the last time may be out of date."""
-        self._keeping = threading.Lock()
+        """Number of refreshes. A key that was read before the last one may be outdated."""
+        self._lock = threading.Lock()
 
     def find(self, id: str, secret_hash: bytes) -> Known | None:
-        """A caller that is known here already; no question is asked of the engine."""
+        """A cached key; no engine call."""
         known = self._known.get((id, secret_hash))
-        if known is not None and known.ends is not None and time.monotonic() >= known.ends:
+        if known is not None and known.valid_until is not None and time.monotonic() >= known.valid_until:
             del self._known[id, secret_hash]
             return None
         return known
 
-    async def ask(self, id: str, secret_hash: bytes) -> Known:
-        """The caller by the store's own record."""
+    async def check(self, id: str, secret_hash: bytes) -> Known:
+        """Read the key from the store and cache it; raises `Unauthorized` if it is not valid."""
         while True:
             before = self._refreshed
             known = await asyncio.to_thread(self._read, id, secret_hash)
             if known is None:
-                raise Unauthorized("this key does not hold", hint="it may be revoked or expired, or mistyped")
+                raise Unauthorized("invalid, expired or revoked key", hint="check it for typing errors, or use another")
             if self._keep(known, before):
                 return known
 
     def _keep(self, known: Known, before: int) -> bool:
-        """Not when the keys were read again meanwhile: this one was not among them, and may be revoked."""
-        with self._keeping:
+        """Cache a key; False if a refresh ran meanwhile. The refresh did not check this key, which may be revoked."""
+        with self._lock:
             if before != self._refreshed:
                 return False
             if len(self._known) >= _MOST:
@@ -90,19 +96,19 @@ class KeyCache:
     def _read(self, id: str, secret_hash: bytes) -> Known | None:
         engine = self._core.engine
         document = engine.document(keys.KIND, keys.TENANT, id)
-        # A key that is not there takes as long to refuse as one with another secret.
+        # An unknown key takes as long to refuse as a known one with a wrong secret.
         key = keys.decode(document) if document is not None else _NOBODY
         now = engine.now()
-        if not key.holds(secret_hash, now):
+        if not key.is_valid(secret_hash, now):
             return None
         ends_us = key.ends_us(secret_hash)
         return Known(key, secret_hash, None if ends_us is None else time.monotonic() + (ends_us - now) / SECOND)
 
     def refresh(self) -> list[str]:
-        """After a change of documents: read the known keys again; the ids of those whose callers have to go."""
+        """Read the cached keys again after a change of documents. Returns the ids of changed and revoked ones."""
         gone = []
-        # All are read before the first is dropped: who is told of here is not told of again.
-        with self._keeping:
+        # Read all before dropping any: if a read fails, the next refresh must still report every changed key.
+        with self._lock:
             self._refreshed += 1
             known = list(self._known.items())
         read = [(place, old, self._read(*place)) for place, old in known]
@@ -114,13 +120,13 @@ class KeyCache:
             elif new.key != old.key:
                 self._known[id, secret_hash] = new
                 old.drop()
-                gone.append(id)  # it may have lost a permission: who waits asks again
+                gone.append(id)  # it may have lost a permission, so its long polls must authenticate again
             else:
-                old.ends = new.ends
+                old.valid_until = new.valid_until
         return gone
 
     def used_since(self, moment: float) -> dict[str, float]:
-        """By the key's id, when it was last used, of those used since then."""
+        """Keys used since then: last use (monotonic clock) by id."""
         used: dict[str, float] = {}
         for (id, _), known in list(self._known.items()):
             if known.used > moment:

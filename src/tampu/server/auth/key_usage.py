@@ -1,4 +1,4 @@
-"""When each key was last used: kept in memory, written down now and then, never in the way of a request."""
+"""When each key was last used: kept in memory and stored once a minute, outside of requests."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _read = from_json(LastUse).decode
 
 
 class KeyUsage:
-    def __init__(self, core: Core, ring: KeyCache) -> None:
+    def __init__(self, core: Core, key_cache: KeyCache) -> None:
         self._core = core
-        self._ring = ring
-        self._written = time.monotonic() - _EVERY_SECONDS + 1  # the first use shows after a second
+        self._key_cache = key_cache
+        self._written = time.monotonic() - _EVERY_SECONDS + 1  # the first use is stored after a second
 
     async def write_sometimes(self) -> None:
         if time.monotonic() - self._written < _EVERY_SECONDS:
             return
         since, self._written = self._written, time.monotonic()
-        for id, used in self._ring.used_since(since).items():
+        for id, used in self._key_cache.used_since(since).items():
             at_us = self._core.engine.now() - round((time.monotonic() - used) * SECOND)
             value = msgspec.json.encode(LastUse(at_us))
             await self._core.coalescer.submit_async(PutDocument(KIND, TENANT, id, value))
 
 
 def last_uses(engine: Engine) -> dict[str, int]:
-    """By the key's id, in microseconds since 1970; up to a minute behind."""
+    """Last use by key id, in microseconds since 1970; up to a minute late."""
     return {d.name: _read(d.value).at_us for d in engine.documents(KIND, TENANT)}

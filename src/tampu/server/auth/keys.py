@@ -1,4 +1,4 @@
-"""API keys as documents: only the hash of the secret is stored; the whole key is shown once, when it is made."""
+"""API keys, stored as documents. Only the hash of the secret is stored; the whole key is shown once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tampu.server.auth.grants import Grant
 
 KIND = "key"
 TENANT = "*"
-"""Keys are of the whole store: which tenant one belongs to is found by its id."""
+"""All keys are stored under this tenant: a key's own tenant is only known after it was found by its id."""
 _TOKEN = re.compile(r"tampu_([a-z0-9]{12})_([A-Za-z0-9_-]{43})\Z")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _MOST = 1_000_000_000
 
 
 class Previous(msgspec.Struct, frozen=True):
-    """The secret before a rotation, and until when it still holds."""
+    """The secret before a rotation, and until when it is valid."""
 
     hash: bytes
     until_us: int
@@ -46,19 +46,19 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def prefix(self) -> str:
-        """What tells keys apart, in lists and logs."""
+        """Identifies the key in lists and logs."""
         return f"tampu_{self.id}"
 
-    def holds(self, secret_hash: bytes, now_us: int) -> bool:
-        """Is this its secret, now? In the same time whether it is or not."""
-        fresh = hmac.compare_digest(secret_hash, self.hash)
-        old = self.previous is not None and hmac.compare_digest(secret_hash, self.previous.hash)
+    def is_valid(self, secret_hash: bytes, now_us: int) -> bool:
+        """True if this is a valid secret of the key now. Compares in constant time."""
+        current = hmac.compare_digest(secret_hash, self.hash)
+        previous = self.previous is not None and hmac.compare_digest(secret_hash, self.previous.hash)
         if self.expires_us is not None and now_us >= self.expires_us:
             return False
-        return fresh or (old and self.previous is not None and now_us < self.previous.until_us)
+        return current or (previous and self.previous is not None and now_us < self.previous.until_us)
 
     def ends_us(self, secret_hash: bytes) -> int | None:
-        """When a caller with this secret has to go, if nothing changes."""
+        """When this secret expires; None if never."""
         if self.previous is not None and not hmac.compare_digest(secret_hash, self.hash):
             return min(self.previous.until_us, self.expires_us or self.previous.until_us)
         return self.expires_us
@@ -68,13 +68,13 @@ _read = from_json(Key).decode
 
 
 def split(token: str) -> tuple[str, bytes] | None:
-    """(the key's id, the hash of its secret); None for what can not be a key."""
+    """(the key's id, the hash of its secret); None if the token does not look like a key."""
     found = _TOKEN.match(token)
     return None if found is None else (found[1], _hash(found[2]))
 
 
 def _hash(secret: str) -> bytes:
-    # The secret has 256 bits of chance: there is nothing to guess, so a slow hash would only cost time.
+    # The secret has 256 random bits and cannot be guessed, so a slow hash would only cost time.
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -104,13 +104,13 @@ def mint(
 
 
 def of_token(token: str, tenant: str, name: str, grants: Sequence[Grant], now_us: int) -> Key | None:
-    """The key that a token made earlier is the secret of."""
+    """The key for a token that was made earlier."""
     parts = split(token)
     return None if parts is None else Key(parts[0], tenant, name, parts[1], tuple(grants), now_us)
 
 
 def rotated(key: Key, now_us: int, overlap: float) -> tuple[Key, str]:
-    """The key with a new secret; the old one holds for ``overlap`` seconds more."""
+    """The key with a new secret; the old one stays valid for ``overlap`` seconds."""
     if not 0 <= overlap <= 366 * 86_400:
         raise InvalidMessage("overlap must be seconds, up to a year", field="overlap")
     secret = secrets.token_urlsafe(32)

@@ -1,7 +1,7 @@
-"""Where a browser's request comes from.
+"""Protection against requests that another web site makes a browser send (CSRF, DNS rebinding).
 
-A key in a header is only there when its owner put it there. A session, and a server without auth, are at the disposal
-of whatever page the browser shows: so it is asked which one sent the request, and by which name it reached us.
+Only the owner of a key can put it into a header. But any page can make the browser send a session cookie, or call a
+server without auth. So these requests are checked for the site they come from and the host name they use.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from tampu.model.errors import Forbidden
 
 Headers = Mapping[bytes, bytes]
 _OURS = (b"same-origin", b"none")
-"""What browsers say of requests of our own pages, and of those that a person typed."""
+"""Values of Sec-Fetch-Site for requests of our own pages, and for addresses that a person typed."""
 
 
 def check_site(headers: Headers) -> None:
-    """Refuse what a page of another site sends; who is no browser says nothing of it."""
+    """Refuse requests that a page of another site sends. Clients other than browsers do not send these headers."""
     origin = headers.get(b"origin")
     ours = origin is None or origin.partition(b"//")[2].lower() == headers.get(b"host", b"").lower()
     if not ours or headers.get(b"sec-fetch-site", b"same-origin") not in _OURS:
-        raise Forbidden("this was sent from another site", field="origin", hint="send Authorization: Bearer with a key")
+        raise Forbidden(
+            "the request comes from another site", field="origin", hint="send Authorization: Bearer with a key"
+        )
 
 
 def came_encrypted(headers: Headers) -> bool:
-    """Did the browser come by https, up to a proxy?
+    """True if the browser used https, as said by a proxy or the browser.
 
-    That one says so, or the browser. Only the caller's own cookie depends on it: nothing is gained by a lie.
+    Nobody gains from a false claim: it only decides the secure flag of the caller's own cookie.
     """
     return headers.get(b"x-forwarded-proto") == b"https" or headers.get(b"origin", b"").startswith(b"https://")
 
 
 def check_local(headers: Headers) -> None:
-    """Refuse who comes by another name than this machine's own: a site can give any name the address of loopback."""
+    """Refuse requests to a host name other than loopback: any site can point its own name at 127.0.0.1."""
     host = headers.get(b"host")
     if host is not None and not names_loopback(host):
         raise Forbidden(
-            f"without auth this server has no name {host.decode('latin-1')!r:.150}",
+            f"a server without auth cannot be reached as {host.decode('latin-1')!r:.150}",
             field="host",
             hint="use localhost or 127.0.0.1, or turn auth on",
         )

@@ -1,18 +1,18 @@
-"""Patterns of names, in which ``*`` stands for any characters.
+"""Name patterns, in which ``*`` matches any characters.
 
-No regular expressions: several stars in one take a time that grows with the power of their number, on the loop.
+Not regular expressions: with several stars their time can grow exponentially, and would block the event loop.
 """
 
 from __future__ import annotations
 
 from tampu.model.errors import InvalidMessage
 
-_LONGEST = 200
-_MOST_STARS = 8
+_MAX_LENGTH = 200
+_MAX_STARS = 8
 
 
 class Pattern:
-    """Matches names as a whole, in one walk through them."""
+    """Matches whole names, in one pass."""
 
     __slots__ = ("_first", "_last", "_middle", "text")
 
@@ -22,7 +22,7 @@ class Pattern:
         self._first = parts[0]
         self._middle = parts[1:-1]
         self._last = parts[-1] if len(parts) > 1 else None
-        """None: there is no star."""
+        """None if there is no star."""
 
     def matches(self, name: str) -> bool:
         first, last = self._first, self._last
@@ -31,7 +31,7 @@ class Pattern:
         at, end = len(first), len(name) - len(last)
         if at > end or not name.startswith(first) or not name.endswith(last):
             return False
-        for part in self._middle:  # the first place is the best: it leaves the most to those that follow
+        for part in self._middle:  # the first match is the best: it leaves the most for the parts that follow
             found = name.find(part, at, end)
             if found < 0:
                 return False
@@ -39,12 +39,12 @@ class Pattern:
         return True
 
 
-def asked(text: str, field: str) -> Pattern:
-    """A pattern that a request gives."""
-    if len(text) > _LONGEST or text.count("*") > _MOST_STARS:
+def parse(text: str, field: str) -> Pattern:
+    """A pattern from a request; refuses one that is too long."""
+    if len(text) > _MAX_LENGTH or text.count("*") > _MAX_STARS:
         raise InvalidMessage(
-            f"{text!r:.60} is not a pattern that can be asked for",
+            f"the pattern {text!r:.60} is too long",
             field=field,
-            hint=f"at most {_LONGEST} characters, and {_MOST_STARS} stars",
+            hint=f"use at most {_MAX_LENGTH} characters and {_MAX_STARS} stars",
         )
     return Pattern(text)

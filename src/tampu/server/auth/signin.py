@@ -1,4 +1,4 @@
-"""Signing in with a browser: a link that works once, and a cookie that stands for a key until it is revoked."""
+"""Browser sign-in: a link that works once, and a session cookie that stands for a key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tampu.server.auth.keys import TENANT
 
 COOKIE = "tampu_session"
 CHOICE = "tampu_tenant"
-"""The cookie with the tenant that the page shows to somebody who may see any."""
+"""The cookie with the tenant that the dashboard shows, for callers of all tenants."""
 SESSION_SECONDS = 12 * 3600
 LINK_SECONDS = 15 * 60
 _KIND = "secret"
@@ -34,7 +34,7 @@ _read = from_json(_Secret).decode
 
 
 def session_secret(core: Core) -> str:
-    """What cookies are signed with, the same on every node; made by the first."""
+    """The secret that signs cookies, shared by all nodes; the first node makes it."""
     found = core.engine.document(_KIND, TENANT, _NAME)
     if found is None:
         made = msgspec.json.encode(_Secret(secrets.token_urlsafe(48)))
@@ -51,22 +51,22 @@ class SignIn:
         self._links: dict[str, tuple[str, float]] = {}
 
     def link_token(self, key_id: str) -> str:
-        """A token that signs in once, as this key, for a short while; on this node."""
+        """A token that signs in once as this key, for 15 minutes, on this node."""
         token = secrets.token_urlsafe(32)
         self._links[token] = (key_id, time.monotonic() + LINK_SECONDS)
         return token
 
     def use_link(self, token: str) -> str:
-        """The id of the key that the link stands for; it is spent."""
+        """Use up a link; returns the id of its key."""
         for known in list(self._links):
             if hmac.compare_digest(known.encode(), token.encode("utf-8", "replace")):
                 key_id, until = self._links.pop(known)
                 if time.monotonic() < until:
                     return key_id
-        raise Unauthorized("this link was used or is too old", hint="sign in with a key")
+        raise Unauthorized("this link was used already or has expired", hint="sign in with a key")
 
     def cookie(self, key_id: str, key_hash: bytes) -> str:
-        """A session: ends with its time, with the key, and with a new secret of the key."""
+        """A session cookie. The session ends after 12 hours, and when this secret is no longer valid."""
         claims = {"key": key_id, "of": key_hash.hex(), "aud": _FOR, "exp": int(time.time()) + SESSION_SECONDS}
         return jwt.encode(claims, self._secret, algorithm="HS256")
 

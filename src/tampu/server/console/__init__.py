@@ -1,1 +1,1 @@
-"""The page for people: what it shows, its templates, and the one style and script it has."""
+"""The dashboard: the data it shows, its templates, its style sheet and script. The routes are in routes/console.py."""

@@ -1,4 +1,4 @@
-"""What the journal says for people: the timeline of one message, and what failed lately."""
+"""What the dashboard reads from the journal: the timeline of one message, and recent failures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from tampu.model.journal import Position, Transition
 from tampu.model.message import Message
 from tampu.server.events import positions
 
-_STEP = 5_000
-_MOST_PAGES = 10
-_LATELY = 2_000
-"""Transitions that are looked through for failures."""
+_PAGE = 5_000
+_MAX_PAGES = 10
+_RECENT = 2_000
+"""How many of the last transitions are searched for failures."""
 _FAILED = frozenset({"nack", "reject", "reap"})
 
 
 def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
-    """The message's transitions, and whether all of the journal since its publish was looked through.
+    """(the message's transitions, whether the whole journal since its publish was searched)
 
-    The journal is ordered by time, so the beginning is found by halving; from there it is read for a bounded while.
+    The journal is ordered by time, so the start is found by binary search. From there some pages are read.
     """
     latest = engine.journal(None, 1, message.tenant).latest
     partition = next((p for p in latest if positions.queue_of(p) == message.queue), "0")
     position = {**latest, partition: _before(engine, message, partition, latest)}
     found: list[Transition] = []
-    for _ in range(_MOST_PAGES):
-        page = engine.journal(position, _STEP, message.tenant)
-        found += [moved for moved in page.transitions if moved.id == message.id]
+    for _ in range(_MAX_PAGES):
+        page = engine.journal(position, _PAGE, message.tenant)
+        found += [transition for transition in page.transitions if transition.id == message.id]
         last = page.transitions[-1].at_us if page.transitions else 0
         over = message.ended_us is not None and last > message.ended_us
         if over or page.position.get(partition, 0) >= latest.get(partition, 0):
@@ -35,9 +35,9 @@ def timeline(engine: Engine, message: Message) -> tuple[list[Transition], bool]:
 
 
 def _before(engine: Engine, message: Message, partition: str, latest: Position) -> int:
-    """An offset before the message's first transition, as near to it as times can tell."""
+    """An offset shortly before the message's first transition."""
     low, high = 0, latest.get(partition, 0)
-    while high - low > _STEP:
+    while high - low > _PAGE:
         middle = (low + high) // 2
         page = engine.journal({**latest, partition: middle}, 1, message.tenant)
         first = next(iter(page.transitions), None)
@@ -49,13 +49,13 @@ def _before(engine: Engine, message: Message, partition: str, latest: Position) 
 
 
 def failures(engine: Engine, tenant: str, most: int) -> list[Transition]:
-    """The last attempts that failed, newest first."""
+    """The last failed attempts, newest first."""
     latest = engine.journal(None, 1, tenant).latest
-    position = {p: max(0, offset - _LATELY) for p, offset in latest.items()}
+    position = {p: max(0, offset - _RECENT) for p, offset in latest.items()}
     found: list[Transition] = []
-    for _ in range(_MOST_PAGES):
-        page = engine.journal(position, _STEP, tenant)
-        found += [moved for moved in page.transitions if moved.verb in _FAILED]
+    for _ in range(_MAX_PAGES):
+        page = engine.journal(position, _PAGE, tenant)
+        found += [transition for transition in page.transitions if transition.verb in _FAILED]
         if not page.transitions:
             break
         position = page.position

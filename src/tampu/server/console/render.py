@@ -1,4 +1,4 @@
-"""From values to HTML. Templates escape every value; what a message holds is text to us, never markup."""
+"""Renders HTML. Templates escape every value, so the content of a message is never markup."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 from tampu.model.message import JSON, MSGPACK, Message
 
 _HERE = Path(__file__).parent
-_MOST_SHOWN = 20_000
-"""Characters of a payload that are put on the page."""
+_MAX_SHOWN = 20_000
+"""Characters of a payload that are shown."""
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 HEADERS = {
     "content-security-policy": (
@@ -53,13 +53,13 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 
 def static(name: str) -> tuple[bytes, str] | None:
-    """(bytes, content type) of a file of the page."""
+    """(bytes, content type) of a static file."""
     return _files().get(name)
 
 
 @functools.cache
 def asset(name: str) -> str:
-    """The address of a file of the page, another one when the file changes."""
+    """The address of a static file; it changes when the file does."""
     known = static(name)
     assert known is not None
     return f"static/{name}?v={hashlib.sha256(known[0]).hexdigest()[:12]}"
@@ -79,17 +79,17 @@ def age(seconds: float | None) -> str:
 
 
 def moment(value: datetime) -> str:
-    """For machines: the ``datetime`` of a time element."""
+    """The ``datetime`` attribute of a time element."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(value: datetime) -> str:
-    """For people; the script turns it into their own time zone."""
+    """The visible text of a time element; the script converts it to the reader's time zone."""
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def value(found: Any) -> str:
-    """A value of MessagePack as text that can be read: JSON, or as Python writes it."""
+    """A value as readable text: JSON, or its Python repr."""
     try:
         raw = msgspec.json.encode(found)
     except (TypeError, ValueError, RecursionError):
@@ -98,7 +98,7 @@ def value(found: Any) -> str:
 
 
 def payload(message: Message) -> str:
-    """A payload as text that can be read."""
+    """A payload as readable text."""
     raw, kind = message.body.payload, message.body.content_type
     try:
         if kind == JSON:
@@ -111,4 +111,4 @@ def payload(message: Message) -> str:
             text = f"{len(raw)} bytes of {kind}\n{raw[:512].hex(' ', 4)}"
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = f"{len(raw)} bytes that are not {kind}\n{raw[:512].hex(' ', 4)}"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}\n… {len(text) - _MOST_SHOWN} more characters"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}\n… {len(text) - _MAX_SHOWN} more characters"

@@ -1,1 +1,1 @@
-"""Following the journal for clients: the event feed, and waiting for results."""
+"""Follows the journal for clients: the event feed, and waiting for results."""

@@ -1,4 +1,4 @@
-"""Waiting for the end of messages: the journal's tail tells, while anybody waits here."""
+"""Waiting for messages to end, by following the tail of the journal while anybody waits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tampu.server.events.tail import Tail
 
 
 class Completion:
-    """Tells who waits for a message that it has ended."""
+    """Wakes the callers that wait for a message when it ends."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         self._waiting: dict[tuple[str, str], set[asyncio.Future[None]]] = {}
 
     async def expect(self, tenant: str, id: str) -> asyncio.Future[None]:
-        """Done when the message ends, from now on. Look at the message after this, so that no end is missed."""
-        await self._tail.join(self._hear)
+        """A future, done when the message ends from now on. Read the message after this call: it may have ended."""
+        await self._tail.join(self._receive)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault((tenant, id), set()).add(future)
         return future
@@ -30,11 +30,11 @@ class Completion:
             if not waiting:
                 del self._waiting[tenant, id]
         if not self._waiting:
-            self._tail.leave(self._hear)
+            self._tail.leave(self._receive)
 
-    def _hear(self, transitions: list[Transition]) -> None:
-        for moved in transitions:
-            if has_ended(moved.state):
-                for future in self._waiting.get((moved.tenant, moved.id), ()):
+    def _receive(self, transitions: list[Transition]) -> None:
+        for transition in transitions:
+            if has_ended(transition.state):
+                for future in self._waiting.get((transition.tenant, transition.id), ()):
                     if not future.done():
                         future.set_result(None)

@@ -1,7 +1,7 @@
-"""One subscriber's way through the journal: from where it was, without a gap, to what happens now.
+"""One subscriber of the journal: from its last position, without a gap, to the newest events.
 
-Who is behind reads the journal by itself until it has come to where the shared tail is. Who then can not take events as
-fast as they come is behind again: its share of memory is bounded, and it loses nothing.
+A subscriber that is behind reads the journal on its own until it reaches the shared tail. If it then takes events more
+slowly than they come, it is behind again: its memory is bounded, and it loses nothing.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position, Transition
 from tampu.model.message import State
 from tampu.server.auth import patterns
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.events import positions
 from tampu.server.events.tail import Tail
 from tampu.server.events.types import Types
 
-_STEP = 1000
-_MOST_WAITING = 10_000
+_PAGE = 1000
+_MAX_WAITING = 10_000
 
 
 class Filter:
-    """What a subscriber wants to hear; nothing said is everything. Queues and types may hold ``*``."""
+    """What a subscriber wants; an empty list means everything. Queues and types may contain ``*``."""
 
     def __init__(
         self, queues: Sequence[str], types: Sequence[str], verbs: Sequence[str], states: Sequence[State]
     ) -> None:
-        self._queues = [patterns.asked(text, "queue") for text in queues]
-        self._types = [patterns.asked(text, "type") for text in types]
+        self._queues = [patterns.parse(text, "queue") for text in queues]
+        self._types = [patterns.parse(text, "type") for text in types]
         self._verbs = frozenset(verbs)
         self._states = frozenset(states)
         self._known: dict[str, bool] = {}
@@ -43,16 +43,16 @@ class Filter:
             known = self._known[name] = not self._queues or any(p.matches(name) for p in self._queues)
         return known
 
-    def __call__(self, moved: Transition) -> bool:
-        """All but the type."""
+    def __call__(self, transition: Transition) -> bool:
+        """True if the transition matches; the type is checked by `type`."""
         return (
-            self.queue(moved.queue)
-            and (not self._verbs or moved.verb in self._verbs)
-            and (not self._states or moved.state in self._states)
+            self.queue(transition.queue)
+            and (not self._verbs or transition.verb in self._verbs)
+            and (not self._states or transition.state in self._states)
         )
 
     @property
-    def asks_type(self) -> bool:
+    def has_types(self) -> bool:
         return bool(self._types)
 
     def type(self, name: str | None) -> bool:
@@ -60,63 +60,63 @@ class Filter:
 
 
 class Gap(msgspec.Struct):
-    """What lay between is not in the journal any more."""
+    """Transitions between these positions are no longer in the journal."""
 
     asked: Position
     found: Position
 
 
 class Feed:
-    """Use `open`, then `next` again and again; `close` at the end."""
+    """Call `open`, then `next` repeatedly, and `close` at the end."""
 
-    def __init__(self, tail: Tail, who: Who, wanted: Filter, types: Types) -> None:
-        self.who = who
+    def __init__(self, tail: Tail, caller: Caller, filter: Filter, types: Types) -> None:
+        self.caller = caller
         self.gap: Gap | None = None
         self._tail = tail
-        self._wanted = wanted
+        self._filter = filter
         self._types = types
         self._position: Position = {}
         self._goal: Position | None = None
-        """While behind: where the tail was when this began to listen to it."""
+        """While behind: the tail's position when this subscriber joined it."""
         self._waiting: deque[Transition] = deque()
         self._overflown = False
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     async def open(self, after: Position | None) -> None:
         if after is None:
-            self._position = self._ours(await self._tail.join(self._hear))
+            self._position = self._ours(await self._tail.join(self._receive))
             return
-        latest = (await self._tail.read({}, 1, self.who.tenant)).latest
+        latest = (await self._tail.read({}, 1, self.caller.tenant)).latest
         self._position = {p: offset if self._skips(p) else after.get(p, 0) for p, offset in latest.items()}
         await self._check(after, latest)
         await self._fall_behind()
 
     async def _check(self, after: Position, latest: Position) -> None:
-        if any(not positions.is_of(p, self.who.tenant) for p in after):
-            raise InvalidMessage("this is not the id of an event of this tenant", field="last-event-id")
+        if any(not positions.is_of(p, self.caller.tenant) for p in after):
+            raise InvalidMessage("this event id belongs to another tenant", field="last-event-id")
         ahead = {p: offset for p, offset in after.items() if offset > latest.get(p, 0)}
-        if ahead:  # the store has forgotten what it told: it was put back, or lost its last moments
+        if ahead:  # the store was restored from a backup, or lost its last commits
             self._position |= {p: latest[p] for p in ahead if p in latest}
             self.gap = Gap(ahead, {p: latest.get(p, 0) for p in ahead})
             return
         shared = all(positions.queue_of(p) is None for p in latest)
-        first = (await self._tail.read(self._position, 1, None if shared else self.who.tenant)).transitions
-        for moved in first:
-            known = self._position.get(moved.partition, 0)
-            if known and moved.offset > known + 1:
-                self.gap = Gap({moved.partition: known}, {moved.partition: moved.offset - 1})
+        first = (await self._tail.read(self._position, 1, None if shared else self.caller.tenant)).transitions
+        for transition in first:
+            known = self._position.get(transition.partition, 0)
+            if known and transition.offset > known + 1:
+                self.gap = Gap({transition.partition: known}, {transition.partition: transition.offset - 1})
 
     def close(self) -> None:
-        self._tail.leave(self._hear)
+        self._tail.leave(self._receive)
 
     @property
     def id(self) -> str:
-        """Where this feed is."""
+        """The position of this feed, as an event id."""
         return positions.write({p: o for p, o in self._position.items() if not self._skips(p)})
 
     @property
     def many(self) -> bool:
-        """Are ids so long that not every event should have one?"""
+        """True if ids are so long that only the last event of a batch gets one."""
         return len(self._position) > 8
 
     @property
@@ -124,82 +124,81 @@ class Feed:
         return self._goal is None and not self._waiting and not self._overflown
 
     async def wait(self) -> None:
-        """Until there may be more."""
-        await self._came.wait()
+        """Wait until there may be more events."""
+        await self._arrived.wait()
 
     async def next(self) -> list[tuple[Transition, str | None]]:
-        """Some events, each with its id; empty when nothing that is wanted came."""
+        """The next events with their ids; can be empty."""
         if self._overflown:
             await self._fall_behind()
         reached: Position = {}
         if self._goal is not None:
-            moves, reached = await self._read_on(self._goal)
+            transitions, reached = await self._read_on(self._goal)
         else:
-            self._came.clear()
-            moves = [self._waiting.popleft() for _ in range(min(_STEP, len(self._waiting)))]
+            self._arrived.clear()
+            transitions = [self._waiting.popleft() for _ in range(min(_PAGE, len(self._waiting)))]
             if self._waiting:
-                self._came.set()
-        told: list[tuple[Transition, str | None]] = []
-        ours = await self._ours_of(moves)
-        for moved, wanted in zip(moves, ours, strict=True):
-            self._position[moved.partition] = moved.offset
-            if wanted:
-                told.append((moved, None if self.many else self.id))
-        if told and self.many:
-            told[-1] = (told[-1][0], self.id)
-        self._pass(reached)
-        return told
+                self._arrived.set()
+        events: list[tuple[Transition, str | None]] = []
+        for transition, matches in zip(transitions, await self._match(transitions), strict=True):
+            self._position[transition.partition] = transition.offset
+            if matches:
+                events.append((transition, None if self.many else self.id))
+        if events and self.many:
+            events[-1] = (events[-1][0], self.id)
+        self._advance(reached)
+        return events
 
-    async def _ours_of(self, moves: list[Transition]) -> list[bool]:
-        """Which of them this subscriber wants, and may hear of."""
-        ours = [self._wanted(moved) and self.who.may("view", moved.queue) for moved in moves]
-        if self._wanted.asks_type and any(ours):
-            kept = [moved for moved, wanted in zip(moves, ours, strict=True) if wanted]
-            types = iter(await self._types.of(kept))
-            ours = [wanted and self._wanted.type(next(types)) for wanted in ours]
-        return ours
+    async def _match(self, transitions: list[Transition]) -> list[bool]:
+        """For each transition, whether the subscriber wants it and may see it."""
+        matches = [self._filter(each) and self.caller.may("view", each.queue) for each in transitions]
+        if self._filter.has_types and any(matches):
+            candidates = [each for each, matched in zip(transitions, matches, strict=True) if matched]
+            types = iter(await self._types.of(candidates))
+            matches = [matched and self._filter.type(next(types)) for matched in matches]
+        return matches
 
     def catch_up(self) -> None:
-        """Pass over what was of no interest, so that the id does not get old; only when idle."""
-        self._pass(self._ours(self._tail.position))
+        """Move past events that did not match, so that the id does not become outdated. Only when idle."""
+        self._advance(self._ours(self._tail.position))
 
-    def _hear(self, transitions: list[Transition]) -> None:
+    def _receive(self, transitions: list[Transition]) -> None:
         if self._overflown:
             return
-        tenant = self.who.tenant
-        self._waiting.extend(moved for moved in transitions if moved.tenant == tenant)
-        if len(self._waiting) > _MOST_WAITING:
+        tenant = self.caller.tenant
+        self._waiting.extend(transition for transition in transitions if transition.tenant == tenant)
+        if len(self._waiting) > _MAX_WAITING:
             self._overflown = True
             self._waiting.clear()
         if self._waiting or self._overflown:
-            self._came.set()
+            self._arrived.set()
 
     async def _fall_behind(self) -> None:
         self._waiting.clear()
         self._overflown = False
-        self._tail.leave(self._hear)
-        self._goal = await self._tail.join(self._hear)
-        self._came.set()
+        self._tail.leave(self._receive)
+        self._goal = await self._tail.join(self._receive)
+        self._arrived.set()
 
     async def _read_on(self, goal: Position) -> tuple[list[Transition], Position]:
-        """The next that lies before the goal, and where that ends; what lies after it is heard from the tail."""
-        page = await self._tail.read(self._position, _STEP, self.who.tenant)
-        moves = [m for m in page.transitions if m.offset <= goal.get(m.partition, 0)]
+        """(the next transitions up to the goal, the position reached); the tail delivers those after the goal."""
+        page = await self._tail.read(self._position, _PAGE, self.caller.tenant)
+        transitions = [m for m in page.transitions if m.offset <= goal.get(m.partition, 0)]
         reached = {p: min(offset, goal.get(p, 0)) for p, offset in page.position.items()}
         if all(reached.get(p, 0) >= goal.get(p, 0) for p in page.latest):
             self._goal = None
             if not self._waiting:
-                self._came.clear()
-        return moves, reached
+                self._arrived.clear()
+        return transitions, reached
 
-    def _pass(self, reached: Position) -> None:
+    def _advance(self, reached: Position) -> None:
         for partition, offset in reached.items():
             self._position[partition] = max(self._position.get(partition, 0), offset)
 
     def _skips(self, partition: str) -> bool:
-        """Is nothing in this partition for us? Then its name is not told either."""
+        """True if the subscriber gets nothing from this partition. Then it must not see its name either."""
         queue = positions.queue_of(partition)
-        return queue is not None and not (self._wanted.queue(queue) and self.who.may("view", queue))
+        return queue is not None and not (self._filter.queue(queue) and self.caller.may("view", queue))
 
     def _ours(self, position: Position) -> Position:
-        return {p: o for p, o in position.items() if positions.is_of(p, self.who.tenant)}
+        return {p: o for p, o in position.items() if positions.is_of(p, self.caller.tenant)}

@@ -1,7 +1,7 @@
-"""Positions of the journal as ids of events, and whose part of the journal a partition is.
+"""Journal positions as event ids, and the tenant and queue of a partition.
 
-Mostly there is one partition. On Redis every queue has one, named by tenant and queue: then an id names those that
-matter to who reads, packed when that gets long.
+Most stores have one partition. On Redis every queue has one, named by tenant and queue. An id then names those that
+concern the subscriber, and is compressed if it is long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import Position
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.wire import positions
 
 _PACKED = "~"
@@ -28,12 +28,12 @@ def write(position: Position) -> str:
 
 
 def read(id: str) -> Position:
-    """The position that `write` made an id of, or one as the journal shows it."""
+    """The position of an id that `write` made, or of a text that the journal shows."""
     try:
         return positions.read(_unpacked(id[1:]) if id.startswith(_PACKED) else id)
     except (ValueError, binascii.Error, zlib.error):
         raise InvalidMessage(
-            "this is not the id of an event", field="last-event-id", hint="send it as it came"
+            "this is not an event id", field="last-event-id", hint="send the id exactly as it was received"
         ) from None
 
 
@@ -43,21 +43,21 @@ def _unpacked(text: str) -> str:
 
 
 def queue_of(partition: str) -> str | None:
-    """The queue that a partition belongs to; None when all share it."""
+    """The queue of a partition; None if all queues share it."""
     _, slash, queue = partition.partition("/")
     return queue if slash else None
 
 
-def seen_by(who: Who, position: Position) -> Position:
-    """The parts whose name tells the caller nothing that it may not view."""
-    return {part: offset for part, offset in position.items() if is_seen_by(who, part)}
+def seen_by(caller: Caller, position: Position) -> Position:
+    """The position without partitions whose names the caller may not see."""
+    return {part: offset for part, offset in position.items() if is_seen_by(caller, part)}
 
 
-def is_seen_by(who: Who, partition: str) -> bool:
+def is_seen_by(caller: Caller, partition: str) -> bool:
     queue = queue_of(partition)
-    return is_of(partition, who.tenant) and (queue is None or who.may("view", queue))
+    return is_of(partition, caller.tenant) and (queue is None or caller.may("view", queue))
 
 
 def is_of(partition: str, tenant: str) -> bool:
-    """May there be something of this tenant in it?"""
+    """True if the partition can contain transitions of this tenant."""
     return "/" not in partition or partition.startswith(f"{tenant}/")

@@ -1,7 +1,7 @@
-"""The end of the journal, followed once per node for all who want to hear what happens, while anybody does.
+"""The tail of the journal, read once per node for all subscribers, while there are any.
 
-What was done through this node is read at once, what other nodes and processes did within a quarter of a second. A
-reading costs the same however many listen, and a quiet store is asked a few times a second.
+What was done through this node is read at once, what other processes did within a quarter of a second. The cost does
+not depend on the number of subscribers; an idle store is read a few times a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tampu.model.journal import JournalPage, Position, Transition
 
 _PAGE = 10_000
 _BUSY_SECONDS = 0.02
-"""Between two readings at least, so that a busy node reads pages, not single entries."""
+"""Minimum pause between two reads, so that a busy node reads pages, not single entries."""
 _QUIET_SECONDS = 0.25
 Sink = Callable[[list[Transition]], None]
 log = structlog.get_logger("tampu.server")
@@ -28,19 +28,19 @@ class Tail:
         self._core = core
         self._sinks: set[Sink] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self.position: Position = {}
 
     def __len__(self) -> int:
         return len(self._sinks)
 
-    def stir(self) -> None:
-        """Something was done here: look soon."""
+    def wake(self) -> None:
+        """Read soon: something was done through this node."""
         if self._sinks:
-            self._stirred.set()
+            self._woken.set()
 
     async def join(self, sink: Sink) -> Position:
-        """Tell ``sink`` all that is in the journal after the position answered; nothing is left out or told twice."""
+        """Send ``sink`` everything after the returned position, without gaps or repeats."""
         if not self._running:
             latest = (await self.read({}, 1)).latest
             if not self._running:
@@ -60,9 +60,9 @@ class Tail:
         return self._reader is not None and not self._reader.done()
 
     async def _follow(self) -> None:
-        await self._rest()  # the end of the journal was read just now, and who joined may have better to do
+        await self._rest()  # `join` has just read the end of the journal
         while self._sinks and not self._core.closed:
-            self._stirred.clear()
+            self._woken.clear()
             try:
                 page = await self.read(self.position, _PAGE)
             except TampuError as error:
@@ -80,6 +80,6 @@ class Tail:
         await asyncio.sleep(_BUSY_SECONDS)
         try:
             async with asyncio.timeout(_QUIET_SECONDS - _BUSY_SECONDS):
-                await self._stirred.wait()
+                await self._woken.wait()
         except TimeoutError:
             return

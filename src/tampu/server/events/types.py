@@ -1,4 +1,4 @@
-"""Of which type messages are, for feeds that filter by it: the journal tells it only when a message comes in."""
+"""The types of messages, for feeds that filter by type: the journal records the type only at publish."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _MOST = 20_000
 
 
 class Types:
-    """Shared by the feeds of a node, so that each message is looked up once."""
+    """A cache shared by the feeds of a node, so that each message is looked up once."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[tuple[str, str], str] = {}
 
-    async def of(self, moves: Sequence[Transition]) -> list[str | None]:
-        """The type of each one's message; None when the message is gone and was not seen here."""
+    async def of(self, transitions: Sequence[Transition]) -> list[str | None]:
+        """The type for each transition; None if the message is gone and its publish was not seen here."""
         known = self._known
-        for moved in moves:
-            if moved.type is not None:
-                known[moved.tenant, moved.id] = moved.type
-        asked = list({(moved.tenant, moved.id) for moved in moves} - known.keys())
-        found = await asyncio.to_thread(self._look, asked) if asked else {}
+        for transition in transitions:
+            if transition.type is not None:
+                known[transition.tenant, transition.id] = transition.type
+        missing = list({(transition.tenant, transition.id) for transition in transitions} - known.keys())
+        found = await asyncio.to_thread(self._read, missing) if missing else {}
         known.update(found)
-        told = [known.get((moved.tenant, moved.id)) for moved in moves]
+        types = [known.get((transition.tenant, transition.id)) for transition in transitions]
         while len(known) > _MOST:
             del known[next(iter(known))]
-        return told
+        return types
 
-    def _look(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    def _read(self, missing: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         found = {}
-        for tenant, id in asked:
+        for tenant, id in missing:
             message = self._core.engine.get(tenant, id)
             if message is not None:
                 found[tenant, id] = message.type

@@ -1,1 +1,1 @@
-"""From bytes on a connection to handlers and back: protocol, requests, fast paths, errors, OpenAPI."""
+"""HTTP: the protocol on a connection, requests, message handlers, fast paths, error responses, OpenAPI."""

@@ -1,4 +1,4 @@
-"""The access log: one line for each request. It names the queues and messages, and never a key, receipt or payload."""
+"""The access log: one line per request. It names queues and message ids, and never a secret, receipt or payload."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from itertools import islice
 
 import structlog
 
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 
 _MOST = 5
-"""Names of a request that has many; the rest is an ellipsis."""
+"""How many names are logged; the rest is an ellipsis."""
 _CHARACTERS = 128
 log = structlog.get_logger("tampu.server")
 
 
 class Subject:
-    """What a request is about, as far as that is known when it is logged."""
+    """The queues and messages of a request, as far as they are known."""
 
     __slots__ = ("_ids", "_queues")
 
@@ -38,7 +38,7 @@ class Subject:
 
 
 def _joined(names: tuple[str, ...]) -> str | None:
-    """One name, or a few with commas between."""
+    """The names, separated by commas."""
     if not names:
         return None
     shown = [_plain(name) for name in names[:_MOST]]
@@ -46,13 +46,13 @@ def _joined(names: tuple[str, ...]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """A name that was asked for may be anything; in a log it is short and of one line."""
+    """A name from a request can be any text; make it short and a single line."""
     short = name[:_CHARACTERS]
     return short if short.isascii() and short.isprintable() else ascii(short)[1:-1]
 
 
 def write(
-    request_id: str, method: str, route: str, status: int, seconds: float, who: Who | None, subject: Subject
+    request_id: str, method: str, route: str, status: int, seconds: float, caller: Caller | None, subject: Subject
 ) -> None:
     log.info(
         "request",
@@ -61,8 +61,8 @@ def write(
         route=route,
         status=status,
         milliseconds=round(seconds * 1000, 2),
-        tenant=who.tenant if who else None,
-        key=who.key_id if who else None,
+        tenant=caller.tenant if caller else None,
+        key=caller.key_id if caller else None,
         queue=subject.queue,
         message=subject.message,
     )

@@ -1,7 +1,7 @@
-"""The outermost ASGI application: gives each request its id, takes the hot verbs past the framework, tells problems.
+"""The outermost ASGI application: request ids, error responses, metrics, and the choice of the handler.
 
-Publish, claim, settle and extend go straight to their handlers; everything else is FastAPI's. Both end here, so that
-every answer has its request id, every error is a problem, and every request is counted.
+Publish, claim, settle and extend go straight to their handlers; everything else goes to FastAPI. Both return here, so
+every response has a request id, every error is a problem, and every request is counted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,20 @@ from tampu import tracing
 from tampu.model.errors import TampuError
 from tampu.server import logs, worker_streams
 from tampu.server.http import access_log
-from tampu.server.http.error_response import refused
-from tampu.server.http.request import KEY, LARGE, NODE, Disconnected, Handler, HttpRequest, Receive, Reply, Scope, Send
+from tampu.server.http.error_response import internal_error, refused
+from tampu.server.http.request import (
+    KEY,
+    LARGE,
+    SERVER,
+    Disconnected,
+    Handler,
+    HttpRequest,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+)
 from tampu.server.server_state import ServerState
-from tampu.wire.problems import Internal
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger("tampu.server")
@@ -27,36 +37,36 @@ log = structlog.get_logger("tampu.server")
 
 class AsgiApp:
     def __init__(
-        self, node: ServerState, framework: App, exact: dict[str, Handler], of_queue: dict[str, Handler]
+        self, server: ServerState, framework: App, exact: dict[str, Handler], of_queue: dict[str, Handler]
     ) -> None:
-        self.node = node
+        self.server = server
         self.framework = framework
         self._exact = exact
-        """Handlers of POST, by path."""
+        """POST handlers by path."""
         self._of_queue = of_queue
-        """Handlers of POST /v1/queues/{queue}/…, by the last part."""
+        """Handlers of POST /v1/queues/{queue}/…, by the last part of the path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
             return
         if scope["type"] != "http":
             if scope["path"] == worker_streams.PATH:
-                id = self.node.request_id()
+                id = self.server.request_id()
                 logs.REQUEST.set(id)
-                await worker_streams.serve(self.node, id, scope, receive, send)
+                await worker_streams.serve(self.server, id, scope, receive, send)
                 return
-            scope[NODE] = self.node
+            scope[SERVER] = self.server
             await self.framework(scope, receive, send)
             return
-        request = HttpRequest(self.node, scope, receive)
+        request = HttpRequest(self.server, scope, receive)
         logs.REQUEST.set(request.id)
         try:
             if LARGE in scope:
                 request.check_headers()
-            handler, arguments = self._hot(scope, request)
+            handler, arguments = self._find_handler(scope, request)
             if handler is None:
-                await self._cold(request, scope, receive, send)
+                await self._call_framework(request, scope, receive, send)
             else:
                 await self._send(request, await handler(request, *arguments), send)
         except Disconnected:
@@ -66,22 +76,23 @@ class AsgiApp:
         except Exception:
             log.exception("defect", request_id=request.id, route=request.route)
             if not request.status:
-                await self._send(request, self.refuse(request, Internal("the server made a mistake")), send)
-            elif request.status != 500:  # the answer has begun: the client must see that it broke off
+                await self._send(request, self.refuse(request, internal_error()), send)
+            elif request.status != 500:  # the response has begun: break the connection, so that the client notices
                 raise
         finally:
             self._count(request)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Run the node's background work from the start of the server to its end."""
-        async with self.node.running():
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Run the background work from startup to shutdown."""
+        async with self.server.running():
             while True:
                 message = await receive()
                 await send({"type": f"{message['type']}.complete"})
                 if message["type"] == "lifespan.shutdown":
                     return
 
-    def _hot(self, scope: Scope, request: HttpRequest) -> tuple[Handler | None, tuple[str, ...]]:
+    def _find_handler(self, scope: Scope, request: HttpRequest) -> tuple[Handler | None, tuple[str, ...]]:
+        """(handler, its arguments) for a frequent verb; (None, ()) if the framework handles the request."""
         if scope["method"] != "POST":
             return None, ()
         path: str = scope["path"]
@@ -98,27 +109,27 @@ class AsgiApp:
                 return handler, (queue,)
         return None, ()
 
-    async def _cold(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call_framework(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
         scope[KEY] = request
 
-        async def noting(message: dict[str, Any]) -> None:
+        async def send_with_headers(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 request.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *self._common(request)]
             await send(message)
 
         try:
-            await self.framework(scope, receive, noting)
+            await self.framework(scope, receive, send_with_headers)
         finally:
             request.route = getattr(scope.get("route"), "path", "other")
-            self._note_path(request, scope.get("path_params", {}))
+            self._add_subject(request, scope.get("path_params", {}))
 
     @staticmethod
-    def _note_path(request: HttpRequest, named: dict[str, Any]) -> None:
-        if "queue" in named:
-            request.subject.add(queues=(named["queue"],))
+    def _add_subject(request: HttpRequest, path_params: dict[str, Any]) -> None:
+        if "queue" in path_params:
+            request.subject.add(queues=(path_params["queue"],))
         if "/messages/{id}" in request.route:
-            request.subject.add(ids=(named["id"],))
+            request.subject.add(ids=(path_params["id"],))
 
     async def _send(self, request: HttpRequest, reply: Reply, send: Send) -> None:
         request.status = reply.status
@@ -130,22 +141,28 @@ class AsgiApp:
     @staticmethod
     def _common(request: HttpRequest) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", request.id.encode())]
-        if request.room is not None:
-            headers += [(name.encode(), value.encode()) for name, value in request.room.headers().items()]
+        if request.quota is not None:
+            headers += [(name.encode(), value.encode()) for name, value in request.quota.headers().items()]
         return headers
 
     @staticmethod
     def refuse(request: HttpRequest, error: TampuError) -> Reply:
-        return refused(request.node, request.id, error)
+        return refused(request.server, request.id, error)
 
     def _count(self, request: HttpRequest) -> None:
-        metrics = self.node.metrics
+        metrics = self.server.metrics
         metrics.requests.add((request.route, str(request.status)))
         took = time.perf_counter() - request.started
         metrics.seconds.add(took, request.route)
         if request.span is not None:
             tracing.answered(request.span, request.scope["method"], request.route, request.status)
-        if self.node.settings.access_log or request.status >= 500:
+        if self.server.settings.access_log or request.status >= 500:
             access_log.write(
-                request.id, request.scope["method"], request.route, request.status, took, request.who, request.subject
+                request.id,
+                request.scope["method"],
+                request.route,
+                request.status,
+                took,
+                request.caller,
+                request.subject,
             )

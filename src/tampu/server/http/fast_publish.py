@@ -1,8 +1,8 @@
-"""The shortest way of a publish: from the parser of a connection to the commit and back, with no task and no ASGI.
+"""The fast path of publish: from the connection's parser to the commit and back, without a task and without ASGI.
 
-Only for requests with a fast route (`publish.FastRoute`): the same key published to the same queue in the same form a
-moment ago, one payload or a batch. uvicorn's protocol sees a `FastPublish` as the request in progress, so pipelining,
-keep-alive and graceful shutdown work as for any request. Everything unusual takes the normal path.
+Only for requests with a fast route (`publish.FastRoute`): the same key published to the same queue in the same format
+a moment ago. uvicorn's protocol sees a `FastPublish` as the request in progress, so pipelining, keep-alive and graceful
+shutdown work as for any request. Everything unusual takes the normal path.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from tampu.model.errors import TampuError, Unavailable
 from tampu.model.message import Message
 from tampu.server.http import access_log
 from tampu.server.http import raw_publish as raw
-from tampu.server.http.error_response import refused
-from tampu.wire.problems import Internal
+from tampu.server.http.error_response import internal_error, refused
 
 if TYPE_CHECKING:
     from tampu.server.http.publish import FastRoute
     from tampu.server.server_state import ServerState
 
-_MOST_BODY = 60_000
-"""More is not read at once; the common way waits for it."""
+_MAX_BODY = 60_000
+"""A larger body arrives in several reads; the normal path waits for them."""
 _UNUSUAL = raw.HEADERS | {b"x-request-id", b"transfer-encoding", b"expect", b"upgrade", b"cookie"}
 log = structlog.get_logger("tampu.server")
 
 
-class _Nobody:
-    """Nobody waits for parts of the body."""
+class _NoEvent:
+    """Stands for uvicorn's event that wakes the reader of the body. There is no reader here."""
 
     @staticmethod
     def set() -> None: ...
@@ -45,20 +44,20 @@ def route_key(path: bytes, headers: dict[bytes, bytes]) -> tuple[Any, ...]:
     return (path, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
 
 
-def find(node: ServerState, url: bytes, given: list[tuple[bytes, bytes]]) -> FastRoute | None:
-    """The lane of a request by its url and headers, if it may take it."""
+def find(server: ServerState, url: bytes, given: list[tuple[bytes, bytes]]) -> FastRoute | None:
+    """The fast route of a request by its url and headers; None if it must take the normal path."""
     headers = dict(given)
-    fast_route: FastRoute | None = node.fast_routes.get(route_key(url, headers))
-    if fast_route is None or not headers.keys().isdisjoint(_UNUSUAL) or node.traced or node.polls.stopping:
+    fast_route: FastRoute | None = server.fast_routes.get(route_key(url, headers))
+    if fast_route is None or not headers.keys().isdisjoint(_UNUSUAL) or server.traced or server.polls.stopping:
         return None
     length = headers.get(b"content-length", b"")
-    if not length.isdigit() or int(length) > min(_MOST_BODY, node.settings.max_body):
+    if not length.isdigit() or int(length) > min(_MAX_BODY, server.settings.max_body):
         return None
     return fast_route
 
 
 class _Defaults:
-    """The headers that every answer has; uvicorn makes a new list of them each second, for the date."""
+    """The headers of every response, encoded. uvicorn makes a new list each second, for the date."""
 
     of: list[tuple[bytes, bytes]] | None = None
     raw = b""
@@ -73,53 +72,55 @@ def _defaults(protocol: HttpToolsProtocol) -> bytes:
 
 
 class FastPublish:
-    """One request; has the attributes that uvicorn's protocol looks at in the request under way."""
+    """One request, with the attributes that uvicorn's protocol expects of the request in progress."""
 
     __slots__ = (
-        "_begun", "_fast_route", "_node", "_protocol", "body", "disconnected", "id", "keep_alive", "message_event",
+        "_begun", "_fast_route", "_protocol", "_server", "body", "disconnected", "id", "keep_alive", "message_event",
         "more_body", "response_complete", "response_started",
     )  # fmt: skip
 
-    def __init__(self, protocol: HttpToolsProtocol, node: ServerState, fast_route: FastRoute) -> None:
+    def __init__(self, protocol: HttpToolsProtocol, server: ServerState, fast_route: FastRoute) -> None:
         self._protocol = protocol
-        self._node = node
+        self._server = server
         self._fast_route = fast_route
         self._begun = time.perf_counter()
-        self.id = node.request_id()
+        self.id = server.request_id()
         self.body = bytearray()
         self.more_body = True
         self.keep_alive = True
         self.disconnected = False
         self.response_started = False
         self.response_complete = False
-        self.message_event = _Nobody
+        self.message_event = _NoEvent
 
     def start(self) -> None:
-        """The body is there."""
-        node, fast_route = self._node, self._fast_route
+        """Publish; called when the body is complete."""
+        server, fast_route = self._server, self._fast_route
         try:
-            if fast_route.who.dropped:
-                raise Unavailable("the key was changed while this was on its way", hint="send it again")
-            if not node.core.settings.knows(fast_route.who.tenant, fast_route.queue) or fast_route.has_steps(node):
-                self._go_on(self._start_later())
+            if fast_route.caller.dropped:
+                raise Unavailable("the key was changed during the request", hint="send it again")
+            if not server.core.settings.knows(fast_route.caller.tenant, fast_route.queue) or fast_route.has_steps(
+                server
+            ):
+                self._answer_later(self._store_later())
                 return
-            step = fast_route.step(node, bytes(self.body))
+            step = fast_route.step(server, bytes(self.body))
             if step is None:
                 self.set_result([])
             elif isinstance(step, Publish):
-                node.core.coalescer.submit_for(step, self)
-            else:  # the queue has publish steps since a moment ago
-                self._go_on(node.core.do_async(step))
+                server.core.coalescer.submit_for(step, self)
+            else:  # publish steps were configured a moment ago
+                self._answer_later(server.core.do_async(step))
         except Exception as error:
             self.set_result(error)
 
-    async def _start_later(self) -> list[Message]:
-        node, fast_route = self._node, self._fast_route
-        await node.know(fast_route.who.tenant, fast_route.queue)
-        return await fast_route.store(node, functools.partial(fast_route.step, node, bytes(self.body)))
+    async def _store_later(self) -> list[Message]:
+        server, fast_route = self._server, self._fast_route
+        await server.load_settings(fast_route.caller.tenant, fast_route.queue)
+        return await fast_route.store(server, functools.partial(fast_route.step, server, bytes(self.body)))
 
-    def _go_on(self, storing: Coroutine[Any, Any, list[Message]]) -> None:
-        """Answer when the messages are stored, by a task."""
+    def _answer_later(self, storing: Coroutine[Any, Any, list[Message]]) -> None:
+        """Start a task that answers when the messages are stored."""
 
         async def answer() -> None:
             try:
@@ -132,7 +133,7 @@ class FastPublish:
         self._protocol.tasks.add(task)
         task.add_done_callback(self._protocol.tasks.discard)
 
-    # -- as a future is told
+    # -- the interface of a future, called by the coalescer
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._protocol.loop
@@ -145,29 +146,29 @@ class FastPublish:
         try:
             if isinstance(reply, BaseException):
                 raise reply
-            status, told = self._fast_route.answer(self._node, reply)
-            self._answer(status, self._fast_route.head, told)
+            status, body = self._fast_route.answer(self._server, reply)
+            self._answer(status, self._fast_route.head, body)
         except TampuError as error:
             self._refuse(error)
         except Exception:
             log.exception("defect", request_id=self.id, route=self._fast_route.route)
-            self._refuse(Internal("the server made a mistake"))
+            self._refuse(internal_error())
 
     def _refuse(self, error: TampuError) -> None:
-        reply = refused(self._node, self.id, error)
+        reply = refused(self._server, self.id, error)
         head = b"".join(b"%s: %s\r\n" % pair for pair in reply.headers if pair[0] != b"content-length")
         self._answer(reply.status, head, reply.body)
 
     def _answer(self, status: int, head: bytes, body: bytes) -> None:
         self.response_complete = self.response_started = True
-        protocol, metrics, route = self._protocol, self._node.metrics, self._fast_route.route
+        protocol, metrics, route = self._protocol, self._server.metrics, self._fast_route.route
         metrics.requests.add((route, str(status)))
         took = time.perf_counter() - self._begun
         metrics.seconds.add(took, route)
         if status >= 500:
             subject = access_log.Subject()
             subject.add((self._fast_route.queue,))
-            access_log.write(self.id, "POST", route, status, took, self._fast_route.who, subject)
+            access_log.write(self.id, "POST", route, status, took, self._fast_route.caller, subject)
         if self.disconnected or protocol.transport.is_closing():
             return
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Long polls: who waits here, so that a stop, a revoked key or a client that left can end the wait at once."""
+"""Long polls: a list of waiting callers, so that shutdown, a revoked key or a lost client ends the wait at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tampu.broker.commit_queue.waiters import WaitingClaim
 from tampu.broker.core import Core, WaitForMessages
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 
 STOPPING = "stopping"
 REVOKED = "revoked"
@@ -15,7 +15,7 @@ GONE = "gone"
 
 
 class PollOver(Exception):
-    """The wait ended before its time; ``why`` is one of the words above."""
+    """The wait was ended early; ``why`` is STOPPING, REVOKED or GONE."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -23,10 +23,10 @@ class PollOver(Exception):
 
 
 class Poll:
-    """One caller that waits; ends by work, by time, or by `end`."""
+    """One waiting caller. The wait ends with a message, at its timeout, or by `end`."""
 
-    def __init__(self, who: Who) -> None:
-        self.who = who
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self.over: str | None = None
         self._ended = asyncio.Event()
         self._waiter: WaitingClaim | None = None
@@ -38,16 +38,16 @@ class Poll:
             self._waiter.wake()
 
     async def pause(self, core: Core, step: WaitForMessages) -> Any:
-        """Wait for messages; those that were claimed meanwhile are answered even if it is over."""
+        """Wait for messages. Returns those that were claimed, even if the poll was ended meanwhile."""
         self._check()
         self._waiter = WaitingClaim(step.queues, asyncio.get_running_loop(), step.claim)
-        came = await core.pause_async(step, self._waiter)
-        if not came:
+        arrived = await core.pause_async(step, self._waiter)
+        if not arrived:
             self._check()
-        return came
+        return arrived
 
     async def until(self, waiting: asyncio.Future[Any], seconds: float) -> bool:
-        """Wait for something else; false when the time was over first."""
+        """Wait for a future; False if the time is over first."""
         self._check()
         ended = asyncio.ensure_future(self._ended.wait())
         try:
@@ -79,18 +79,18 @@ class Polls:
         self._polls.discard(poll)
 
     def stop(self) -> None:
-        """End all, and every one that comes later."""
+        """End all polls, and every later one at once."""
         self.stopping = True
         for poll in list(self._polls):
             poll.end(STOPPING)
 
     def expire(self, now: float) -> None:
-        """End those whose key or token has come to its end by itself."""
+        """End the polls whose key or token has expired."""
         for poll in list(self._polls):
-            if poll.who.ends is not None and now >= poll.who.ends:
+            if poll.caller.valid_until is not None and now >= poll.caller.valid_until:
                 poll.end(REVOKED)
 
     def revoke(self, key_id: str) -> None:
         for poll in list(self._polls):
-            if poll.who.key_id == key_id:
+            if poll.caller.key_id == key_id:
                 poll.end(REVOKED)

@@ -1,4 +1,4 @@
-"""The hot verbs, from bytes to bytes with nothing between but msgspec: claim, settle and extend, and where all are."""
+"""Handlers of claim, settle and extend, called without the framework; and the table of all such handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tampu.model.errors import TampuError
 from tampu.model.message import Lease
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.times import SECOND, Duration, duration, moment
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
 from tampu.server.http.publish import publish_many, publish_one
 from tampu.server.http.request import Disconnected, Handler, HttpRequest, Reply
@@ -25,23 +25,23 @@ from tampu.wire.problems import item_error
 
 
 async def claim(request: HttpRequest) -> Reply:
-    who = await request.admit()
-    asked: bodies.Claim = await request.read(bodies.CLAIM)
-    queues = [asked.queues] if isinstance(asked.queues, str) else asked.queues
+    caller = await request.admit()
+    body: bodies.Claim = await request.read(bodies.CLAIM)
+    queues = [body.queues] if isinstance(body.queues, str) else body.queues
     request.subject.add(queues)
     for queue in queues[:1001]:
-        who.need("consume", validate.name(queue, "queue"))
-    node = request.node
-    await request.spend(who, 1)
-    wait = _shorter(asked.wait, node.settings.max_wait)
-    await node.know(who.tenant, *queues[:1001])
-    limit = min(asked.limit, node.limits.most(who, asked.limit))
-    steps = node.verbs(who.tenant).claim(queues, limit=limit, lease=asked.lease, wait=wait, worker=asked.worker)
-    leases = await (node.drive(steps) if not wait else _poll(request, who, steps))
-    await request.charge(who, len(leases) - 1)  # the first was paid for before
-    node.metrics.claim(leases, node.now_us())
+        caller.need("consume", validate.name(queue, "queue"))
+    server = request.server
+    await request.spend(caller, 1)
+    wait = _shorter(body.wait, server.settings.max_wait)
+    await server.load_settings(caller.tenant, *queues[:1001])
+    limit = min(body.limit, server.limits.most(caller, body.limit))
+    steps = server.verbs(caller.tenant).claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
+    leases = await (server.drive(steps) if not wait else _poll(request, caller, steps))
+    await request.charge(caller, len(leases) - 1)  # the first was paid for before
+    server.metrics.claim(leases, server.now_us())
     request.subject.add(ids=(lease.message.id for lease in leases))
-    form = request.wanted
+    form = request.response_media
     return request.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
 
 
@@ -49,22 +49,22 @@ def _shorter(wait: Duration, most: float) -> float:
     return min(duration(wait, "wait") / SECOND, most)
 
 
-async def _poll(request: HttpRequest, who: Who, steps: Any) -> list[Lease]:
-    """A claim that waits: ended by a stop (with nothing), by revocation, and when the client leaves."""
-    poll = Poll(who)
+async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]:
+    """A claim that waits. Shutdown ends it with no messages; so do a revoked key and a lost client."""
+    poll = Poll(caller)
     left = asyncio.ensure_future(request.left())
     left.add_done_callback(lambda _: poll.end(GONE))
     try:
-        leases: list[Lease] = await request.node.drive(steps, poll)
+        leases: list[Lease] = await request.server.drive(steps, poll)
         if leases and left.done():
-            await request.node.give_back(who, leases)
+            await request.server.release(caller, leases)
             raise Disconnected
         return leases
     except PollOver as over:
         if over.why == GONE:
             raise Disconnected from None
         if over.why == REVOKED:
-            await request.readmit()  # raises, unless only its permissions changed: then the worker just asks again
+            await request.readmit()  # raises, unless only the permissions changed: then the worker claims again
         return []
     finally:
         left.cancel()
@@ -76,33 +76,33 @@ async def _poll(request: HttpRequest, who: Who, steps: Any) -> list[Lease]:
 
 
 async def settle(request: HttpRequest) -> Reply:
-    who = await request.admit()
-    asked: bodies.Settle = await request.read(bodies.SETTLE)
-    count = request.check_batch(asked.settlements, "settlements")
-    queues = queues_of(who, [item.receipt for item in asked.settlements])
+    caller = await request.admit()
+    body: bodies.Settle = await request.read(bodies.SETTLE)
+    count = request.check_batch(body.settlements, "settlements")
+    queues = queues_of(caller, [item.receipt for item in body.settlements])
     request.subject.add(sorted(queues))
-    await request.spend(who, count)
-    outcomes = await settled(request.node, who, asked.settlements, queues)
+    await request.spend(caller, count)
+    outcomes = await settled(request.server, caller, body.settlements, queues)
     request.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
     return request.answer(bodies.Outcomes(outcomes))
 
 
 async def settled(
-    node: ServerState, who: Who, settlements: list[bodies.Settlement], queues: set[str]
+    server: ServerState, caller: Caller, settlements: list[bodies.Settlement], queues: set[str]
 ) -> list[bodies.OutcomeView]:
-    """What came of leases that end, in queues that the caller may consume."""
-    endings = [settlement(item) for item in settlements]
-    await node.know(who.tenant, *queues)
-    outcomes = await node.drive(node.verbs(who.tenant).settle(endings))
-    node.metrics.settle(who.tenant, settlements, outcomes)
+    """Settle leases; `queues_of` has checked the caller's permissions."""
+    model = [settlement(item) for item in settlements]
+    await server.load_settings(caller.tenant, *queues)
+    outcomes = await server.drive(server.verbs(caller.tenant).settle(model))
+    server.metrics.settle(caller.tenant, settlements, outcomes)
     return [outcome_view(outcome) for outcome in outcomes]
 
 
-def queues_of(who: Who, receipts: list[str]) -> set[str]:
-    """The queues that receipts are of, which the caller must be allowed to consume."""
+def queues_of(caller: Caller, receipts: list[str]) -> set[str]:
+    """The queues of receipts. Raises if the caller may not consume one of them."""
     queues = {receipt.rpartition("/")[0] for receipt in receipts}
     for queue in queues:
-        who.need("consume", validate.name(queue, "receipt"))
+        caller.need("consume", validate.name(queue, "receipt"))
     return queues
 
 
@@ -124,21 +124,21 @@ def outcome_view(outcome: Outcome) -> bodies.OutcomeView:
 
 
 async def extend(request: HttpRequest) -> Reply:
-    who = await request.admit()
-    asked: bodies.Extend = await request.read(bodies.EXTEND)
-    count = request.check_batch(asked.leases, "leases")
-    queues = queues_of(who, [item.receipt for item in asked.leases])
+    caller = await request.admit()
+    body: bodies.Extend = await request.read(bodies.EXTEND)
+    count = request.check_batch(body.leases, "leases")
+    queues = queues_of(caller, [item.receipt for item in body.leases])
     request.subject.add(sorted(queues))
-    await request.spend(who, count)
-    return request.answer(bodies.Extended(await extended(request.node, who, asked.leases, queues)))
+    await request.spend(caller, count)
+    return request.answer(bodies.Extended(await extended(request.server, caller, body.leases, queues)))
 
 
 async def extended(
-    node: ServerState, who: Who, leases: list[bodies.ExtendItem], queues: set[str]
+    server: ServerState, caller: Caller, leases: list[bodies.ExtendItem], queues: set[str]
 ) -> list[bodies.ExtendedView]:
-    """What came of leases that are to last longer, in queues that the caller may consume."""
-    await node.know(who.tenant, *queues)
-    replies = await node.drive(node.verbs(who.tenant).extend_many([(item.receipt, item.by) for item in leases]))
+    """Extend leases; `queues_of` has checked the caller's permissions."""
+    await server.load_settings(caller.tenant, *queues)
+    replies = await server.drive(server.verbs(caller.tenant).extend_many([(item.receipt, item.by) for item in leases]))
     return [
         bodies.ExtendedView(error=item_error(reply))
         if isinstance(reply, TampuError)

@@ -1,4 +1,4 @@
-"""The OpenAPI, made from the same structs that read and write the bodies, so that it can not say anything else."""
+"""The OpenAPI document, generated from the structs that read and write the bodies, so that both agree."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from tampu.wire.problems import PROBLEM, Problem
 
 _REF = "#/components/schemas/{name}"
 _TEXTS = {
-    400: "The request is not of the form it must have",
-    401: "No key, or one that does not hold",
+    400: "The request is malformed",
+    401: "No key, or an invalid one",
     403: "The key may not do this",
     404: "No such message, queue, schedule or key in this tenant",
-    405: "The route has no such method",
+    405: "The route does not support this method",
     408: "The request did not arrive in time",
     409: "The state of the message or queue does not allow it",
-    413: "Larger than the server or the queue takes",
+    413: "Larger than the server or the queue accepts",
     415: "Neither JSON nor MessagePack",
-    422: "The idempotency key was used for another body",
-    429: "Over a rate, or the queue is full: come back after Retry-After",
-    431: "More headers than the server reads",
-    500: "A defect of the server",
-    503: "The store can not be used now",
-    507: "No room on the disk",
+    422: "The idempotency key was used with another body",
+    429: "Over a rate limit, or the queue is full; retry after Retry-After",
+    431: "The request headers are too large",
+    500: "A bug in the server",
+    503: "The store is unavailable",
+    507: "The disk is full",
 }
 _ALWAYS = (400, 401, 403, 429, 431, 503)
 _BODY = (408, 413, 415)
 _HEADERS = {
     name: {"description": text, "schema": {"type": "integer"}}
     for name, text in (
-        ("Retry-After", "Seconds after which to try again; not there when that is of no use"),
-        ("RateLimit-Limit", "Messages at once, at most"),
-        ("RateLimit-Remaining", "Messages that are left"),
-        ("RateLimit-Reset", "Seconds until there is room again"),
+        ("Retry-After", "Seconds to wait before a retry; missing if a retry would not help"),
+        ("RateLimit-Limit", "Maximum number of messages at once"),
+        ("RateLimit-Remaining", "Number of messages left"),
+        ("RateLimit-Reset", "Seconds until the next message is accepted"),
     )
 }
-"""Of a 429."""
+"""The headers of a 429."""
 TYPES: dict[str, Any] = {"Problem": Problem}
 """Every struct that a route reads or writes, by name."""
 
@@ -64,7 +64,7 @@ def doc(
     also: tuple[int, ...] = (),
     text: str = "Done",
 ) -> dict[str, Any]:
-    """What FastAPI is told of a route: its body, its answer (with ``also`` as other statuses), its problems."""
+    """Arguments that describe a route to FastAPI: its body, its response (also with statuses ``also``), its errors."""
     problems = {*_ALWAYS, *more, *(_BODY if body is not None else ())}
     content = {PROBLEM: {"schema": _schema(Problem)}}
     responses: dict[int | str, Any] = {
@@ -73,10 +73,10 @@ def doc(
     responses[429]["headers"] = _HEADERS
     for code in (status, *also):
         responses[code] = {"description": text} | ({} if answer is None else {"content": _both(answer)})
-    told: dict[str, Any] = {"responses": responses, "status_code": status}
+    arguments: dict[str, Any] = {"responses": responses, "status_code": status}
     if body is not None:
-        told["openapi_extra"] = {"requestBody": {"required": True, "content": _both(body, binary)}}
-    return told
+        arguments["openapi_extra"] = {"requestBody": {"required": True, "content": _both(body, binary)}}
+    return arguments
 
 
 def describe(app: FastAPI, version: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def describe(app: FastAPI, version: str) -> dict[str, Any]:
     made = get_openapi(
         title="tampu",
         version=version,
-        summary="A durable work queue over HTTP",
+        summary="A durable task queue over HTTP",
         routes=app.routes,
     )
     kinds = list(TYPES.values())
@@ -101,7 +101,7 @@ def describe(app: FastAPI, version: str) -> dict[str, Any]:
 
 
 def _without_pydantic(responses: dict[str, Any]) -> None:
-    """The framework announces answers of its own for bad parameters; ours are problems."""
+    """Remove the framework's own responses for bad parameters; ours are problems."""
     for code, response in list(responses.items()):
         schema = response.get("content", {}).get(JSON, {}).get("schema", {})
         if schema.get("$ref", "").endswith("HTTPValidationError"):

@@ -1,4 +1,4 @@
-"""HTTP and streams on a connection, with what uvicorn leaves open: a limit on headers, no endless wait for anybody."""
+"""The HTTP and WebSocket protocols of uvicorn, plus a limit on headers and timeouts for slow clients."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tampu.wire.problems import PROBLEM, HeadersTooLarge, RequestTimeout, proble
 _STOP_SECONDS = 2.0
 
 
-def protocol_for(settings: ServerSettings, served: ServerState | None = None) -> type[HttpToolsProtocol]:
-    """The protocol with these limits; with a node, publishes of its cleared lanes take the express."""
+def protocol_for(settings: ServerSettings, server: ServerState | None = None) -> type[HttpToolsProtocol]:
+    """The HTTP protocol with these limits. With a server, publishes that have a fast route use it."""
 
     class Protocol(_Protocol):
         most_head = settings.max_headers
         patience = settings.read_timeout
-        node = None if settings.access_log else served
+        served = None if settings.access_log else server
 
     return Protocol
 
@@ -38,7 +38,7 @@ def stream_protocol_for(settings: ServerSettings) -> type[WebSocketsSansIOProtoc
 
 
 class _StreamProtocol(WebSocketsSansIOProtocol):
-    """A worker that does not read what it is sent is let go."""
+    """Disconnects a worker that does not read what is sent."""
 
     patience: float
     _stuck: asyncio.TimerHandle | None = None
@@ -48,20 +48,20 @@ class _StreamProtocol(WebSocketsSansIOProtocol):
         self._stuck = self.loop.call_later(self.patience, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._go_on()
+        self._cancel_abort()
         super().resume_writing()
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self._stuck is not None:  # what it has not read yet it may read now, but not for as long as others work
-            self._go_on()
+        if self._stuck is not None:  # a worker that does not read must not delay the shutdown
+            self._cancel_abort()
             self._stuck = self.loop.call_later(min(self.patience, _STOP_SECONDS), self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._go_on()
+        self._cancel_abort()
         super().connection_lost(exc)
 
-    def _go_on(self) -> None:
+    def _cancel_abort(self) -> None:
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
@@ -70,18 +70,18 @@ class _StreamProtocol(WebSocketsSansIOProtocol):
 class _Protocol(HttpToolsProtocol):
     most_head: int
     patience: float
-    node: ServerState | None
+    served: ServerState | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Every request would be told twice, and with its query: a link's token must not be in a log.
+        # We have our own access log. uvicorn's would log the query, which can hold the token of a sign-in link.
         self.access_log = False
         self._waits_for = "head"
-        """``head``, ``body``, or nothing: the request is whole."""
+        """``head``, ``body``, or empty if the request is complete."""
         self._head = 0
         self._reading = 0
         self._after_body = 0
-        """Bytes since the last of the body: trailers are headers too, and nobody wants them."""
+        """Bytes since the end of the body: trailers, which count against the limit on headers."""
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -120,9 +120,9 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._waits_for, self._after_body = "body", -self._reading
         large = self._reading + self._head > self.most_head
-        if self.node is not None and not large and self._takes_express(self.node):
+        if self.served is not None and not large and self._use_fast_path(self.served):
             return
-        # Only now is a scope needed; it is made with the url and headers that were read meanwhile.
+        # The normal path needs a scope. It is made only now, from the url and headers that were read meanwhile.
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
@@ -131,22 +131,22 @@ class _Protocol(HttpToolsProtocol):
             self.scope[LARGE] = True  # type: ignore[literal-required]  # a key of ours
         super().on_headers_complete()
         if not self.parser.should_upgrade():
-            self.headers = []  # trailers end here, not among the headers of a request that is looked at already
+            self.headers = []  # collects the trailers, which must not change the headers of the running request
 
     def on_body(self, body: bytes) -> None:
         self._after_body = -self._reading
         super().on_body(body)
 
-    def _takes_express(self, node: ServerState) -> bool:
+    def _use_fast_path(self, served: ServerState) -> bool:
         before = self.cycle
-        if before is not None and not before.response_complete:  # pipelined: it waits for its turn
+        if before is not None and not before.response_complete:  # pipelined: it must wait
             return False
-        route = fast_publish.find(node, self.url, self.headers)
+        route = fast_publish.find(served, self.url, self.headers)
         if route is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return False
         if not self.parser.should_keep_alive() or len(self.connections) >= (self.limit_concurrency or 1 << 62):
             return False
-        self.cycle = fast_publish.FastPublish(self, node, route)  # type: ignore[assignment]  # it has what is looked at
+        self.cycle = fast_publish.FastPublish(self, served, route)  # type: ignore[assignment]  # it has the attributes that are used
         self.headers = []
         return True
 
@@ -163,10 +163,10 @@ class _Protocol(HttpToolsProtocol):
             self._timer = None
 
     def _late(self) -> None:
-        """What was begun did not go on. A request that is answered already needs no other answer."""
+        """The request did not arrive in time. If it was answered already, only close the connection."""
         self._timer = None
         if self._waits_for == "body" or self._head > 0:
-            self._give_up(RequestTimeout("the request did not arrive in time", hint="send it at once"))
+            self._give_up(RequestTimeout("the request did not arrive in time", hint="send it without pauses"))
         elif not self.transport.is_closing():
             self.transport.close()
 
@@ -176,7 +176,7 @@ class _Protocol(HttpToolsProtocol):
         else:
             self._refuse(error)
 
-    # -- a client that does not read its answer
+    # -- a client that does not read its response
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -188,7 +188,7 @@ class _Protocol(HttpToolsProtocol):
             self._stuck = None
         super().resume_writing()
 
-    # -- refusals that no application sees
+    # -- requests that are refused before they reach the application
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidMessage(msg))
@@ -196,10 +196,10 @@ class _Protocol(HttpToolsProtocol):
     def _refuse(self, error: TampuError) -> None:
         if self.transport.is_closing():
             return
-        told = problem(error)
-        body = media.write(told, "application/json")
+        reply = problem(error)
+        body = media.write(reply, "application/json")
         self.transport.write(
-            STATUS_LINE[told.status]
+            STATUS_LINE[reply.status]
             + f"content-type: {PROBLEM}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
             + body
         )

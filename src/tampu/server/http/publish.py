@@ -1,4 +1,4 @@
-"""Publishing: one message as the body itself, or a batch; and the lanes on which both go straight to the commit."""
+"""Publish: one message whose body is the payload, or a batch; and the fast routes of both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tampu.broker.core import PublishSet
 from tampu.engines.port import Publish
 from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.times import moment, moment_or_none
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http import fast_publish, raw_publish
 from tampu.server.http.request import HttpRequest, Reply, check_batch
 from tampu.server.server_state import ServerState
@@ -21,47 +21,47 @@ from tampu.wire import bodies
 from tampu.wire.media import write
 from tampu.wire.messages import message_view
 
-# -- lanes
+# -- fast routes
 
 
 class FastRoute:
-    """A way that was cleared before: the same key publishes to the same queue, in the same form, again and again."""
+    """An earlier request was authorized; later ones with the same key, queue and format reuse the decision."""
 
     route: str
 
-    def __init__(self, who: Who, queue: str, form: str) -> None:
-        self.who = who
+    def __init__(self, caller: Caller, queue: str, form: str) -> None:
+        self.caller = caller
         self.queue = queue
         self.form = form
         self.head = b"content-type: %s\r\n" % form.encode()
 
-    def step(self, node: ServerState, body: bytes) -> Publish | PublishSet | None:
-        """What to store; None when that is nothing. The settings of the queue are known."""
-        news, once = self.read(node, body)
-        return self.storing(node, news, once) if news else None
+    def step(self, server: ServerState, body: bytes) -> Publish | PublishSet | None:
+        """The publish step for a body; None for an empty batch. The queue's settings must be cached."""
+        news, once = self.read(server, body)
+        return self.storing(server, news, once) if news else None
 
-    def read(self, node: ServerState, body: bytes) -> tuple[list[Any], str | None]:
+    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:
         """(the messages, the name of their batch)"""
         raise NotImplementedError
 
     def storing(
-        self, node: ServerState, news: list[Any], once: str | None = None, *, one_request: bool = False
+        self, server: ServerState, news: list[Any], once: str | None = None, *, one_request: bool = False
     ) -> Publish | PublishSet:
-        step: Publish | PublishSet = node.verbs(self.who.tenant).publishing(
+        step: Publish | PublishSet = server.verbs(self.caller.tenant).publishing(
             self.queue, news, once, one_request=one_request
         )
         return step
 
-    def has_steps(self, node: ServerState) -> bool:
+    def has_steps(self, server: ServerState) -> bool:
         """True if publish steps may change what is stored, and where."""
-        return node.verbs(self.who.tenant).has_steps(self.queue)
+        return server.verbs(self.caller.tenant).has_steps(self.queue)
 
-    async def store(self, node: ServerState, make: Callable[[], Publish | PublishSet | None]) -> list[Message]:
-        """Store what ``make`` makes. Publish steps may take their time: they run beside the loop."""
-        step = await asyncio.to_thread(make) if self.has_steps(node) else make()
-        return [] if step is None else await node.core.do_async(step)
+    async def store(self, server: ServerState, make: Callable[[], Publish | PublishSet | None]) -> list[Message]:
+        """Store what ``make`` returns. Publish steps can be slow, so they run in a thread."""
+        step = await asyncio.to_thread(make) if self.has_steps(server) else make()
+        return [] if step is None else await server.core.do_async(step)
 
-    def answer(self, node: ServerState, messages: list[Message]) -> tuple[int, bytes]:
+    def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         """(status, body)"""
         raise NotImplementedError
 
@@ -71,56 +71,56 @@ class FastRouteOne(FastRoute):
 
     route = "/v1/queues/{queue}/messages"
 
-    def __init__(self, who: Who, queue: str, form: str, content_type: str) -> None:
-        super().__init__(who, queue, form)
+    def __init__(self, caller: Caller, queue: str, form: str, content_type: str) -> None:
+        super().__init__(caller, queue, form)
         self._content_type = content_type
 
-    def read(self, node: ServerState, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches ask the node
+    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches use it
         if self._content_type == JSON:
             bodies.checked_json(body)
         return [Encoded(body, self._content_type)], None
 
-    def answer(self, node: ServerState, messages: list[Message]) -> tuple[int, bytes]:
+    def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         (message,) = messages
-        node.metrics.publish(self.who.tenant, self.queue)
+        server.metrics.publish(self.caller.tenant, self.queue)
         return 200 if message.duplicate else 201, write(
-            published(message, self.form, whole=self.has_steps(node)), self.form
+            published(message, self.form, whole=self.has_steps(server)), self.form
         )
 
 
 class FastRouteMany(FastRoute):
-    """The body is a batch, in this form."""
+    """The body is a batch in this media type."""
 
     route = "/v1/queues/{queue}/publish"
 
-    def __init__(self, who: Who, queue: str, form: str, media: str) -> None:
-        super().__init__(who, queue, form)
+    def __init__(self, caller: Caller, queue: str, form: str, media: str) -> None:
+        super().__init__(caller, queue, form)
         self._media = media
 
-    def read(self, node: ServerState, body: bytes) -> tuple[list[Any], str | None]:
-        asked = bodies.PUBLISH.read(body, self._media)
-        check_batch(node, asked.messages, "messages")
-        return [new_message(given) for given in asked.messages], asked.once
+    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:
+        batch = bodies.PUBLISH.read(body, self._media)
+        check_batch(server, batch.messages, "messages")
+        return [new_message(given) for given in batch.messages], batch.once
 
-    def answer(self, node: ServerState, messages: list[Message]) -> tuple[int, bytes]:
-        node.tail.stir()
-        node.metrics.publish(self.who.tenant, self.queue, len(messages))
-        whole = self.has_steps(node)
+    def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
+        server.tail.wake()
+        server.metrics.publish(self.caller.tenant, self.queue, len(messages))
+        whole = self.has_steps(server)
         return 200, write(bodies.PublishedMany([published(m, self.form, whole=whole) for m in messages]), self.form)
 
 
-def _clear(request: HttpRequest, *others: Any, route: FastRoute) -> None:
-    """Let requests like this one take the lane, if nothing but their body will tell them apart."""
-    if route.who.key_id is None or request.node.limits.asked(route.who):
+def _add_fast_route(request: HttpRequest, *others: Any, route: FastRoute) -> None:
+    """Let later requests use the route, if they can differ from this one only in their body."""
+    if route.caller.key_id is None or request.server.limits.applies(route.caller):
         return
-    # It was let in when its headers came; the key may have been revoked while its body did.
-    if request.node.gate.known(request.headers) is route.who:
+    # The key was checked when the headers arrived; it may have been revoked before the body did.
+    if request.server.authenticator.known(request.headers) is route.caller:
         for key in (fast_publish.route_key(request.scope["raw_path"], request.headers), *others):
-            request.node.clear(key, route)
+            request.server.add_fast_route(key, route)
 
 
-def _is_plain(request: HttpRequest) -> bool:
-    # Who asks by a session's cookie is asked each time: only a key in the header is part of what tells lanes apart.
+def _is_simple(request: HttpRequest) -> bool:
+    # Only requests with a key in the header: the key identifies the route, a session cookie would not.
     headers = request.headers
     plain = (
         b"authorization" in headers and not request.scope["query_string"] and not raw_publish.HEADERS & headers.keys()
@@ -128,58 +128,58 @@ def _is_plain(request: HttpRequest) -> bool:
     return plain and request.span is None
 
 
-# -- the common way
+# -- the normal path
 
 
 async def publish_one(request: HttpRequest, queue: str) -> Reply:
-    """The body is the payload, of any content type; the fields are headers or in the query."""
-    node, headers = request.node, request.headers
-    plain = _is_plain(request)
+    """The body is the payload, of any content type; the other fields are headers or query parameters."""
+    server, headers = request.server, request.headers
+    simple = _is_simple(request)
     key = (queue, headers.get(b"authorization"), headers.get(b"content-type"), headers.get(b"accept"))
-    route: FastRouteOne | None = node.fast_routes.get(key) if plain else None
+    route: FastRouteOne | None = server.fast_routes.get(key) if simple else None
     make: Callable[[], Publish | PublishSet | None]
     if route is None:
-        who = await request.admit()
-        who.need("publish", validate.name(queue, "queue"))
-        await request.spend(who, 1)
+        caller = await request.admit()
+        caller.need("publish", validate.name(queue, "queue"))
+        await request.spend(caller, 1)
         (new,) = tracing.carrying([raw_publish.message(request, await request.body())], request.trace)
-        await node.know(who.tenant, queue)
-        route = FastRouteOne(who, queue, request.wanted, new.content_type or "")
-        if plain:
-            _clear(request, key, route=route)
-        make = functools.partial(route.storing, node, [new])
+        await server.load_settings(caller.tenant, queue)
+        route = FastRouteOne(caller, queue, request.response_media, new.content_type or "")
+        if simple:
+            _add_fast_route(request, key, route=route)
+        make = functools.partial(route.storing, server, [new])
     else:
-        request.who = route.who
+        request.caller = route.caller
         body = await request.body()
-        await node.know(route.who.tenant, queue)
-        make = functools.partial(route.step, node, body)
-    messages = await route.store(node, make)
+        await server.load_settings(route.caller.tenant, queue)
+        make = functools.partial(route.step, server, body)
+    messages = await route.store(server, make)
     request.subject.add(ids=(message.id for message in messages))
-    status, told = route.answer(node, messages)
-    return Reply(status, told, route.form)
+    status, raw = route.answer(server, messages)
+    return Reply(status, raw, route.form)
 
 
 async def publish_many(request: HttpRequest, queue: str) -> Reply:
-    who = await request.admit()
-    who.need("publish", validate.name(queue, "queue"))
-    asked = await request.read(bodies.PUBLISH)
-    count = request.check_batch(asked.messages, "messages")
-    await request.spend(who, count)
-    news = tracing.carrying([new_message(given) for given in asked.messages], request.trace)
+    caller = await request.admit()
+    caller.need("publish", validate.name(queue, "queue"))
+    batch = await request.read(bodies.PUBLISH)
+    count = request.check_batch(batch.messages, "messages")
+    await request.spend(caller, count)
+    news = tracing.carrying([new_message(given) for given in batch.messages], request.trace)
     key = request.headers.get(b"idempotency-key")
     if key is not None:
         news = raw_publish.keyed(news, key.decode("latin-1"))
-    await request.node.know(who.tenant, queue)
-    route = FastRouteMany(who, queue, request.wanted, request.media)
-    if _is_plain(request):
-        _clear(request, route=route)
+    await request.server.load_settings(caller.tenant, queue)
+    route = FastRouteMany(caller, queue, request.response_media, request.media)
+    if _is_simple(request):
+        _add_fast_route(request, route=route)
     messages: list[Message] = []
     if news:
-        make = functools.partial(route.storing, request.node, news, asked.once, one_request=key is not None)
-        messages = await route.store(request.node, make)
+        make = functools.partial(route.storing, request.server, news, batch.once, one_request=key is not None)
+        messages = await route.store(request.server, make)
     request.subject.add(ids=(message.id for message in messages))
-    status, told = route.answer(request.node, messages)
-    return Reply(status, told, route.form)
+    status, raw = route.answer(request.server, messages)
+    return Reply(status, raw, route.form)
 
 
 def new_message(given: Any) -> NewMessage:
@@ -188,7 +188,7 @@ def new_message(given: Any) -> NewMessage:
 
 
 def published(m: Message, form: str, *, whole: bool = True) -> bodies.Published:
-    """``whole``: the message may not be as the caller sent it, so the answer has all of it."""
+    """``whole``: return the whole message, because it may differ from what the caller sent."""
     return bodies.Published(
         m.id,
         m.state,

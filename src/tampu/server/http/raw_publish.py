@@ -1,4 +1,4 @@
-"""A publish whose body is the payload itself: the fields of the message come as ``Tampu-…`` headers or in the query."""
+"""A publish whose body is the payload: the other fields are ``Tampu-…`` headers or query parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tampu.server.http.request import HttpRequest
 from tampu.wire.bodies import checked_json
 
 FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("payload", "content_type"))
-"""What may be said of a raw message: ``Tampu-Run-At``, ``?run_at=``; labels and headers are repeated ``name=value``."""
+"""The fields: ``Tampu-Run-At`` or ``?run_at=``, for example. Labels and headers are repeated, as ``name=value``."""
 _PAIRS = ("labels", "headers")
 HEADERS = frozenset(
     [
@@ -25,12 +25,12 @@ HEADERS = frozenset(
         *(f"tampu-{name.replace('_', '-')}".encode() for name in FIELDS),
     ]
 )
-"""The headers that say something of a message, or of who sends it beside its key, or in which trace."""
+"""Request headers that change the message, its tenant or its trace. A request with one has no fast route."""
 _HEADER = {f"tampu-{name.replace('_', '-')}".encode(): name for name in FIELDS}
 
 
 class _Texts(msgspec.Struct, omit_defaults=True):
-    """The fields that are not plain text, read leniently: everything in a header is text."""
+    """The fields that are not text. Headers are text, so numbers and times are converted."""
 
     delay: float | None = None
     ttl: float | None = None
@@ -50,10 +50,10 @@ def message(request: HttpRequest, payload: bytes) -> NewMessage | Encoded:
 
 
 def _type(given: str) -> str:
-    """JSON is JSON, whatever it says of its characters; UTF-8 it must be."""
+    """The content type without the parameters of JSON; JSON must be UTF-8."""
     name, _, parameters = given.partition(";")
     if name.strip().lower() == JSON and "charset" in parameters.lower() and "utf-8" not in parameters.lower():
-        raise InvalidMessage("JSON is UTF-8", field="content-type")
+        raise InvalidMessage("JSON must be UTF-8", field="content-type")
     return JSON if name.strip().lower() == JSON else given.strip()
 
 
@@ -70,11 +70,11 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
             pairs = urllib.parse.parse_qsl(
                 query.decode("ascii"), keep_blank_values=True, max_num_fields=200, errors="strict"
             )
-        except ValueError as error:  # also of bytes that are no text
-            raise InvalidMessage(f"the query can not be read: {error}", field="query") from None
+        except ValueError as error:  # also for bytes that are not text
+            raise InvalidMessage(f"cannot read the query: {error}", field="query") from None
         for name, value in pairs:
             if name not in FIELDS:
-                raise InvalidMessage(f"no such field: {name[:60]}", field="query", hint=f"fields: {', '.join(FIELDS)}")
+                raise InvalidMessage(f"unknown field: {name[:60]}", field="query", hint=f"fields: {', '.join(FIELDS)}")
             _add(found, name, value)
     if not found:
         return found
@@ -91,7 +91,7 @@ def _add(found: dict[str, Any], name: str, value: str) -> None:
     if name in _PAIRS:
         key, separator, text = value.partition("=")
         if not separator:
-            raise InvalidMessage(f"{name} are name=value", field=name)
+            raise InvalidMessage(f"{name} must be given as name=value", field=name)
         found.setdefault(name, {})[key.strip()] = text
     elif name in found:
         raise InvalidMessage(f"{name} is given twice", field=name)
@@ -100,12 +100,14 @@ def _add(found: dict[str, Any], name: str, value: str) -> None:
 
 
 def keyed(news: list[Any], key: str) -> list[NewMessage]:
-    """Messages of a batch under one Idempotency-Key: the same batch again finds each of them."""
-    made = []
+    """Give each message of a batch its own key, derived from one Idempotency-Key, so that a repeat finds them."""
+    result = []
     for number, new in enumerate(news):
         whole = to_new(new)
         if whole.idempotency_key is not None:
-            raise InvalidMessage("a message has an idempotency_key of its own", field="idempotency_key")
+            raise InvalidMessage(
+                "the batch and a message both have an idempotency key", field="idempotency_key", hint="use only one"
+            )
         name = f"{key}:{number}" if number else key
-        made.append(msgspec.structs.replace(whole, idempotency_key=name))
-    return made
+        result.append(msgspec.structs.replace(whole, idempotency_key=name))
+    return result

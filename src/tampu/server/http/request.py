@@ -1,4 +1,4 @@
-"""One request as the handlers see it: its headers, its body within limits, and the answer in the form asked for."""
+"""One request as handlers see it: headers, the body within limits, the caller, and the response in the right format."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from tampu import tracing
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import JSON
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.access_log import Subject
-from tampu.server.rate_limit import Room
+from tampu.server.rate_limit import Quota
 from tampu.server.server_state import ServerState
 from tampu.wire import media
 from tampu.wire.problems import HeadersTooLarge
@@ -22,20 +22,20 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Handler = Callable[..., Awaitable["Reply"]]
 Pairs = list[tuple[bytes, bytes]]
-KEY = "tampu.call"
-"""Where a request's `HttpRequest` is in its ASGI scope."""
+KEY = "tampu.request"
+"""The key of the `HttpRequest` in the ASGI scope."""
 LARGE = "tampu.large"
-"""In the scope when the headers may be over the limit; the protocol knows how much was read."""
-NODE = "tampu.node"
-"""Where the `ServerState` of a WebSocket is, which has no call."""
-FROM_ANYBODY = 4096
-"""Bytes that are read of a body before anybody has said who they are."""
+"""Set in the scope if the headers may be over the limit, which the protocol knows."""
+SERVER = "tampu.server"
+"""The key of the `ServerState` in the scope of a WebSocket, which has no `HttpRequest`."""
+MAX_ANONYMOUS_BODY = 4096
+"""Maximum bytes of a body from a caller that is not authenticated."""
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}\Z")
 
 
 class Disconnected(Exception):
-    """The client left before its request was whole; nobody is there to be answered."""
+    """The client disconnected; nobody reads a response."""
 
 
 class Reply:
@@ -54,60 +54,63 @@ class Reply:
 
 class HttpRequest:
     __slots__ = (
-        "_receive", "headers", "id", "node", "room", "route", "scope", "span", "started", "status", "subject", "who",
+        "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "span", "started", "status",
+        "subject",
     )  # fmt: skip
 
-    def __init__(self, node: ServerState, scope: Scope, receive: Receive) -> None:
-        self.node = node
+    def __init__(self, server: ServerState, scope: Scope, receive: Receive) -> None:
+        self.server = server
         self.scope = scope
         self._receive = receive
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.started = time.perf_counter()
-        self.who: Who | None = None
-        self.room: Room | None = None
+        self.caller: Caller | None = None
+        self.quota: Quota | None = None
         self.subject = Subject()
         self.route = "other"
         self.status = 0
-        self.span: Any = tracing.request(scope["method"], self._told_trace()) if node.traced else None
+        self.span: Any = tracing.request(scope["method"], self._trace_headers()) if server.traced else None
         given = self.headers.get(b"x-request-id")
-        self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else node.request_id()
+        self.id = given.decode() if given is not None and _REQUEST_ID.match(given) else server.request_id()
 
     def check_headers(self) -> None:
-        most = self.node.settings.max_headers
+        most = self.server.settings.max_headers
         size = len(self.scope["raw_path"]) + len(self.scope["query_string"])
         size += sum(len(name) + len(value) + 4 for name, value in self.scope["headers"])
         if size > most:
-            raise HeadersTooLarge(f"the headers have {size} bytes; {most} are read", hint="send less in headers")
+            raise HeadersTooLarge(f"the headers have {size} bytes; the limit is {most}", hint="send smaller headers")
 
     @property
     def address(self) -> str:
         client = self.scope.get("client")
         return client[0] if client else ""
 
-    async def admit(self) -> Who:
-        """Who asks; raises `Unauthorized`."""
-        if self.who is None:
-            gate = self.node.gate
+    async def admit(self) -> Caller:
+        """Authenticate the caller; raises `Unauthorized`."""
+        if self.caller is None:
+            authenticator = self.server.authenticator
             method = self.scope["method"]
-            self.who = gate.known(self.headers, method) or await gate.admit(self.headers, self.address, method)
-        return self.who
+            self.caller = authenticator.known(self.headers, method) or await authenticator.admit(
+                self.headers, self.address, method
+            )
+        return self.caller
 
-    async def readmit(self) -> Who:
-        """Who asks, looked at again: a key or a session can end while its request is under way."""
-        self.who = await self.node.gate.readmit(self.headers, self.scope["method"])
-        return self.who
+    async def readmit(self) -> Caller:
+        """Authenticate the caller again: its key or session can end during a long request."""
+        self.caller = await self.server.authenticator.readmit(self.headers, self.scope["method"])
+        return self.caller
 
-    async def spend(self, who: Who, cost: int) -> None:
-        """Let so many messages through, within the caller's limits."""
-        if self.node.limits.asked(who):
-            self.room = await self.node.limits.take(who, max(1, cost))
+    async def spend(self, caller: Caller, cost: int) -> None:
+        """Count ``cost`` messages against the caller's rate limits; raises `OverLimit`."""
+        if self.server.limits.applies(caller):
+            self.quota = await self.server.limits.take(caller, max(1, cost))
 
     @property
     def trace(self) -> dict[str, str]:
-        """The context that messages of this request carry, unless they have one of their own."""
-        return self._told_trace() if self.span is None else tracing.inside(self.span)
+        """The trace context for messages of this request that have none of their own."""
+        return self._trace_headers() if self.span is None else tracing.inside(self.span)
 
-    def _told_trace(self) -> dict[str, str]:
+    def _trace_headers(self) -> dict[str, str]:
         if b"traceparent" not in self.headers:
             return {}
         found = {name: self.headers.get(name.encode(), b"").decode("latin-1") for name in tracing.HEADERS}
@@ -115,16 +118,16 @@ class HttpRequest:
             return {}
         return {name: value for name, value in found.items() if 0 < len(value) <= 2048 and value.isascii()}
 
-    async def charge(self, who: Who, cost: int) -> None:
-        """Count what was handed out."""
-        if cost > 0 and self.node.limits.asked(who):
-            self.room = await self.node.limits.charge(who, cost)
+    async def charge(self, caller: Caller, cost: int) -> None:
+        """Count messages that were delivered already against the rate limits."""
+        if cost > 0 and self.server.limits.applies(caller):
+            self.quota = await self.server.limits.charge(caller, cost)
 
     # -- the body
 
     async def body(self, most: int | None = None) -> bytes:
-        """The whole body; too large ones are refused before they are read. The protocol does not wait for slow ones."""
-        most = self.node.settings.max_body if most is None else most
+        """The whole body. One that is too large is refused before it is read; the protocol ends slow ones."""
+        most = self.server.settings.max_body if most is None else most
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > most):
             raise _too_large(most)
@@ -134,7 +137,7 @@ class HttpRequest:
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             body = await self._rest(body, most)
-        if self.who is not None and self.who.dropped:  # while the body came
+        if self.caller is not None and self.caller.dropped:  # while the body arrived
             await self.readmit()
         return body
 
@@ -151,11 +154,11 @@ class HttpRequest:
         raise _too_large(most)
 
     async def read(self, form: media.Form, most: int | None = None) -> Any:
-        """The body as a struct, from either form."""
+        """The body as a struct, from JSON or MessagePack."""
         return form.read(await self.body(most), self.media)
 
     async def left(self) -> None:
-        """Returns when the client is gone."""
+        """Return when the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -165,29 +168,29 @@ class HttpRequest:
         return JSON if given is None else media.media_of(given.decode("latin-1"))
 
     @property
-    def wanted(self) -> str:
-        """The form of the answer."""
+    def response_media(self) -> str:
+        """The media type of the response."""
         accept = self.headers.get(b"accept")
         if accept is None or accept == b"*/*":
             given = self.headers.get(b"content-type", b"").decode("latin-1")
-            return media.wanted(given, JSON)
-        return media.wanted(accept.decode("latin-1"), JSON)
+            return media.response_media(given, JSON)
+        return media.response_media(accept.decode("latin-1"), JSON)
 
     def answer(self, value: Any, status: int = 200) -> Reply:
-        form = self.wanted
+        form = self.response_media
         return Reply(status, media.write(value, form), form)
 
     def check_batch(self, items: Iterable[Any] | list[Any], field: str) -> int:
-        return check_batch(self.node, items, field)
+        return check_batch(self.server, items, field)
 
 
-def check_batch(node: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
-    """How many there are; refuses too many."""
+def check_batch(server: ServerState, items: Iterable[Any] | list[Any], field: str) -> int:
+    """The number of items; raises if there are too many."""
     count = len(items) if isinstance(items, list) else sum(1 for _ in items)
-    most = node.settings.max_batch
+    most = server.settings.max_batch
     if count > most:
         raise InvalidMessage(
-            f"{count} {field} in one batch; {most} is the most", field=field, hint="send several batches"
+            f"{count} {field} in one batch; the limit is {most}", field=field, hint="send several batches"
         )
     return count
 

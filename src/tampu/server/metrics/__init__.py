@@ -1,1 +1,1 @@
-"""What Prometheus reads: counters of this process and numbers of the store."""
+"""Prometheus metrics: counters of this process and numbers read from the store."""

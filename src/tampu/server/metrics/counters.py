@@ -1,6 +1,6 @@
-"""Counting on the hot path: plain numbers, only touched by the loop, made into metrics when somebody asks.
+"""Fast counters and histograms: plain numbers, changed only by the event loop, converted when metrics are read.
 
-A counter and a histogram of the Prometheus library take a lock and some 5 µs for each request, a tenth of it all.
+Those of the Prometheus library take a lock and some 5 µs per request, a tenth of the whole request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 
 class Count(Collector):
-    """A counter, with labels or without: ``count.of[labels] += 1``."""
+    """A counter, with or without labels."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
         self._about = (name, text, list(labels))
@@ -30,8 +30,8 @@ class Count(Collector):
         yield family
 
 
-class Times(Collector):
-    """A histogram of seconds, by one label or none."""
+class Histogram(Collector):
+    """A histogram, with one label or none."""
 
     def __init__(self, name: str, text: str, bounds: Sequence[float], label: str | None = None) -> None:
         self._about = (name, text, [] if label is None else [label])
@@ -39,13 +39,13 @@ class Times(Collector):
         self._counts: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
-    def add(self, seconds: float, label: str = "", count: int = 1) -> None:
+    def add(self, value: float, label: str = "", count: int = 1) -> None:
         counts = self._counts.get(label)
         if counts is None:
             counts = self._counts[label] = [0] * (len(self._bounds) + 1)
             self._sums[label] = 0.0
-        counts[bisect_left(self._bounds, seconds)] += count
-        self._sums[label] += seconds * count
+        counts[bisect_left(self._bounds, value)] += count
+        self._sums[label] += value * count
 
     def collect(self) -> Iterator[Metric]:
         name, text, labels = self._about

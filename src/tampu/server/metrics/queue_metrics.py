@@ -1,4 +1,4 @@
-"""What is read of the store when somebody asks for the metrics: how full the queues are, and if keepers keep up."""
+"""Metrics read from the store on each scrape: queue depths, and whether maintenance keeps up."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from tampu.model.times import SECOND
 
 
 class QueueDepths(Collector):
-    """Counts and ages of the queues; the engine keeps them with every commit."""
+    """Counts and ages by queue. The engine maintains the counts in every commit."""
 
     def __init__(self, core: Core, most_queues: int) -> None:
         self._core = core
         self._most = most_queues
 
     def describe(self) -> Iterator[Metric]:
-        """Said at registration; nothing is read for it."""
+        """Called at registration; reads nothing from the store."""
         yield from self._families()
 
     @staticmethod
     def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
         return (
             GaugeMetricFamily("tampu_messages", "Messages by state", labels=["tenant", "queue", "state"]),
-            GaugeMetricFamily("tampu_oldest_ready_seconds", "Age of the oldest ready", labels=["tenant", "queue"]),
+            GaugeMetricFamily(
+                "tampu_oldest_ready_seconds", "Age of the oldest ready message", labels=["tenant", "queue"]
+            ),
         )
 
     def collect(self) -> Iterator[Metric]:
@@ -58,7 +60,7 @@ class QueueDepths(Collector):
 
 
 class MaintenanceMetrics(Collector):
-    """Do the keepers do in time what time alone brings about: delays, leases that ran out, expiries?"""
+    """Whether maintenance is in time: delayed messages, expired leases, expired messages."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -69,9 +71,9 @@ class MaintenanceMetrics(Collector):
     @staticmethod
     def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
         return (
-            GaugeMetricFamily("tampu_maintenance_lag_seconds", "How long the first thing that is due has been due"),
+            GaugeMetricFamily("tampu_maintenance_lag_seconds", "How late the oldest due maintenance work is"),
             GaugeMetricFamily("tampu_maintenance_leader", "1 on the node that does the maintenance"),
-            GaugeMetricFamily("tampu_maintenance_idle_seconds", "Seconds since this node last looked for work"),
+            GaugeMetricFamily("tampu_maintenance_idle_seconds", "Seconds since this node's maintenance last ran"),
         )
 
     def collect(self) -> Iterator[Metric]:

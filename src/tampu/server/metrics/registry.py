@@ -1,13 +1,13 @@
-"""What Prometheus is told. Every label has few values: routes by their template, queues up to a number, known reasons.
+"""All metrics. Every label has few values: routes by template, a limited number of queues, known reasons.
 
-Counts are of what went through this node. What the store says of itself is read when somebody asks: `watched`.
+Counters cover what went through this node. `queue_metrics` reads the store on each scrape.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter as Alike
+from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,8 @@ from tampu.model import reasons
 from tampu.model.message import Lease, State
 from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
-from tampu.server.auth.grants import Who
-from tampu.server.metrics.counters import Count, Times
+from tampu.server.auth.grants import Caller
+from tampu.server.metrics.counters import Count, Histogram
 from tampu.server.metrics.queue_metrics import MaintenanceMetrics, QueueDepths
 from tampu.wire import bodies
 
@@ -28,66 +28,66 @@ if TYPE_CHECKING:
     from tampu.server.server_state import ServerState
 
 MOST_QUEUES = 500
-"""Queues with a label of their own; the rest are summed as ``other``."""
+"""Queues with their own label; the rest are summed as ``other``."""
 MOST_OPEN = 50_000
-"""Leases whose claim is remembered until they are settled; of more, the oldest are forgotten."""
-_QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Leases whose claim time is remembered until they are settled; the oldest beyond it are forgotten."""
+_SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LONG = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200, 86_400)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 10_000)
 Label = tuple[str, str]
 
 
 class Metrics:
-    def __init__(self, node: ServerState) -> None:
+    def __init__(self, server: ServerState) -> None:
         self.registry = CollectorRegistry()
         of = self.registry
-        place = ["tenant", "queue"]
+        queue = ["tenant", "queue"]
         self.requests = Count("tampu_http_requests", "Requests answered", ["route", "status"])
-        self.seconds = Times("tampu_http_seconds", "Time to answer", _QUICK, "route")
-        self.published = Count("tampu_published", "Messages published through this node", place)
-        self.claimed = Count("tampu_claimed", "Messages claimed through this node", place)
-        self.settled = Count("tampu_settled", "Leases settled through this node", [*place, "verb", "outcome"])
-        self.retries = Count("tampu_retries", "Attempts that failed and will be repeated", [*place, "cause"])
-        self.dead = Count("tampu_dead_letters", "Messages that died", [*place, "reason"])
-        self.waited = Times("tampu_wait_seconds", "From publish to claim", _LONG)
-        self.worked = Times("tampu_work_seconds", "From claim to settle, when both went through this node", _LONG)
-        self.together = Times("tampu_commit_calls", "Calls that shared a commit", _SIZES)
-        self.commits = Times("tampu_commit_seconds", "Time that a commit took", _QUICK)
-        for tally in (
+        self.seconds = Histogram("tampu_http_seconds", "Time to answer", _SHORT, "route")
+        self.published = Count("tampu_published", "Messages published through this node", queue)
+        self.claimed = Count("tampu_claimed", "Messages claimed through this node", queue)
+        self.settled = Count("tampu_settled", "Leases settled through this node", [*queue, "verb", "outcome"])
+        self.retries = Count("tampu_retries", "Failed attempts that will be repeated", [*queue, "cause"])
+        self.dead = Count("tampu_dead_letters", "Messages that became dead", [*queue, "reason"])
+        self.waited = Histogram("tampu_wait_seconds", "From publish to claim", _LONG)
+        self.worked = Histogram("tampu_work_seconds", "From claim to settle, if both went through this node", _LONG)
+        self.commit_calls = Histogram("tampu_commit_calls", "Calls that shared a commit", _SIZES)
+        self.commits = Histogram("tampu_commit_seconds", "Time that a commit took", _SHORT)
+        for metric in (
             self.requests, self.seconds, self.published, self.claimed, self.settled, self.retries, self.dead,
-            self.waited, self.worked, self.together, self.commits,
+            self.waited, self.worked, self.commit_calls, self.commits,
         ):  # fmt: skip
-            of.register(tally)
-        self.polls = Gauge("tampu_long_polls", "Long polls, feeds and streams that wait here now", registry=of)
-        self.polls.set_function(lambda: len(node.polls))
-        self.feeds = Gauge("tampu_event_streams", "Event streams that are open here now", registry=of)
-        self.streams = Gauge("tampu_worker_streams", "Streams of workers that are open here now", registry=of)
+            of.register(metric)
+        self.polls = Gauge("tampu_long_polls", "Long polls, feeds and streams that wait on this node", registry=of)
+        self.polls.set_function(lambda: len(server.polls))
+        self.feeds = Gauge("tampu_event_streams", "Open event streams of this node", registry=of)
+        self.streams = Gauge("tampu_worker_streams", "Open worker streams of this node", registry=of)
         self.refused = Counter("tampu_refused", "Requests refused", ["code"], registry=of)
-        durability = Gauge("tampu_durability", "1 for the durability that holds", ["mode"], registry=of)
-        durability.labels(node.core.engine.durability).set(1)
-        of.register(QueueDepths(node.core, MOST_QUEUES))
-        of.register(MaintenanceMetrics(node.core))
-        node.core.coalescer.on_commit = self._commit
-        node.core.on_leases_expired = self._lapse
+        durability = Gauge("tampu_durability", "1 for the durability in use", ["mode"], registry=of)
+        durability.labels(server.core.engine.durability).set(1)
+        of.register(QueueDepths(server.core, MOST_QUEUES))
+        of.register(MaintenanceMetrics(server.core))
+        server.core.coalescer.on_commit = self._commit
+        server.core.on_leases_expired = self._leases_expired
         self._labels: dict[Label, Label] = {}
         self._open: dict[str, float] = {}
-        """By receipt, when its message was claimed here."""
+        """When a message was claimed through this node, by receipt."""
 
-    async def text(self, who: Who | None = None) -> bytes:
-        """All there is, or what one caller may see of it."""
-        told = self.registry if who is None else _Seen(self.registry, who)
-        return await asyncio.to_thread(generate_latest, told)
+    async def text(self, caller: Caller | None = None) -> bytes:
+        """All metrics, or those that one caller may see."""
+        visible = self.registry if caller is None else _Visible(self.registry, caller)
+        return await asyncio.to_thread(generate_latest, visible)
 
-    # -- what went through here
+    # -- called by handlers
 
     def publish(self, tenant: str, queue: str, count: int = 1) -> None:
         self.published.add(self._label(tenant, queue), count)
 
     def claim(self, leases: Sequence[Lease], now_us: int) -> None:
-        """Messages were handed out; ``now_us`` is the store's time."""
+        """Count delivered messages; ``now_us`` is the store's time."""
         began, opened = time.perf_counter(), self._open
-        alike = Alike((lease.message.tenant, lease.message.queue, lease.message.created_us) for lease in leases)
-        for (tenant, queue, created_us), count in alike.items():
+        tally = Tally((lease.message.tenant, lease.message.queue, lease.message.created_us) for lease in leases)
+        for (tenant, queue, created_us), count in tally.items():
             self.claimed.add(self._label(tenant, queue), count)
             self.waited.add(max(0, now_us - created_us) / SECOND, count=count)
         opened.update(dict.fromkeys((lease.receipt for lease in leases), began))
@@ -96,11 +96,11 @@ class Metrics:
 
     def settle(self, tenant: str, settlements: Sequence[bodies.Settlement], outcomes: Sequence[Outcome]) -> None:
         now, opened = time.perf_counter(), self._open
-        alike = Alike(
+        tally = Tally(
             (item.receipt.rpartition("/")[0], item.verb, item.reason, outcome.state, opened.pop(item.receipt, None))
             for item, outcome in zip(settlements, outcomes, strict=True)
         )
-        for (queue, verb, reason, state, began), count in alike.items():
+        for (queue, verb, reason, state, began), count in tally.items():
             label = self._label(tenant, queue)
             if state is None:
                 self.settled.add((*label, verb, "refused"), count)
@@ -114,36 +114,36 @@ class Metrics:
             elif verb == "nack" and state is not State.CANCELLED:
                 self.retries.add((*label, "nack"), count)
 
-    # -- what the store tells, from the thread that leads a commit
+    # -- called by the store, in the thread that leads a commit
 
     def _commit(self, calls: int, seconds: float) -> None:
-        self.together.add(calls)
+        self.commit_calls.add(calls)
         self.commits.add(seconds)
 
-    def _lapse(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
-        for place, (back, dead) in queues.items():
-            label = self._label(*place)
-            if back:
-                self.retries.add((*label, reasons.LEASE_EXPIRED), back)
+    def _leases_expired(self, queues: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        for queue, (ready, dead) in queues.items():
+            label = self._label(*queue)
+            if ready:
+                self.retries.add((*label, reasons.LEASE_EXPIRED), ready)
             if dead:
                 self.dead.add((*label, reasons.LEASE_EXPIRED), dead)
 
     def _label(self, tenant: str, queue: str) -> Label:
-        place = (tenant, queue)
-        known = self._labels.get(place)
+        label = (tenant, queue)
+        known = self._labels.get(label)
         if known is None:
             if len(self._labels) >= MOST_QUEUES:
                 return ("other", "other")
-            known = self._labels[place] = place
+            known = self._labels[label] = label
         return known
 
 
-class _Seen(Collector):
-    """The measurements, with only those queues by name that a caller may view."""
+class _Visible(Collector):
+    """The metrics without the queues that a caller may not view."""
 
-    def __init__(self, registry: CollectorRegistry, who: Who) -> None:
+    def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
         self._registry = registry
-        self._who = who
+        self._caller = caller
 
     def collect(self) -> Iterator[Metric]:
         for family in self._registry.collect():
@@ -152,4 +152,4 @@ class _Seen(Collector):
 
     def _may(self, labels: Mapping[str, str]) -> bool:
         tenant = labels.get("tenant")
-        return tenant is None or (tenant == self._who.tenant and self._who.may("view", labels["queue"]))
+        return tenant is None or (tenant == self._caller.tenant and self._caller.may("view", labels["queue"]))

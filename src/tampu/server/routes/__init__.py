@@ -1,1 +1,1 @@
-"""The routes of ``/v1``, one module for each kind of thing that is asked for."""
+"""The routes, one module per kind of resource. Publish, claim, settle and extend are handled in ``http/``."""

@@ -1,4 +1,4 @@
-"""Moving messages: cancel, free, replay, purge."""
+"""Operating on messages: cancel, free, replay, purge."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from fastapi import APIRouter, Response
 from tampu.broker import validate
 from tampu.model.errors import NotFound
 from tampu.model.outcome import Outcome
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, Caller, QueueName, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
 from tampu.wire import bodies
 from tampu.wire.messages import message_view
 
-router = APIRouter(prefix="/v1", tags=["operating"])
+router = APIRouter(prefix="/v1", tags=["operations"])
 _IDS: dict[str, Any] = doc(bodies.Outcomes, bodies.Ids, more=(409, 507))
 
 
-async def _each(request: HttpRequest, who: Who, permissions: tuple[str, ...], act: Callable[..., Any]) -> Response:
-    """Do something to messages by id; those of queues the caller has nothing to say in are not there."""
-    if not any(who.somewhere(permission) for permission in permissions):
-        who.need_somewhere(permissions[0])
-    asked: bodies.Ids = await request.read(bodies.IDS)
-    await request.spend(who, request.check_batch(asked.ids, "ids"))
-    ids = [validate.id_text(id) for id in asked.ids]
+async def _each(
+    request: HttpRequest, caller: Caller, permissions: tuple[str, ...], act: Callable[..., Any]
+) -> Response:
+    """Apply ``act`` to messages by id. A message that the caller has no permission for counts as not found."""
+    if not any(caller.somewhere(permission) for permission in permissions):
+        caller.need_somewhere(permissions[0])
+    body: bodies.Ids = await request.read(bodies.IDS)
+    await request.spend(caller, request.check_batch(body.ids, "ids"))
+    ids = [validate.id_text(id) for id in body.ids]
     request.subject.add(ids=ids)
     hidden: set[str] = set()
-    if not any(who.everywhere(permission) for permission in permissions):
-        hidden = await asyncio.to_thread(hidden_of, request, who, permissions, ids)
-    outcomes: list[Outcome] = await request.node.drive(act(*(id for id in ids if id not in hidden)))
-    told = iter(outcomes)
+    if not any(caller.everywhere(permission) for permission in permissions):
+        hidden = await asyncio.to_thread(hidden_of, request, caller, permissions, ids)
+    outcomes: list[Outcome] = await request.server.drive(act(*(id for id in ids if id not in hidden)))
+    found = iter(outcomes)
     return answer(
         request,
         bodies.Outcomes(
             [
                 outcome_view(
-                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(told)
+                    Outcome(id, None, NotFound(f"no message {id}", field="id")) if id in hidden else next(found)
                 )
                 for id in ids
             ]
@@ -49,30 +51,31 @@ async def _each(request: HttpRequest, who: Who, permissions: tuple[str, ...], ac
     )
 
 
-async def charge_moved(request: HttpRequest, who: Who, moved: int) -> None:
-    """What was moved, beside the one that is paid for; never more than a burst, or a purge would cost a day."""
-    await request.charge(who, min(moved, request.node.limits.most(who, moved)) - 1)
+async def charge_moved(request: HttpRequest, caller: Caller, transition: int) -> None:
+    """Charge moved messages, except the one already charged. At most a burst, or a purge could block for a day."""
+    await request.charge(caller, min(transition, request.server.limits.most(caller, transition)) - 1)
 
 
-def hidden_of(request: HttpRequest, who: Who, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+def hidden_of(request: HttpRequest, caller: Caller, permissions: tuple[str, ...], ids: list[str]) -> set[str]:
+    """The ids of messages that the caller has none of these permissions for."""
     hidden = set()
     for id in set(ids):
-        message = request.node.core.engine.get(who.tenant, id)
-        if message is not None and not any(who.may(permission, message.queue) for permission in permissions):
+        message = request.server.core.engine.get(caller.tenant, id)
+        if message is not None and not any(caller.may(permission, message.queue) for permission in permissions):
             hidden.add(id)
     return hidden
 
 
 @router.post("/messages/cancel", operation_id="cancel", **_IDS)
-async def cancel(request: Asks, who: Caller) -> Response:
-    """End messages that wait; a leased one is only asked to stop."""
-    return await _each(request, who, ("operate",), request.node.verbs(who.tenant).cancel)
+async def cancel(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Cancel waiting messages; for a leased one, ask its worker to stop."""
+    return await _each(request, caller, ("operate",), request.server.verbs(caller.tenant).cancel)
 
 
 @router.post("/messages/free", operation_id="free", **_IDS)
-async def free(request: Asks, who: Caller) -> Response:
-    """Let held messages go on."""
-    return await _each(request, who, ("operate", "review"), request.node.verbs(who.tenant).free)
+async def free(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Free held messages: they become ready."""
+    return await _each(request, caller, ("operate", "review"), request.server.verbs(caller.tenant).free)
 
 
 @router.post(
@@ -80,19 +83,19 @@ async def free(request: Asks, who: Caller) -> Response:
     operation_id="replay",
     **doc(bodies.ReplayedView, bodies.Replay, more=(404, 409, 507)),
 )
-async def replay(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Dead messages run again, from attempt 0, with the same id."""
-    who.need("operate", queue)
-    asked: bodies.Replay = await request.read(bodies.REPLAY)
-    await request.spend(who, 1)
-    done = await request.node.drive(
-        request.node.verbs(who.tenant).replay(
-            queue, ids=asked.ids, where=asked.where, limit=asked.limit, dry_run=asked.dry_run
+async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Run dead messages again, from attempt 0, with the same id."""
+    caller.need("operate", queue)
+    body: bodies.Replay = await request.read(bodies.REPLAY)
+    await request.spend(caller, 1)
+    done = await request.server.drive(
+        request.server.verbs(caller.tenant).replay(
+            queue, ids=body.ids, where=body.where, limit=body.limit, dry_run=body.dry_run
         )
     )
-    await charge_moved(request, who, 0 if done.dry_run else len(done.messages))
+    await charge_moved(request, caller, 0 if done.dry_run else len(done.messages))
     request.subject.add(ids=(m.id for m in done.messages))
-    form = request.wanted
+    form = request.response_media
     return answer(
         request,
         bodies.ReplayedView(
@@ -102,12 +105,12 @@ async def replay(queue: QueueName, request: Asks, who: Caller) -> Response:
 
 
 @router.post("/queues/{queue}/purge", operation_id="purge", **doc(bodies.Count, bodies.Purge, more=(404, 409, 507)))
-async def purge(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Remove all messages of some states for good; how many."""
-    who.need("operate", queue)
-    asked: bodies.Purge = await request.read(bodies.PURGE)
-    await request.spend(who, 1)
-    steps = request.node.verbs(who.tenant).purge(queue, state=asked.states, dry_run=asked.dry_run)
-    count: int = await request.node.drive(steps)
-    await charge_moved(request, who, 0 if asked.dry_run else count)
+async def purge(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Remove all messages in the given states for good. Returns their number."""
+    caller.need("operate", queue)
+    body: bodies.Purge = await request.read(bodies.PURGE)
+    await request.spend(caller, 1)
+    steps = request.server.verbs(caller.tenant).purge(queue, state=body.states, dry_run=body.dry_run)
+    count: int = await request.server.drive(steps)
+    await charge_moved(request, caller, 0 if body.dry_run else count)
     return answer(request, bodies.Count(count))

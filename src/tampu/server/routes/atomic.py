@@ -1,4 +1,4 @@
-"""Units: several operations, all or none. Each needs what its own route needs."""
+"""Atomic units: several operations, all or none. Each needs the same permissions as its own route."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tampu.broker import validate
 from tampu.broker.atomic import Unit
 from tampu.model.document import Document
 from tampu.model.errors import NotFound
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view, queues_of, settlement
 from tampu.server.http.openapi import doc
 from tampu.server.http.publish import new_message, published
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.admin import hidden_of
-from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import atomic
 
 router = APIRouter(prefix="/v1", tags=["messages"])
@@ -26,44 +26,44 @@ _ATOMIC = doc(atomic.AtomicReplies, atomic.AtomicJson, binary=atomic.Atomic, mor
 
 
 @router.post("/atomic", operation_id="atomic", **_ATOMIC)
-async def carry_out(request: Asks, who: Caller) -> Response:
-    """Carry out all operations, or none: the first that is refused refuses all."""
-    asked: atomic.Atomic = await request.read(atomic.ATOMIC)
-    await _need(request, who, asked.operations)
-    items = [item for operation in asked.operations for item in _items(operation)]
-    await request.spend(who, request.check_batch(items, "items"))
-    await request.node.know(who.tenant, *_queues(asked.operations))
-    unit = Unit(request.node.verbs(who.tenant))
-    replies = [_add(request, unit, operation) for operation in asked.operations]
-    await request.node.drive(unit.steps(asked.name))
-    form = request.wanted
-    told = []
-    for operation, reply in zip(asked.operations, replies, strict=True):
-        told.append(_told(operation, reply.value, form))
+async def carry_out(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Carry out all operations or none: if one is refused, all are."""
+    body: atomic.Atomic = await request.read(atomic.ATOMIC)
+    await _need(request, caller, body.operations)
+    items = [item for operation in body.operations for item in _items(operation)]
+    await request.spend(caller, request.check_batch(items, "items"))
+    await request.server.load_settings(caller.tenant, *_queues(body.operations))
+    unit = Unit(request.server.verbs(caller.tenant))
+    replies = [_add(request, unit, operation) for operation in body.operations]
+    await request.server.drive(unit.steps(body.name))
+    form = request.response_media
+    views = []
+    for operation, reply in zip(body.operations, replies, strict=True):
+        views.append(_view(operation, reply.value, form))
         if isinstance(operation, atomic.AtomicSettle):
-            request.node.metrics.settle(who.tenant, [operation], [reply.value])
+            request.server.metrics.settle(caller.tenant, [operation], [reply.value])
         elif isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-            request.node.metrics.publish(who.tenant, operation.queue, len(reply.value))
-    return answer(request, atomic.AtomicReplies(told))
+            request.server.metrics.publish(caller.tenant, operation.queue, len(reply.value))
+    return answer(request, atomic.AtomicReplies(views))
 
 
-async def _need(request: HttpRequest, who: Who, operations: list[Any]) -> None:
-    """Refuse what the caller may not do. Messages of queues the caller has nothing to say in are not there."""
+async def _need(request: HttpRequest, caller: Caller, operations: list[Any]) -> None:
+    """Check the permissions. A message that the caller has no permission for counts as not found."""
     for operation in operations:
         if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-            who.need("publish", validate.name(operation.queue, "queue"))
+            caller.need("publish", validate.name(operation.queue, "queue"))
         elif isinstance(operation, atomic.AtomicSettle):
-            queues_of(who, [operation.receipt])
+            queues_of(caller, [operation.receipt])
         elif isinstance(operation, atomic.AtomicCancel | atomic.AtomicFree):
             permissions = ("operate",) if isinstance(operation, atomic.AtomicCancel) else ("operate", "review")
-            if not any(who.somewhere(permission) for permission in permissions):
-                who.need_somewhere(permissions[0])
+            if not any(caller.somewhere(permission) for permission in permissions):
+                caller.need_somewhere(permissions[0])
             ids = [validate.id_text(id) for id in operation.ids]
-            if not any(who.everywhere(permission) for permission in permissions):
-                for id in await asyncio.to_thread(hidden_of, request, who, permissions, ids):
+            if not any(caller.everywhere(permission) for permission in permissions):
+                for id in await asyncio.to_thread(hidden_of, request, caller, permissions, ids):
                     raise NotFound(f"no message {id}", field="id")
-        else:  # of the whole tenant
-            who.need_everywhere("operate")
+        else:  # documents belong to the whole tenant
+            caller.need_everywhere("operate")
 
 
 def _items(operation: Any) -> list[Any]:
@@ -94,7 +94,7 @@ def _add(request: HttpRequest, unit: Unit, operation: Any) -> Any:
     return unit.delete_document(operation.kind, operation.name)
 
 
-def _told(operation: Any, value: Any, form: str) -> atomic.AtomicReply:
+def _view(operation: Any, value: Any, form: str) -> atomic.AtomicReply:
     if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
         return atomic.AtomicReply(messages=[published(message, form) for message in value])
     if isinstance(operation, atomic.AtomicSettle):
@@ -103,14 +103,14 @@ def _told(operation: Any, value: Any, form: str) -> atomic.AtomicReply:
         return atomic.AtomicReply(version=value)
     if isinstance(operation, atomic.AtomicDeleteDocument):
         return atomic.AtomicReply(deleted=value)
-    return atomic.AtomicReply(outcomes=[outcome_view(one) for one in value])
+    return atomic.AtomicReply(outcomes=[outcome_view(outcome) for outcome in value])
 
 
 @router.get("/documents/{kind}/{name}", operation_id="get_document", **doc(atomic.DocumentView, more=(404,)))
-async def get_document(kind: str, name: str, request: Asks, who: Caller) -> Response:
-    """A document that a unit has written."""
-    who.need_everywhere("view")
-    found: Document | None = await request.node.drive(request.node.verbs(who.tenant).get_document(kind, name))
+async def get_document(kind: str, name: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """A document that an atomic unit has written."""
+    caller.need_everywhere("view")
+    found: Document | None = await request.server.drive(request.server.verbs(caller.tenant).get_document(kind, name))
     if found is None:
         raise NotFound(f"no document {name} of kind {kind}", field="name")
     return answer(request, atomic.DocumentView(found.kind, found.name, found.version, found.value))

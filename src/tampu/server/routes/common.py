@@ -1,4 +1,4 @@
-"""What routes are given of a request, and how they answer it."""
+"""Parameters that routes share, and how they respond."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request, Response
 
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.request import KEY, HttpRequest, Reply
 
 
-def _call(request: Request) -> HttpRequest:
-    call: HttpRequest = request.scope[KEY]
-    return call
+def _request(request: Request) -> HttpRequest:
+    found: HttpRequest = request.scope[KEY]
+    return found
 
 
-async def _who(request: Request) -> Who:
-    return await _call(request).admit()
+async def _caller(request: Request) -> Caller:
+    return await _request(request).admit()
 
 
-Asks = Annotated[HttpRequest, Depends(_call)]
+CurrentRequest = Annotated[HttpRequest, Depends(_request)]
 """The request."""
-Caller = Annotated[Who, Depends(_who)]
-"""Who asks; without a key that holds, the route is not reached."""
-QueueName = Annotated[str, Path(description="The queue")]
+CurrentCaller = Annotated[Caller, Depends(_caller)]
+"""The authenticated caller; without one the route is not called."""
+QueueName = Annotated[str, Path(description="Name of the queue")]
 
 
 def respond(reply: Reply) -> Response:
@@ -32,5 +32,5 @@ def respond(reply: Reply) -> Response:
     return response
 
 
-def answer(call: HttpRequest, value: Any, status: int = 200) -> Response:
-    return respond(call.answer(value, status))
+def answer(request: HttpRequest, value: Any, status: int = 200) -> Response:
+    return respond(request.answer(value, status))

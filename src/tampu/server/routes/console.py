@@ -1,4 +1,4 @@
-"""The page for people: the queues as they are now, what failed lately, and one message with its timeline."""
+"""The dashboard: the queues, recent failures, the messages of a queue, and one message with its timeline."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tampu.broker.admin import Stats
 from tampu.model.errors import InvalidMessage, NotFound, TampuError, Unauthorized
 from tampu.model.message import State
 from tampu.server.auth import origin
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.auth.signin import CHOICE, COOKIE
 from tampu.server.console import history, render
-from tampu.server.http.request import FROM_ANYBODY, HttpRequest
-from tampu.server.routes.common import Asks
+from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
+from tampu.server.routes.common import CurrentRequest
 from tampu.server.routes.messages import find
 from tampu.server.routes.session import with_cookie
 from tampu.wire.problems import problem
@@ -35,121 +35,121 @@ def _html(template: str, root: str, status: int = 200, *, tenants: Sequence[str]
     return Response(body, status, render.HEADERS, "text/html; charset=utf-8")
 
 
-async def _enter(request: HttpRequest) -> Who | None:
-    """Who looks; nobody when they have to sign in first."""
+async def _enter(request: HttpRequest) -> Caller | None:
+    """The caller; None if they have to sign in first."""
     try:
-        who = await request.admit()
+        caller = await request.admit()
     except Unauthorized:
         return None
-    who.need_somewhere("view")
-    return who
+    caller.need_somewhere("view")
+    return caller
 
 
-async def _tenants(request: HttpRequest, who: Who) -> list[str]:
-    """Those that the caller may choose from; none for a key of one tenant."""
-    if not await request.node.of_all_tenants(who):
+async def _tenants(request: HttpRequest, caller: Caller) -> list[str]:
+    """The tenants that the caller may choose from; empty for a key of one tenant."""
+    if not await request.server.of_all_tenants(caller):
         return []
-    found = await asyncio.to_thread(request.node.core.engine.queues)
-    return sorted({who.tenant, *(tenant for tenant, _ in found)})
+    found = await asyncio.to_thread(request.server.core.engine.queues)
+    return sorted({caller.tenant, *(tenant for tenant, _ in found)})
 
 
 def _sign_in(root: str, error: str | None = None, status: int = 401) -> Response:
     return _html("signin.html", root, status, error=error)
 
 
-def _refused(root: str, who: Who | None, error: TampuError) -> Response:
-    told = problem(error)
-    return _html("refused.html", root, told.status, who=who, told=told)
+def _refused(root: str, caller: Caller | None, error: TampuError) -> Response:
+    reply = problem(error)
+    return _html("refused.html", root, reply.status, caller=caller, problem=reply)
 
 
 @router.get("/")
-async def index(request: Asks) -> Response:
+async def index(request: CurrentRequest) -> Response:
     """The queues."""
-    who: Who | None = None
+    caller: Caller | None = None
     try:
-        who = await _enter(request)
-        if who is None:
+        caller = await _enter(request)
+        if caller is None:
             return _sign_in("")
-        stats: list[Stats] = await request.node.drive(request.node.verbs(who.tenant).stats())
-        failed = await asyncio.to_thread(history.failures, request.node.core.engine, who.tenant, _FAILURES * 4)
-        tenants = await _tenants(request, who)
+        stats: list[Stats] = await request.server.drive(request.server.verbs(caller.tenant).stats())
+        failed = await asyncio.to_thread(history.failures, request.server.core.engine, caller.tenant, _FAILURES * 4)
+        tenants = await _tenants(request, caller)
     except TampuError as error:
-        return _refused("", who, error)
+        return _refused("", caller, error)
     return _html(
         "index.html",
         "",
-        who=who,
+        caller=caller,
         tenants=tenants,
-        queues=[one for one in stats if who.may("view", one.queue)],
+        queues=[queue for queue in stats if caller.may("view", queue.queue)],
         states=_SHOWN_STATES,
-        failures=[moved for moved in failed if who.may("view", moved.queue)][:_FAILURES],
+        failures=[transition for transition in failed if caller.may("view", transition.queue)][:_FAILURES],
     )
 
 
 @router.get("/queues/{queue}")
-async def queue_page(request: Asks, queue: Annotated[str, Path()], state: State | None = None) -> Response:
+async def queue_page(request: CurrentRequest, queue: Annotated[str, Path()], state: State | None = None) -> Response:
     """Messages of a queue."""
-    who: Who | None = None
+    caller: Caller | None = None
     try:
-        who = await _enter(request)
-        if who is None:
+        caller = await _enter(request)
+        if caller is None:
             return _sign_in("../")
-        who.need("view", queue)
-        verbs = request.node.verbs(who.tenant)
-        stats = await request.node.drive(verbs.stats(queue))
-        page = await request.node.drive(verbs.messages(queue, state=state, limit=_LISTED))
-        tenants = await _tenants(request, who)
+        caller.need("view", queue)
+        verbs = request.server.verbs(caller.tenant)
+        stats = await request.server.drive(verbs.stats(queue))
+        page = await request.server.drive(verbs.messages(queue, state=state, limit=_LISTED))
+        tenants = await _tenants(request, caller)
     except TampuError as error:
-        return _refused("../", who, error)
+        return _refused("../", caller, error)
     return _html(
-        "queue.html", "../", who=who, stats=stats, state=state, states=tuple(State), messages=page.messages,
+        "queue.html", "../", caller=caller, stats=stats, state=state, states=tuple(State), messages=page.messages,
         more=page.cursor is not None, tenants=tenants,
     )  # fmt: skip
 
 
 @router.get("/messages")
 async def search(id: Annotated[str, Query(max_length=100)] = "") -> Response:
-    """From the search field to the message."""
+    """Redirect from the search field to the message."""
     return _redirect(f"messages/{urllib.parse.quote(id.strip(), safe='')}" if id.strip() else "./")
 
 
 @router.get("/messages/{id}")
-async def message_page(request: Asks, id: Annotated[str, Path()]) -> Response:
-    """One message, whole."""
-    who: Who | None = None
+async def message_page(request: CurrentRequest, id: Annotated[str, Path()]) -> Response:
+    """One message with its timeline and payload."""
+    caller: Caller | None = None
     try:
-        who = await _enter(request)
-        if who is None:
+        caller = await _enter(request)
+        if caller is None:
             return _sign_in("../")
-        message = await find(request, who, id, "view")
-        moves, whole = await asyncio.to_thread(history.timeline, request.node.core.engine, message)
-        tenants = await _tenants(request, who)
+        message = await find(request, caller, id, "view")
+        transitions, whole = await asyncio.to_thread(history.timeline, request.server.core.engine, message)
+        tenants = await _tenants(request, caller)
     except TampuError as error:
-        return _refused("../", who, error)
+        return _refused("../", caller, error)
     result = None if message.result_raw is None else render.value(message.result)
     return _html(
-        "message.html", "../", who=who, message=message, payload=render.payload(message), result=result,
-        moves=moves, whole=whole, tenants=tenants,
+        "message.html", "../", caller=caller, message=message, payload=render.payload(message), result=result,
+        transitions=transitions, whole=whole, tenants=tenants,
     )  # fmt: skip
 
 
-# -- signing in and out, without a script
+# -- sign-in and sign-out forms, which work without JavaScript
 
 
 @router.post("/signin")
-async def sign_in(request: Asks) -> Response:
-    """The form: a key, for a session."""
+async def sign_in(request: CurrentRequest) -> Response:
+    """Start a session with the key from the form."""
     try:
         origin.check_site(request.headers)
         key = (await _form(request)).get("key", "")
-        cookie = await request.node.gate.sign_in_with(key, request.address)
+        cookie = await request.server.authenticator.sign_in_with(key, request.address)
     except TampuError as error:
         return _sign_in("", error.message, problem(error).status)
     return with_cookie(_redirect("./"), request, cookie)
 
 
 @router.post("/signout")
-async def sign_out(request: Asks) -> Response:
+async def sign_out(request: CurrentRequest) -> Response:
     origin.check_site(request.headers)
     response = _redirect("./")
     response.delete_cookie(COOKIE, path="/")
@@ -158,8 +158,8 @@ async def sign_out(request: Asks) -> Response:
 
 
 @router.post("/tenant")
-async def choose_tenant(request: Asks) -> Response:
-    """Which tenant the page shows, to those who may see any; others keep their own."""
+async def choose_tenant(request: CurrentRequest) -> Response:
+    """Choose the tenant that the dashboard shows. Callers of one tenant keep their own."""
     try:
         origin.check_site(request.headers)
         chosen = validate.name((await _form(request)).get("tenant", ""), "tenant")
@@ -173,9 +173,9 @@ async def choose_tenant(request: Asks) -> Response:
 
 async def _form(request: HttpRequest) -> dict[str, str]:
     try:
-        return dict(urllib.parse.parse_qsl((await request.body(FROM_ANYBODY)).decode("ascii"), max_num_fields=10))
+        return dict(urllib.parse.parse_qsl((await request.body(MAX_ANONYMOUS_BODY)).decode("ascii"), max_num_fields=10))
     except ValueError:
-        raise InvalidMessage("the form can not be read", field="body") from None
+        raise InvalidMessage("cannot read the form", field="body") from None
 
 
 def _redirect(where: str) -> Response:

@@ -1,4 +1,4 @@
-"""The event feed: what the journal tells, as server-sent events, for as long as the caller may hear it."""
+"""The event feed: journal transitions as server-sent events, as long as the caller is authorized."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tampu.server.events.feed import Feed, Filter
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest, Receive, Scope, Send
-from tampu.server.routes.common import Asks, Caller
+from tampu.server.routes.common import CurrentCaller, CurrentRequest
 
-router = APIRouter(prefix="/v1", tags=["looking"])
+router = APIRouter(prefix="/v1", tags=["reading"])
 BEAT_SECONDS = 15.0
-"""After so long without an event something is sent all the same, so that the way stays open; and as often the caller is
-looked at again, however much there is to tell."""
+"""After this long without an event a comment is sent, which keeps the connection open. The caller is authenticated
+again as often, even if there are many events."""
 _MOST_NAMES = 100
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -39,27 +39,31 @@ Names = Annotated[list[str], Query(max_length=_MOST_NAMES)]
 
 @router.get("/events", operation_id="events", **_DOC)
 async def events(
-    request: Asks,
-    who: Caller,
-    queue: Annotated[Names, Query(description="Only of these queues; * stands for any characters")] = [],  # noqa: B006 - read only
-    type: Annotated[Names, Query(description="Only of messages of these types; * as above")] = [],  # noqa: B006 - read only
-    verb: Annotated[Names, Query(description="Only what these verbs did")] = [],  # noqa: B006 - read only
-    state: Annotated[list[State], Query(max_length=10, description="Only what led to these states")] = [],  # noqa: B006 - read only
-    after: Annotated[str | None, Query(max_length=30_000, description="As Last-Event-ID, for the first time")] = None,
-    seconds: Annotated[float | None, Query(ge=0, le=86_400, description="End after so long; 0: what there is")] = None,
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    queue: Annotated[Names, Query(description="Only these queues; * matches any characters")] = [],  # noqa: B006 - read only
+    type: Annotated[Names, Query(description="Only messages of these types; * as above")] = [],  # noqa: B006 - read only
+    verb: Annotated[Names, Query(description="Only transitions by these verbs")] = [],  # noqa: B006 - read only
+    state: Annotated[list[State], Query(max_length=10, description="Only transitions to these states")] = [],  # noqa: B006 - read only
+    after: Annotated[
+        str | None, Query(max_length=30_000, description="Start after this event id; Last-Event-ID wins")
+    ] = None,
+    seconds: Annotated[
+        float | None, Query(ge=0, le=86_400, description="End after this many seconds; 0: at the newest event")
+    ] = None,
 ) -> Response:
-    """What happens, as it happens: each event is a transition, as the journal tells it.
+    """Transitions as they happen. Each event is one transition of the journal.
 
-    Goes on after ``Last-Event-ID`` without a gap, else from now on. An event ``gap`` says that something is missing
-    because the journal does not keep it any more; an event ``end``, why the server closes the feed.
+    Starts after ``Last-Event-ID`` without a gap, else now. An event ``gap`` says that events are missing because the
+    journal no longer has them. An event ``end`` says why the server closes the feed.
     """
-    who.need_somewhere("view")
+    caller.need_somewhere("view")
     for name in queue:
         if "*" not in name:
-            who.need("view", validate.name(name, "queue"))
+            caller.need("view", validate.name(name, "queue"))
     last = request.headers.get(b"last-event-id")
     begin = after if last is None else last.decode("latin-1")
-    feed = Feed(request.node.tail, who, Filter(queue, type, verb, state), request.node.types)
+    feed = Feed(request.server.tail, caller, Filter(queue, type, verb, state), request.server.types)
     try:
         await feed.open(None if begin is None else positions.read(begin))
     except BaseException:
@@ -72,22 +76,22 @@ class EventStream(Response):
     def __init__(self, request: HttpRequest, feed: Feed, seconds: float | None) -> None:
         super().__init__()
         self._until = math.inf if seconds is None else time.monotonic() + seconds
-        self._call = request
+        self._request = request
         self._feed = feed
-        self._ask_at = time.monotonic() + BEAT_SECONDS
+        self._recheck_at = time.monotonic() + BEAT_SECONDS
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
-        streams = self._call.node.metrics.feeds
+        streams = self._request.server.metrics.feeds
         streams.inc()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            await self._tell(send)
+            await self._stream(send)
         finally:
             streams.dec()
             self._feed.close()
 
-    async def _tell(self, send: Send) -> None:
-        request, feed = self._call, self._feed
+    async def _stream(self, send: Send) -> None:
+        request, feed = self._request, self._feed
         left: asyncio.Future[Any] = asyncio.ensure_future(request.left())
         try:
             beginning = b"retry: 1000\n" + _id(feed.id)
@@ -95,8 +99,8 @@ class EventStream(Response):
                 beginning += b"event: gap\n" + _data(feed.gap)
             await _write(send, beginning + b"\n")
             while True:
-                poll = Poll(feed.who)
-                request.node.polls.join(poll)
+                poll = Poll(feed.caller)
+                request.server.polls.join(poll)
                 left.add_done_callback(functools.partial(_left, poll))
                 try:
                     await self._follow(send, poll)
@@ -104,12 +108,12 @@ class EventStream(Response):
                 except PollOver as over:
                     if over.why != REVOKED:
                         return
-                    await self._ask_again()
+                    await self._recheck()
                 finally:
-                    request.node.polls.leave(poll)
+                    request.server.polls.leave(poll)
         except (Unauthorized, Forbidden) as error:
             await _write(send, b"event: end\n" + _data({"code": error.code}) + b"\n")
-        except TampuError:  # the store is away; the client comes back to where it was
+        except TampuError:  # the store cannot be reached; the client reconnects and continues
             return
         finally:
             left.cancel()
@@ -119,31 +123,31 @@ class EventStream(Response):
         feed = self._feed
         while True:
             if feed.idle:
-                came = asyncio.ensure_future(feed.wait())
+                arrived = asyncio.ensure_future(feed.wait())
                 try:
                     left = self._until - time.monotonic()
-                    if not await poll.until(came, max(0.0, min(BEAT_SECONDS, left))):
+                    if not await poll.until(arrived, max(0.0, min(BEAT_SECONDS, left))):
                         if left <= BEAT_SECONDS:
                             return
-                        await self._ask_again()
+                        await self._recheck()
                         feed.catch_up()
                         await _write(send, b":\n" + _id(feed.id) + b"\n")
                         continue
                 finally:
-                    came.cancel()
+                    arrived.cancel()
             if poll.over is not None:
                 raise PollOver(poll.over)
-            if time.monotonic() >= self._ask_at:
-                await self._ask_again()
-            told = await feed.next()
-            if told:
-                await _write(send, b"".join(_id(id) + _data(moved) + b"\n" for moved, id in told))
+            if time.monotonic() >= self._recheck_at:
+                await self._recheck()
+            events = await feed.next()
+            if events:
+                await _write(send, b"".join(_id(id) + _data(transition) + b"\n" for transition, id in events))
 
-    async def _ask_again(self) -> None:
-        """May the caller still hear this? A key or a session can end without anybody's doing."""
-        self._ask_at = time.monotonic() + BEAT_SECONDS
-        self._feed.who = await self._call.readmit()
-        self._feed.who.need_somewhere("view")
+    async def _recheck(self) -> None:
+        """Authenticate the caller again: its key or session may have expired."""
+        self._recheck_at = time.monotonic() + BEAT_SECONDS
+        self._feed.caller = await self._request.readmit()
+        self._feed.caller.need_somewhere("view")
 
 
 def _left(poll: Poll, _done: asyncio.Future[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Is it alive, can it work, and what does it measure; for load balancers and Prometheus."""
+"""Health, readiness and metrics, for load balancers and Prometheus."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from tampu.engines import port
 from tampu.model.errors import TampuError
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.auth.origin import names_loopback
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, answer
+from tampu.server.routes.common import CurrentRequest, answer
 from tampu.server.server_state import STALE_SECONDS
 from tampu.wire import bodies
 
@@ -28,7 +28,7 @@ class Health(msgspec.Struct):
 
 
 class Ready(msgspec.Struct):
-    """``checks`` says what is wrong when it is not ready; the details are for those who may operate."""
+    """``checks`` says what is wrong if the server is not ready. ``GET /v1/check`` has more details."""
 
     ready: bool
     durability: str
@@ -39,8 +39,8 @@ class Ready(msgspec.Struct):
 
 
 @router.get("/health", operation_id="health", **doc(Health))
-async def health(request: Asks) -> Response:
-    """The process answers."""
+async def health(request: CurrentRequest) -> Response:
+    """OK if the process answers."""
     return answer(request, Health("ok"))
 
 
@@ -48,23 +48,23 @@ _READY = doc(Ready, also=(503,))
 
 
 @router.get("/ready", operation_id="ready", **_READY)
-async def ready(request: Asks) -> Response:
-    """The store answers, keepers run, and the node is not about to stop. A store of another schema is never opened."""
-    node = request.node
+async def ready(request: CurrentRequest) -> Response:
+    """True if the store answers, maintenance runs and the node is not stopping. Another schema is refused at start."""
+    server = request.server
     checks = []
     try:
-        await asyncio.wait_for(asyncio.to_thread(node.core.engine.revision), _ANSWER_SECONDS)
+        await asyncio.wait_for(asyncio.to_thread(server.core.engine.revision), _ANSWER_SECONDS)
     except (TampuError, TimeoutError):
-        checks.append(bodies.CheckItem("store", "bad", "can not be reached"))
-    if node.polls.stopping:
+        checks.append(bodies.CheckItem("store", "bad", "cannot be reached"))
+    if server.polls.stopping:
         checks.append(bodies.CheckItem("node", "bad", "is stopping"))
-    if node.settings.maintenance and not node.maintenance_alive:
-        checks.append(bodies.CheckItem("maintenance", "bad", "do not run"))
-    if time.monotonic() - node.watched_at > STALE_SECONDS:
+    if server.settings.maintenance and not server.maintenance_alive:
+        checks.append(bodies.CheckItem("maintenance", "bad", "does not run"))
+    if time.monotonic() - server.watched_at > STALE_SECONDS:
         checks.append(bodies.CheckItem("watch", "bad", "changes of keys and settings are not followed"))
-    engine = node.core.engine
-    told = Ready(not checks, engine.durability, engine.schema, port.atomicity(engine), checks)
-    return answer(request, told, 503 if checks else 200)
+    engine = server.core.engine
+    reply = Ready(not checks, engine.durability, engine.schema, port.atomicity(engine), checks)
+    return answer(request, reply, 503 if checks else 200)
 
 
 _METRICS = doc(text="Prometheus text")
@@ -72,21 +72,21 @@ _METRICS["responses"][200]["content"] = {"text/plain": {"schema": {"type": "stri
 
 
 @router.get("/metrics", operation_id="metrics", **_METRICS)
-async def metrics(request: Asks) -> Response:
-    """Measurements, for Prometheus; queues by name only to who may view them."""
-    text = await request.node.metrics.text(None if _is_open(request) else await _limited_to(request))
+async def metrics(request: CurrentRequest) -> Response:
+    """Metrics for Prometheus. Queues are listed by name only to callers that may view them."""
+    text = await request.server.metrics.text(None if _is_open(request) else await _limited_to(request))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def _is_open(request: HttpRequest) -> bool:
-    """To anybody on this machine; not to all who come over a proxy on it, if that keeps the name it was asked by."""
-    settings = request.node.settings
+    """True for local requests. The Host header is checked because requests can come through a local proxy."""
+    settings = request.server.settings
     local = settings.loopback and names_loopback(request.headers.get(b"host", b"localhost"))
     return settings.public_metrics or local
 
 
-async def _limited_to(request: HttpRequest) -> Who | None:
-    """Whose queues are told; None for those of all tenants."""
-    who = await request.admit()
-    who.need_somewhere("view")
-    return None if who.everywhere("view") and await request.node.of_all_tenants(who) else who
+async def _limited_to(request: HttpRequest) -> Caller | None:
+    """The caller whose queues are shown; None for all queues of all tenants."""
+    caller = await request.admit()
+    caller.need_somewhere("view")
+    return None if caller.everywhere("view") and await request.server.of_all_tenants(caller) else caller

@@ -1,4 +1,4 @@
-"""Keys, for admins: make, list, rotate, revoke; with a key of all tenants also those of all tenants."""
+"""Keys: create, list, rotate, revoke. Needs admin; a key of all tenants also manages the keys of all tenants."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from fastapi import APIRouter, Response
 
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.server.auth import grants as granting
-from tampu.server.auth.grants import ALL_TENANTS, Grant, Who
+from tampu.server.auth.grants import ALL_TENANTS, Caller, Grant
 from tampu.server.auth.key_admin import KeyAdmin, KeyView, NewKey
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
 from tampu.wire.media import Form
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 
-class CreateKey(bodies.Asked):
-    """``all_tenants`` makes a key that may act in any tenant; only such a key can make one."""
+class CreateKey(bodies.RequestBody):
+    """``all_tenants`` makes a key that may act in every tenant; only such a key can make another."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -29,9 +29,9 @@ class CreateKey(bodies.Asked):
     all_tenants: bool = False
 
 
-class RotateKey(bodies.Asked):
+class RotateKey(bodies.RequestBody):
     overlap: float = 86_400
-    """Seconds that the old secret still holds."""
+    """Seconds for which the old secret stays valid."""
 
 
 class Keys(msgspec.Struct):
@@ -41,52 +41,52 @@ class Keys(msgspec.Struct):
 CREATE, ROTATE = Form(CreateKey), Form(RotateKey)
 
 
-async def _ring(request: HttpRequest, who: Who) -> KeyAdmin:
-    who.need_everywhere("admin")
-    return KeyAdmin(request.node.core, who.tenant, shared=await request.node.of_all_tenants(who))
+async def _key_admin(request: HttpRequest, caller: Caller) -> KeyAdmin:
+    caller.need_everywhere("admin")
+    return KeyAdmin(request.server.core, caller.tenant, shared=await request.server.of_all_tenants(caller))
 
 
 @router.get("", operation_id="list_keys", **doc(Keys))
-async def list_keys(request: Asks, who: Caller) -> Response:
-    """The keys of the tenant, without their secrets; and those of all tenants, to one of them."""
-    ring = await _ring(request, who)
-    return answer(request, Keys(await request.node.drive(ring.list())))
+async def list_keys(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The keys of the tenant, without their secrets. A key of all tenants also sees the keys of all tenants."""
+    key_admin = await _key_admin(request, caller)
+    return answer(request, Keys(await request.server.drive(key_admin.list())))
 
 
 @router.post("", operation_id="create_key", **doc(NewKey, CreateKey, status=201, more=(507,)))
-async def create_key(request: Asks, who: Caller) -> Response:
-    """Make a key. Its token is in the answer, and nowhere else ever."""
-    who.need_everywhere("admin")
-    asked: CreateKey = await request.read(CREATE)
-    granting.within(asked.grants, who)
-    if asked.all_tenants and not await request.node.of_all_tenants(who):
-        raise Forbidden("only a key of all tenants can make another", field="all_tenants")
-    if len(asked.grants) > 50:
+async def create_key(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Create a key. Only this response contains its token."""
+    caller.need_everywhere("admin")
+    body: CreateKey = await request.read(CREATE)
+    granting.within(body.grants, caller)
+    if body.all_tenants and not await request.server.of_all_tenants(caller):
+        raise Forbidden("only a key of all tenants can create another", field="all_tenants")
+    if len(body.grants) > 50:
         raise InvalidMessage("a key has at most 50 grants", field="grants")
-    made = await request.node.drive(
-        KeyAdmin(request.node.core, who.tenant).create(
-            asked.name,
-            asked.grants,
-            tenant=ALL_TENANTS if asked.all_tenants else None,
-            expires_in=asked.expires_in,
-            rate=asked.rate,
-            burst=asked.burst,
+    made = await request.server.drive(
+        KeyAdmin(request.server.core, caller.tenant).create(
+            body.name,
+            body.grants,
+            tenant=ALL_TENANTS if body.all_tenants else None,
+            expires_in=body.expires_in,
+            rate=body.rate,
+            burst=body.burst,
         )
     )
     return answer(request, made, 201)
 
 
 @router.post("/{id}/rotate", operation_id="rotate_key", **doc(NewKey, RotateKey, more=(404, 409, 507)))
-async def rotate_key(id: str, request: Asks, who: Caller) -> Response:
-    """A new secret for the key; the old one holds a while longer."""
-    ring = await _ring(request, who)
-    asked: RotateKey = await request.read(ROTATE)
-    return answer(request, await request.node.drive(ring.rotate(id, overlap=asked.overlap)))
+async def rotate_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Give the key a new secret; the old one stays valid for ``overlap`` seconds."""
+    key_admin = await _key_admin(request, caller)
+    body: RotateKey = await request.read(ROTATE)
+    return answer(request, await request.server.drive(key_admin.rotate(id, overlap=body.overlap)))
 
 
 @router.delete("/{id}", operation_id="revoke_key", **doc(bodies.Deleted, more=(404, 507)))
-async def revoke_key(id: str, request: Asks, who: Caller) -> Response:
-    """The key no longer holds, on any node, within a second; its long polls and streams end."""
-    ring = await _ring(request, who)
-    await request.node.drive(ring.revoke(id))
+async def revoke_key(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Revoke a key, on all nodes within a second. Its long polls and streams end."""
+    key_admin = await _key_admin(request, caller)
+    await request.server.drive(key_admin.revoke(id))
     return answer(request, bodies.Deleted(True))

@@ -1,4 +1,4 @@
-"""Looking: one message, its result (waiting for it), pages of a queue, the journal, who asks."""
+"""Reading: one message, its result, the messages of a queue, the journal, the caller, checks."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from tampu.model.errors import InvalidMessage, NotFound
 from tampu.model.journal import JournalPage, Position
 from tampu.model.message import Message, State
 from tampu.model.states import TERMINAL
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.events import positions, results
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, Caller, QueueName, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
 from tampu.wire import bodies
 from tampu.wire.messages import MessageView, message_view
 
-router = APIRouter(prefix="/v1", tags=["looking"])
+router = APIRouter(prefix="/v1", tags=["reading"])
 _POSITION = re.compile(r"([A-Za-z0-9_.:/-]{1,300})=(\d{1,18})\Z")
+"""A partition is a number, or ``tenant/queue`` if each queue has its own."""
 _read_labels = from_json(dict[str, str]).decode
-"""A partition is a number, or ``tenant/queue`` where each queue has its own."""
-Limit = Annotated[int, Query(ge=1, le=10_000, description="Messages of a page")]
+Limit = Annotated[int, Query(ge=1, le=10_000, description="Messages per page")]
 Moment = Annotated[datetime | None, Query(description="With its time zone")]
 
 
-async def find(request: HttpRequest, who: Who, id: str, *permissions: str) -> Message:
-    """A message in whose queue the caller has one of these permissions; else it is not there."""
-    message: Message = await request.node.drive(request.node.verbs(who.tenant).get(id))
+async def find(request: HttpRequest, caller: Caller, id: str, *permissions: str) -> Message:
+    """A message. Without one of these permissions in its queue it counts as not found."""
+    message: Message = await request.server.drive(request.server.verbs(caller.tenant).get(id))
     request.subject.add((message.queue,))
-    if not any(who.may(permission, message.queue) for permission in permissions):
+    if not any(caller.may(permission, message.queue) for permission in permissions):
         raise NotFound(f"no message {message.id}", field="id")
     return message
 
 
 @router.get("/messages/{id}", operation_id="get", **doc(MessageView, more=(404,)))
-async def get(id: str, request: Asks, who: Caller) -> Response:
-    """One message as it is now, with its failed attempts and its result."""
-    return answer(request, message_view(await find(request, who, id, "view"), request.wanted))
+async def get(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """One message in its current state, with its failed attempts and its result."""
+    return answer(request, message_view(await find(request, caller, id, "view"), request.response_media))
 
 
 @router.get("/messages/{id}/result", operation_id="result", **doc(bodies.ResultView, more=(404,)))
 async def result(
     id: str,
-    request: Asks,
-    who: Caller,
-    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for the message's end")] = 0,
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait until the message has ended")] = 0,
 ) -> Response:
-    """What came of a message; with ``wait``, wait until it has ended."""
-    await find(request, who, id, "view")
-    message = await results.wait_for(request, who, id, min(wait, request.node.settings.max_wait))
-    view = message_view(message, request.wanted)
+    """The result of a message; with ``wait``, wait until it has ended."""
+    await find(request, caller, id, "view")
+    message = await results.wait_for(request, caller, id, min(wait, request.server.settings.max_wait))
+    view = message_view(message, request.response_media)
     ended = message.state in TERMINAL
     return answer(
         request,
@@ -71,32 +71,32 @@ async def result(
 @router.get("/queues/{queue}/messages", operation_id="messages", **doc(bodies.MessagesView, more=(404,)))
 async def messages(
     queue: QueueName,
-    request: Asks,
-    who: Caller,
+    request: CurrentRequest,
+    caller: CurrentCaller,
     state: Annotated[State | None, Query(description="Only this state")] = None,
     limit: Limit = 100,
-    after: Annotated[str | None, Query(max_length=2000, description="The cursor of the page before")] = None,
+    after: Annotated[str | None, Query(max_length=2000, description="The cursor of the previous page")] = None,
     type: str | None = None,
     reason: str | None = None,
-    error: Annotated[str | None, Query(description="A part of the last error")] = None,
+    error: Annotated[str | None, Query(description="Text that the last error contains")] = None,
     key: str | None = None,
     group: str | None = None,
     correlation_id: str | None = None,
-    labels: Annotated[str | None, Query(description="A JSON object of texts; all must hold")] = None,
+    labels: Annotated[str | None, Query(description="A JSON object of strings; all must match")] = None,
     created_after: Moment = None,
     created_before: Moment = None,
     ended_after: Moment = None,
     ended_before: Moment = None,
 ) -> Response:
-    """A page of messages, in the order of their index."""
-    who.need("view", queue)
+    """One page of the messages of a queue, in queue order."""
+    caller.need("view", queue)
     where = Where(
         type, reason, error, key, group, correlation_id, _labels(labels), created_after, created_before, ended_after,
         ended_before,
     )  # fmt: skip
-    steps = request.node.verbs(who.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
-    page = await request.node.drive(steps)
-    form = request.wanted
+    steps = request.server.verbs(caller.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
+    page = await request.server.drive(steps)
+    form = request.response_media
     return answer(request, bodies.MessagesView([message_view(m, form) for m in page.messages], page.cursor))
 
 
@@ -104,52 +104,52 @@ def _labels(given: str | None) -> dict[str, str] | None:
     try:
         return None if given is None else _read_labels(given)
     except msgspec.MsgspecError as error:
-        raise InvalidMessage(f"labels is a JSON object of texts: {error}", field="labels") from None
+        raise InvalidMessage(f"labels must be a JSON object of strings: {error}", field="labels") from None
 
 
 @router.get("/journal", operation_id="journal", **doc(bodies.JournalView))
 async def journal(
-    request: Asks,
-    who: Caller,
-    after: Annotated[list[str], Query(description="partition=offset, of the page before")] = [],  # noqa: B006 - read only
-    limit: Annotated[int, Query(ge=1, le=100_000, description="Transitions of a page")] = 1000,
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    after: Annotated[list[str], Query(description="partition=offset, from the previous page")] = [],  # noqa: B006 - read only
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Transitions per page")] = 1000,
 ) -> Response:
-    """What happened, in order; only of queues the caller may view."""
-    who.need_somewhere("view")
+    """Transitions in order, of the queues that the caller may view."""
+    caller.need_somewhere("view")
     position: dict[str, int] = {}
     for text in after:
         found = _POSITION.match(text)
         if found is None:
-            raise InvalidMessage("after is partition=offset", field="after")
+            raise InvalidMessage("after must be partition=offset", field="after")
         position[found[1]] = int(found[2])
-    verbs = request.node.verbs(who.tenant)
-    if who.everywhere("view"):
-        page: JournalPage = await request.node.drive(verbs.journal(after=position if after else None, limit=limit))
+    verbs = request.server.verbs(caller.tenant)
+    if caller.everywhere("view"):
+        page: JournalPage = await request.server.drive(verbs.journal(after=position if after else None, limit=limit))
         return answer(request, bodies.JournalView(page.transitions, page.position, page.latest))
-    latest: Position = (await request.node.drive(verbs.journal(limit=1))).latest
-    # What the caller may not view is passed over, so that it does not fill the pages either.
-    begin = {p: position.get(p, 0) if positions.is_seen_by(who, p) else offset for p, offset in latest.items()}
-    page = await request.node.drive(verbs.journal(after=begin, limit=limit))
-    seen = [moved for moved in page.transitions if who.may("view", moved.queue)]
-    view = bodies.JournalView(seen, positions.seen_by(who, page.position), positions.seen_by(who, page.latest))
+    latest: Position = (await request.server.drive(verbs.journal(limit=1))).latest
+    # Skip partitions that the caller may not view, so that they do not fill its pages.
+    begin = {p: position.get(p, 0) if positions.is_seen_by(caller, p) else offset for p, offset in latest.items()}
+    page = await request.server.drive(verbs.journal(after=begin, limit=limit))
+    seen = [transition for transition in page.transitions if caller.may("view", transition.queue)]
+    view = bodies.JournalView(seen, positions.seen_by(caller, page.position), positions.seen_by(caller, page.latest))
     return answer(request, view)
 
 
 @router.get("/me", operation_id="me", **doc(bodies.Me))
-async def me(request: Asks, who: Caller) -> Response:
-    """Who asks, what they may do, and of what server."""
-    engine = request.node.core.engine
-    told = bodies.Me(
-        who.tenant, who.name, who.permissions, engine.durability, tampu.__version__, port.atomicity(engine)
+async def me(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The caller, its permissions, and facts about the server."""
+    engine = request.server.core.engine
+    reply = bodies.Me(
+        caller.tenant, caller.name, caller.permissions, engine.durability, tampu.__version__, port.atomicity(engine)
     )
-    return answer(request, told)
+    return answer(request, reply)
 
 
 @router.get("/check", operation_id="check", **doc(bodies.Checks))
-async def check(request: Asks, who: Caller) -> Response:
-    """What `tampu doctor` shows of the store, and of the queues of the tenant."""
-    who.need_everywhere("operate")
-    verbs = request.node.verbs(who.tenant)
-    steps = verbs.check() if await request.node.of_all_tenants(who) else verbs.check_tenant()
-    found: list[Any] = await request.node.drive(steps)
+async def check(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """What `tampu doctor` finds about the queues of the tenant; for keys of all tenants also about the store."""
+    caller.need_everywhere("operate")
+    verbs = request.server.verbs(caller.tenant)
+    steps = verbs.check() if await request.server.of_all_tenants(caller) else verbs.check_tenant()
+    found: list[Any] = await request.server.drive(steps)
     return answer(request, bodies.Checks([bodies.CheckItem(*row) for row in found]))

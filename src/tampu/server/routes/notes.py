@@ -1,4 +1,4 @@
-"""Notes that workers keep about messages they work on: a cursor, their progress."""
+"""Notes that workers keep about their messages: a cursor, their progress."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from tampu.model.errors import TampuError
 from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, duration
 from tampu.server.http.openapi import doc
-from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.server.routes.messages import find
 from tampu.wire import bodies
 from tampu.wire.problems import item_error
 
-router = APIRouter(prefix="/v1", tags=["working"])
+router = APIRouter(prefix="/v1", tags=["workers"])
 
 
 @router.get("/messages/{id}/note", operation_id="read_note", **doc(bodies.NoteView, more=(404,)))
-async def read_note(id: str, request: Asks, who: Caller) -> Response:
-    """What its worker has noted about a message: how far it is."""
-    message = await find(request, who, id, "view", "consume")
+async def read_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The note of a message, such as its worker's progress."""
+    message = await find(request, caller, id, "view", "consume")
     return answer(
-        request, bodies.NoteView(await request.node.drive(request.node.verbs(who.tenant).read_note(message.id)))
+        request, bodies.NoteView(await request.server.drive(request.server.verbs(caller.tenant).read_note(message.id)))
     )
 
 
 @router.put("/messages/{id}/note", operation_id="write_note", **doc(bodies.Noted, bodies.Note, more=(404, 507)))
-async def write_note(id: str, request: Asks, who: Caller) -> Response:
-    """Replace the note, and keep the lease for longer; refused, item by item, when the lease is lost."""
-    message = await find(request, who, id, "consume")
-    asked: bodies.Note = await request.read(bodies.NOTE)
-    who.need("consume", validate.name(asked.receipt.rpartition("/")[0], "receipt"))
-    by_us = duration(asked.by, "by", zero=False)
+async def write_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Replace the note and extend the lease. ``error`` in the response says if the lease was lost."""
+    message = await find(request, caller, id, "consume")
+    body: bodies.Note = await request.read(bodies.NOTE)
+    caller.need("consume", validate.name(body.receipt.rpartition("/")[0], "receipt"))
+    by_us = duration(body.by, "by", zero=False)
     try:
-        steps = request.node.verbs(who.tenant).write_note(message.id, asked.receipt, asked.note, by_us / SECOND)
-        await request.node.drive(steps)
+        steps = request.server.verbs(caller.tenant).write_note(message.id, body.receipt, body.note, by_us / SECOND)
+        await request.server.drive(steps)
     except TampuError as error:
         return answer(request, bodies.Noted(item_error(error)))
     return answer(request, bodies.Noted())
 
 
 @router.delete("/messages/{id}/note", operation_id="drop_note", **doc(bodies.Count, more=(404, 507)))
-async def drop_note(id: str, request: Asks, who: Caller) -> Response:
-    """Remove the note of a message that has ended; that of another stays."""
-    message = await find(request, who, id, "consume")
+async def drop_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Remove the note of a message that has ended; the note of a live message stays."""
+    message = await find(request, caller, id, "consume")
     if message.state not in TERMINAL:
         return answer(request, bodies.Count(0))
-    await request.node.drive(request.node.verbs(who.tenant).drop_notes([message.id]))
+    await request.server.drive(request.server.verbs(caller.tenant).drop_notes([message.id]))
     return answer(request, bodies.Count(1))

@@ -1,4 +1,4 @@
-"""Queues: which there are, their numbers, their settings and states."""
+"""Queues: names, statistics, settings, status."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from fastapi import APIRouter, Query, Response
 from tampu.broker.admin import Stats
 from tampu.broker.settings import DEFAULTS
 from tampu.model.config import QueueConfig
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.admin import charge_moved
-from tampu.server.routes.common import Asks, Caller, QueueName, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
 from tampu.wire import bodies
 
 router = APIRouter(prefix="/v1", tags=["queues"])
 
 
-def _need(who: Who, permission: str, queue: str) -> None:
-    """The defaults (``*``) are of all queues."""
+def _need(caller: Caller, permission: str, queue: str) -> None:
+    """The defaults (``*``) concern all queues."""
     if queue == DEFAULTS:
-        who.need_everywhere(permission)
+        caller.need_everywhere(permission)
     else:
-        who.need(permission, queue)
+        caller.need(permission, queue)
 
 
 @router.get("/queues", operation_id="queues", **doc(bodies.QueueNames))
-async def names(request: Asks, who: Caller) -> Response:
-    """The names of the queues the caller may view."""
-    who.need_somewhere("view")
-    found = await request.node.drive(request.node.verbs(who.tenant).list_queues())
-    return answer(request, bodies.QueueNames([name for name in found if who.may("view", name)]))
+async def names(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The names of the queues that the caller may view."""
+    caller.need_somewhere("view")
+    found = await request.server.drive(request.server.verbs(caller.tenant).list_queues())
+    return answer(request, bodies.QueueNames([name for name in found if caller.may("view", name)]))
 
 
 def _view(stats: Stats) -> bodies.StatsView:
@@ -44,98 +44,100 @@ def _view(stats: Stats) -> bodies.StatsView:
 
 
 @router.get("/stats", operation_id="stats", **doc(bodies.StatsMany))
-async def all_stats(request: Asks, who: Caller) -> Response:
-    """The numbers of all queues the caller may view."""
-    who.need_somewhere("view")
-    found: list[Stats] = await request.node.drive(request.node.verbs(who.tenant).stats())
-    return answer(request, bodies.StatsMany([_view(stats) for stats in found if who.may("view", stats.queue)]))
+async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The statistics of all queues that the caller may view."""
+    caller.need_somewhere("view")
+    found: list[Stats] = await request.server.drive(request.server.verbs(caller.tenant).stats())
+    return answer(request, bodies.StatsMany([_view(stats) for stats in found if caller.may("view", stats.queue)]))
 
 
 @router.get("/queues/{queue}/stats", operation_id="queue_stats", **doc(bodies.StatsView, more=(404,)))
-async def stats(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """The numbers of one queue. Nothing is counted to answer."""
-    who.need("view", queue)
-    return answer(request, _view(await request.node.drive(request.node.verbs(who.tenant).stats(queue))))
+async def stats(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The statistics of one queue. They are maintained with every change, so this is cheap."""
+    caller.need("view", queue)
+    return answer(request, _view(await request.server.drive(request.server.verbs(caller.tenant).stats(queue))))
 
 
 @router.get("/queues/{queue}/config", operation_id="get_config", **doc(QueueConfig))
 async def get_config(
     queue: QueueName,
-    request: Asks,
-    who: Caller,
-    inherited: Annotated[bool, Query(description="false: only what is set for the queue itself")] = True,
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    inherited: Annotated[bool, Query(description="false: only the queue's own settings")] = True,
 ) -> Response:
-    """The settings that hold for a queue; of ``*``, the defaults of all."""
-    _need(who, "view", queue)
+    """The effective settings of a queue; for ``*``, the defaults of all queues."""
+    _need(caller, "view", queue)
     return answer(
-        request, await request.node.drive(request.node.verbs(who.tenant).get_config(queue, inherited=inherited))
+        request, await request.server.drive(request.server.verbs(caller.tenant).get_config(queue, inherited=inherited))
     )
 
 
 @router.patch(
     "/queues/{queue}/config", operation_id="put_config", **doc(QueueConfig, bodies.ConfigBody, more=(409, 507))
 )
-async def put_config(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Change settings; the queue is made if it is new. Answers with what is set for the queue itself."""
-    _need(who, "operate", queue)
-    asked: bodies.ConfigBody = await request.read(bodies.CONFIG)
+async def put_config(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Change settings; creates the queue if it is new. Returns the queue's own settings."""
+    _need(caller, "operate", queue)
+    body: bodies.ConfigBody = await request.read(bodies.CONFIG)
     changes: dict[str, Any] = {
-        name: getattr(asked, name) for name in asked.__struct_fields__ if getattr(asked, name) is not msgspec.UNSET
+        name: getattr(body, name) for name in body.__struct_fields__ if getattr(body, name) is not msgspec.UNSET
     }
-    return answer(request, await request.node.drive(request.node.verbs(who.tenant).put_config(queue, **changes)))
+    return answer(request, await request.server.drive(request.server.verbs(caller.tenant).put_config(queue, **changes)))
 
 
 @router.delete("/queues/{queue}/config", operation_id="reset_config", **doc(bodies.Deleted, more=(409, 507)))
-async def reset_config(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Forget what is set for a queue: everything inherits. The messages stay."""
-    _need(who, "operate", queue)
-    return answer(request, bodies.Deleted(await request.node.drive(request.node.verbs(who.tenant).reset_config(queue))))
+async def reset_config(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Remove the queue's own settings, so that it inherits all. The messages stay."""
+    _need(caller, "operate", queue)
+    return answer(
+        request, bodies.Deleted(await request.server.drive(request.server.verbs(caller.tenant).reset_config(queue)))
+    )
 
 
 @router.delete("/queues/{queue}", operation_id="remove_queue", **doc(bodies.Count, more=(404, 409, 507)))
 async def remove(
     queue: QueueName,
-    request: Asks,
-    who: Caller,
-    force: Annotated[bool, Query(description="true: also when messages wait in it")] = False,
+    request: CurrentRequest,
+    caller: CurrentCaller,
+    force: Annotated[bool, Query(description="true: even if messages wait in it")] = False,
 ) -> Response:
-    """Remove a queue for good, with its settings and its messages; how many. Refused while messages are leased."""
-    who.need("operate", queue)
-    await request.spend(who, 1)
-    count: int = await request.node.drive(request.node.verbs(who.tenant).remove_queue(queue, force=force))
-    await charge_moved(request, who, count)
+    """Remove a queue with its settings and messages for good. Returns their number. Refused while any is leased."""
+    caller.need("operate", queue)
+    await request.spend(caller, 1)
+    count: int = await request.server.drive(request.server.verbs(caller.tenant).remove_queue(queue, force=force))
+    await charge_moved(request, caller, count)
     return answer(request, bodies.Count(count))
 
 
-async def _set_status(request: HttpRequest, who: Who, queue: str, verb: str) -> Response:
-    who.need("operate", queue)
-    verbs = request.node.verbs(who.tenant)
-    await request.node.drive(getattr(verbs, verb)(queue))
-    return answer(request, await request.node.drive(verbs.get_config(queue, inherited=False)))
+async def _set_status(request: HttpRequest, caller: Caller, queue: str, verb: str) -> Response:
+    caller.need("operate", queue)
+    verbs = request.server.verbs(caller.tenant)
+    await request.server.drive(getattr(verbs, verb)(queue))
+    return answer(request, await request.server.drive(verbs.get_config(queue, inherited=False)))
 
 
 _STATUS = doc(QueueConfig, more=(404, 409, 507))
 
 
 @router.post("/queues/{queue}/pause", operation_id="pause", **_STATUS)
-async def pause(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """No delivery until resume; messages are still taken in."""
-    return await _set_status(request, who, queue, "pause")
+async def pause(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Stop delivery until resume; publishing still works."""
+    return await _set_status(request, caller, queue, "pause")
 
 
 @router.post("/queues/{queue}/resume", operation_id="resume", **_STATUS)
-async def resume(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Deliver and take in again."""
-    return await _set_status(request, who, queue, "resume")
+async def resume(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Deliver and accept messages again."""
+    return await _set_status(request, caller, queue, "resume")
 
 
 @router.post("/queues/{queue}/drain", operation_id="drain", **_STATUS)
-async def drain(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Take in nothing new; what is there is still delivered."""
-    return await _set_status(request, who, queue, "drain")
+async def drain(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Accept no new messages; deliver the existing ones."""
+    return await _set_status(request, caller, queue, "drain")
 
 
 @router.post("/queues/{queue}/close", operation_id="close", **_STATUS)
-async def close(queue: QueueName, request: Asks, who: Caller) -> Response:
-    """Neither delivery nor intake."""
-    return await _set_status(request, who, queue, "close_queue")
+async def close(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Neither deliver nor accept messages."""
+    return await _set_status(request, caller, queue, "close_queue")

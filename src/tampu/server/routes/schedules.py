@@ -1,4 +1,4 @@
-"""Schedules: what is published by the clock. Who puts one must be allowed to publish what it will publish."""
+"""Schedules. A caller that creates one must be allowed to publish to its queue."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fastapi import APIRouter, Path, Response
 
 from tampu.model.errors import Forbidden, NotFound
 from tampu.model.schedule import Schedule
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import Asks, Caller, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import bodies
 from tampu.wire.messages import MessageView, message_view
 from tampu.wire.schedules import (
@@ -27,37 +27,39 @@ from tampu.wire.schedules import (
 )
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
-Name = Annotated[str, Path(description="The schedule")]
+Name = Annotated[str, Path(description="Name of the schedule")]
 _CHANGED = doc(ScheduleView, more=(404, 409, 507))
 
 
 def _tell(request: HttpRequest, schedule: Schedule) -> Response:
-    return answer(request, schedule_view(schedule, request.wanted))
+    return answer(request, schedule_view(schedule, request.response_media))
 
 
-async def _find(request: HttpRequest, who: Who, name: str, permission: str) -> Schedule:
-    """A schedule the caller may see, and do this with; one it may not see is not there."""
-    who.need_somewhere(permission)
-    schedule = await request.node.drive(request.node.verbs(who.tenant).get_schedule(name))
+async def _find(request: HttpRequest, caller: Caller, name: str, permission: str) -> Schedule:
+    """A schedule for which the caller has the permission. One that it may not view counts as not found."""
+    caller.need_somewhere(permission)
+    schedule = await request.server.drive(request.server.verbs(caller.tenant).get_schedule(name))
     request.subject.add((schedule.queue,))
-    if not (who.may("view", schedule.queue) or who.may(permission, schedule.queue)):
+    if not (caller.may("view", schedule.queue) or caller.may(permission, schedule.queue)):
         raise NotFound(f"no schedule {schedule.name}", field="name")
-    who.need(permission, schedule.queue)
+    caller.need(permission, schedule.queue)
     return schedule
 
 
 @router.get("", operation_id="list_schedules", **doc(SchedulesView))
-async def list_schedules(request: Asks, who: Caller) -> Response:
-    """The schedules of the queues the caller may view, with when they fired last and fire next."""
-    who.need_somewhere("view")
-    found = await request.node.drive(request.node.verbs(who.tenant).list_schedules())
-    return answer(request, SchedulesView([schedule_view(s, request.wanted) for s in found if who.may("view", s.queue)]))
+async def list_schedules(request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """The schedules of the queues that the caller may view, with their last and next run."""
+    caller.need_somewhere("view")
+    found = await request.server.drive(request.server.verbs(caller.tenant).list_schedules())
+    return answer(
+        request, SchedulesView([schedule_view(s, request.response_media) for s in found if caller.may("view", s.queue)])
+    )
 
 
 @router.get("/{name}", operation_id="get_schedule", **doc(ScheduleView, more=(404,)))
-async def get_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """One schedule as it is now."""
-    return _tell(request, await _find(request, who, name, "view"))
+async def get_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """One schedule in its current state."""
+    return _tell(request, await _find(request, caller, name, "view"))
 
 
 @router.put(
@@ -65,51 +67,51 @@ async def get_schedule(name: Name, request: Asks, who: Caller) -> Response:
     operation_id="put_schedule",
     **doc(ScheduleView, ScheduleJson, binary=ScheduleBody, more=(404, 409, 507)),
 )
-async def put_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """Make a schedule, or change it. Needs the permissions operate and publish, in its queue."""
-    who.need_somewhere("operate")
-    asked: ScheduleBody = await request.read(PUT_SCHEDULE)
-    request.subject.add((asked.queue,))
-    message = asked.message.plain() if isinstance(asked.message, bodies.JsonMessage) else asked.message
-    who.need("operate", asked.queue)
-    who.need("publish", asked.queue)
-    verbs = request.node.verbs(who.tenant)
-    await request.node.know(who.tenant, asked.queue)
+async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Create or change a schedule. Needs the permissions operate and publish on its queue."""
+    caller.need_somewhere("operate")
+    body: ScheduleBody = await request.read(PUT_SCHEDULE)
+    request.subject.add((body.queue,))
+    message = body.message.plain() if isinstance(body.message, bodies.JsonMessage) else body.message
+    caller.need("operate", body.queue)
+    caller.need("publish", body.queue)
+    verbs = request.server.verbs(caller.tenant)
+    await request.server.load_settings(caller.tenant, body.queue)
     terms = verbs.terms(
-        name, asked.queue, message, asked.cron, asked.every, asked.tz, asked.start, asked.end, asked.limit,
-        asked.jitter, asked.missed, asked.paused,
+        name, body.queue, message, body.cron, body.every, body.tz, body.start, body.end, body.limit, body.jitter,
+        body.missed, body.paused,
     )  # fmt: skip
     with contextlib.suppress(NotFound):  # a new one
-        old = await request.node.drive(verbs.get_schedule(name))
-        if not who.may("operate", old.queue):
-            raise Forbidden(f"schedule {old.name} is another queue's", field="name", hint="take another name")
-    return _tell(request, await request.node.drive(verbs.put_terms(name, terms)))
+        old = await request.server.drive(verbs.get_schedule(name))
+        if not caller.may("operate", old.queue):
+            raise Forbidden(f"schedule {old.name} belongs to another queue", field="name", hint="use another name")
+    return _tell(request, await request.server.drive(verbs.put_terms(name, terms)))
 
 
 @router.delete("/{name}", operation_id="delete_schedule", **doc(bodies.Deleted, more=(404, 409, 507)))
-async def delete_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """Forget a schedule; messages it has published stay."""
+async def delete_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Delete a schedule; the messages it has published stay."""
     try:
-        await _find(request, who, name, "operate")
+        await _find(request, caller, name, "operate")
     except NotFound:
         return answer(request, bodies.Deleted(False))
     return answer(
-        request, bodies.Deleted(await request.node.drive(request.node.verbs(who.tenant).delete_schedule(name)))
+        request, bodies.Deleted(await request.server.drive(request.server.verbs(caller.tenant).delete_schedule(name)))
     )
 
 
 @router.post("/{name}/pause", operation_id="pause_schedule", **_CHANGED)
-async def pause_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """No ticks until resume; those in between are not fired later."""
-    await _find(request, who, name, "operate")
-    return _tell(request, await request.node.drive(request.node.verbs(who.tenant).pause_schedule(name)))
+async def pause_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Stop until resume; runs missed in between are skipped."""
+    await _find(request, caller, name, "operate")
+    return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).pause_schedule(name)))
 
 
 @router.post("/{name}/resume", operation_id="resume_schedule", **_CHANGED)
-async def resume_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """Fire again, from now on."""
-    await _find(request, who, name, "operate")
-    return _tell(request, await request.node.drive(request.node.verbs(who.tenant).resume_schedule(name)))
+async def resume_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Run again from now on."""
+    await _find(request, caller, name, "operate")
+    return _tell(request, await request.server.drive(request.server.verbs(caller.tenant).resume_schedule(name)))
 
 
 @router.post(
@@ -117,13 +119,13 @@ async def resume_schedule(name: Name, request: Asks, who: Caller) -> Response:
     operation_id="fire_schedule",
     **doc(MessageView, FireSchedule, more=(404, 409, 422, 507)),
 )
-async def fire_schedule(name: Name, request: Asks, who: Caller) -> Response:
-    """Publish its message now, besides its ticks."""
-    schedule = await _find(request, who, name, "operate")
-    who.need("publish", schedule.queue)
-    asked: FireSchedule = await request.read(FIRE_SCHEDULE)
-    await request.spend(who, 1)
-    await request.node.know(who.tenant, schedule.queue)
-    message = await request.node.drive(request.node.verbs(who.tenant).fire_schedule(name, id=asked.id))
+async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCaller) -> Response:
+    """Publish its message now, in addition to its regular runs."""
+    schedule = await _find(request, caller, name, "operate")
+    caller.need("publish", schedule.queue)
+    body: FireSchedule = await request.read(FIRE_SCHEDULE)
+    await request.spend(caller, 1)
+    await request.server.load_settings(caller.tenant, schedule.queue)
+    message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=body.id))
     request.subject.add(ids=(message.id,))
-    return answer(request, message_view(message, request.wanted))
+    return answer(request, message_view(message, request.response_media))

@@ -1,4 +1,4 @@
-"""Sessions of a browser: sign in with a key or with the link printed at the start; sign out."""
+"""Browser sessions: sign in with a key or a sign-in link, sign out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query, Response
 from tampu.server.auth import origin
 from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
 from tampu.server.http.openapi import doc
-from tampu.server.http.request import FROM_ANYBODY, HttpRequest
-from tampu.server.routes.common import Asks, answer
+from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
+from tampu.server.routes.common import CurrentRequest, answer
 from tampu.wire import bodies
 from tampu.wire.media import Form
 
 router = APIRouter(tags=["session"])
 
 
-class SignInBody(bodies.Asked):
+class SignInBody(bodies.RequestBody):
     key: str
 
 
@@ -25,26 +25,26 @@ SIGN_IN = Form(SignInBody)
 
 
 @router.post("/v1/session", operation_id="sign_in", **doc(bodies.Deleted, SignInBody))
-async def sign_in(request: Asks) -> Response:
-    """A session cookie for a key; bad ones are counted, and soon have to wait."""
+async def sign_in(request: CurrentRequest) -> Response:
+    """Get a session cookie for a key. Too many bad keys are answered 429."""
     origin.check_site(request.headers)
-    asked: SignInBody = await request.read(SIGN_IN, FROM_ANYBODY)
-    cookie = await request.node.gate.sign_in_with(asked.key, request.address)
+    body: SignInBody = await request.read(SIGN_IN, MAX_ANONYMOUS_BODY)
+    cookie = await request.server.authenticator.sign_in_with(body.key, request.address)
     return with_cookie(answer(request, bodies.Deleted(False)), request, cookie)
 
 
 @router.delete("/v1/session", operation_id="sign_out", **doc(bodies.Deleted))
-async def sign_out(request: Asks) -> Response:
-    """Forget the session in this browser."""
+async def sign_out(request: CurrentRequest) -> Response:
+    """Delete the session cookie in this browser."""
     response = answer(request, bodies.Deleted(True))
     response.delete_cookie(COOKIE, path="/")
     return response
 
 
 @router.get("/signin", operation_id="sign_in_by_link", **doc(status=303, text="Signed in"))
-async def sign_in_by_link(request: Asks, token: Annotated[str, Query(max_length=200)]) -> Response:
-    """The link that the server prints when it starts; it works once."""
-    cookie = await request.node.gate.sign_in_by_link(token, request.address)
+async def sign_in_by_link(request: CurrentRequest, token: Annotated[str, Query(max_length=200)]) -> Response:
+    """Sign in with the link that the server prints at its start. The link works once."""
+    cookie = await request.server.authenticator.sign_in_by_link(token, request.address)
     response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
     return with_cookie(response, request, cookie)
 

@@ -1,7 +1,7 @@
-"""Arrow batches as an answer that is sent while it is read: one batch at a time is in memory, however long it gets.
+"""Arrow batches as a response that is sent while it is read, with one batch in memory at a time.
 
-The stream ends with an empty batch that says how many rows there were; or, when something goes wrong in the middle,
-what. So nobody takes a part for the whole.
+The stream ends with an empty batch that has the number of rows, or the error if reading failed. So no client takes a
+part for the whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tampu.wire.problems import problem
 
 
 class _Sink:
-    """What the writer has written and nobody has sent."""
+    """The bytes that were written and not sent yet."""
 
     closed = False
 
@@ -41,8 +41,8 @@ class _Sink:
         return b"".join(parts)
 
 
-class _Sent:
-    """Batches on their way; all calls come from one thread, as stores want it."""
+class _Encoder:
+    """Encodes batches. All calls come from one thread, as stores require."""
 
     def __init__(self, make: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema) -> None:
         self._make = make
@@ -53,7 +53,7 @@ class _Sent:
         self._rows = 0
 
     def next(self) -> tuple[bytes, bool]:
-        """(bytes, whether more come)"""
+        """(bytes, whether there are more)"""
         if self._source is None:
             self._source = self._make()
         for batch in self._source:
@@ -63,15 +63,15 @@ class _Sent:
                 return self._sink.taken(), True
         return self.end({END: str(self._rows).encode()}), False
 
-    def end(self, told: dict[bytes, bytes]) -> bytes:
-        self._write(pa.RecordBatch.from_pylist([], self._schema), told)
+    def end(self, metadata: dict[bytes, bytes]) -> bytes:
+        self._write(pa.RecordBatch.from_pylist([], self._schema), metadata)
         self._writer.close()
         return self._sink.taken()
 
-    def _write(self, batch: pa.RecordBatch, told: dict[bytes, bytes] | None = None) -> None:
+    def _write(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> None:
         if self._writer is None:
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), self._schema)
-        self._writer.write_batch(batch, custom_metadata=told)
+        self._writer.write_batch(batch, custom_metadata=metadata)
 
     def close(self) -> None:
         close = getattr(self._source, "close", None)
@@ -80,27 +80,27 @@ class _Sent:
 
 
 class ArrowStream(Response):
-    """Has a place among the streams of its node, and gives it back when it ends, however it ends."""
+    """Takes one of the node's stream slots, and frees it when it ends in any way."""
 
-    def __init__(self, request: HttpRequest, places: asyncio.Semaphore, sent: _Sent) -> None:
+    def __init__(self, request: HttpRequest, slots: asyncio.Semaphore, encoder: _Encoder) -> None:
         super().__init__()
-        self._call = request
-        self._places = places
-        self._sent = sent
+        self._request = request
+        self._slots = slots
+        self._encoder = encoder
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tampu-arrow")
         self._first = (b"", True)
 
     async def begin(self) -> None:
-        """Errors before the first batch are problems, as everywhere."""
-        await self._places.acquire()
+        """Read the first batch. Errors until then become normal error responses."""
+        await self._slots.acquire()
         try:
-            self._first = await self._in_thread(self._sent.next)
+            self._first = await self._in_thread(self._encoder.next)
         except BaseException:
             self._leave()
             raise
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:  # type: ignore[override]  # plain ASGI
-        left: asyncio.Future[Any] = asyncio.ensure_future(self._call.left())
+        left: asyncio.Future[Any] = asyncio.ensure_future(self._request.left())
         try:
             headers = [(b"content-type", ARROW.encode()), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -116,25 +116,25 @@ class ArrowStream(Response):
 
     async def _next(self) -> tuple[bytes, bool]:
         try:
-            part = await self._in_thread(self._sent.next)
-            await self._call.readmit()  # a key that is revoked reads no more
+            part = await self._in_thread(self._encoder.next)
+            await self._request.readmit()  # the key may have been revoked
             return part
         except TampuError as error:
-            told = media.write(problem(error, self._call.id), "application/json")
-            return await self._in_thread(lambda: (self._sent.end({PROBLEM: told}), False))
+            raw = media.write(problem(error, self._request.id), "application/json")
+            return await self._in_thread(lambda: (self._encoder.end({PROBLEM: raw}), False))
 
     async def _in_thread(self, work: Callable[[], tuple[bytes, bool]]) -> tuple[bytes, bool]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _leave(self) -> None:
-        self._places.release()
-        self._thread.submit(self._sent.close)
+        self._slots.release()
+        self._thread.submit(self._encoder.close)
         self._thread.shutdown(wait=False)
 
 
 async def answer(
-    request: HttpRequest, places: asyncio.Semaphore, make: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema
+    request: HttpRequest, slots: asyncio.Semaphore, make: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema
 ) -> Response:
-    stream = ArrowStream(request, places, _Sent(make, schema))
+    stream = ArrowStream(request, slots, _Encoder(make, schema))
     await stream.begin()
     return stream

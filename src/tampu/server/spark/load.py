@@ -1,7 +1,7 @@
-"""Messages that a Spark job has packed, checked again: a server believes nobody.
+"""Messages packed by a Spark job, checked again, because a server cannot trust its clients.
 
-A body is unpacked, goes through the same checks as any publish, by the queue's settings as they are here, and is packed
-anew. Only the ids are the client's: they are what makes a job that is run again find what it has stored.
+A body is unpacked, checked like any publish against the queue's current settings, and packed again. Only the ids are
+taken from the client: by them a repeated job finds what it has stored.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tampu.spark.write.publish import Calls, message_id
 from tampu.stores.wire import SparkItem, SparkLoad, SparkPublish
 from tampu.wire.bodies import checked_json
 
-_STEM = 11
+_PREFIX_BYTES = 11
 
 
 def load(tenant: str, given: SparkLoad, settings_of: SettingsOf, remember_us: int) -> Calls:
     settings = settings_of(given.queue)
     id_prefix, numbers, starts = given.id_prefix, given.numbers, given.starts
-    if len(id_prefix) != _STEM or id_prefix[6] >> 4 != 8 or id_prefix[8] >> 6 != 2:
+    if len(id_prefix) != _PREFIX_BYTES or id_prefix[6] >> 4 != 8 or id_prefix[8] >> 6 != 2:
         raise InvalidMessage("the id prefix is not the beginning of a UUIDv8", field="id_prefix")
     if any(after <= before for before, after in itertools.pairwise(numbers)):
-        raise InvalidMessage("numbers must grow", field="numbers")
+        raise InvalidMessage("numbers must be increasing", field="numbers")
     if len(starts) != len(numbers) + 1 or starts[0] != 0 or starts[-1] != len(given.bodies) or starts != sorted(starts):
-        raise InvalidMessage("starts must say where each body begins, and where the last one ends", field="starts")
+        raise InvalidMessage("starts must be the start of each body, and the end of the last", field="starts")
     return _calls(
         tenant, given.queue, settings_of, remember_us,
         [
@@ -63,16 +63,16 @@ def _calls(
 ) -> Calls:
     settings = settings_of(queue)
     validate.check_open(queue, settings)
-    items = [_item(queue, settings, one) for one in given]
+    items = [_item(queue, settings, item) for item in given]
     if publish_steps.wanted(queue, settings):
-        made = door.prepare_items(tenant, queue, items, settings_of, remember_us=remember_us)
-        return Calls(made.rows, made.copies)
+        prepared = door.prepare_items(tenant, queue, items, settings_of, remember_us=remember_us)
+        return Calls(prepared.rows, prepared.copies)
     if id_prefix is None or not all(rows.is_plain(item, settings) for item in items):
         return Calls([door.publish_call(tenant, queue, settings, items, remember_us=remember_us)])
-    places = [0, *itertools.accumulate(len(item.packed) for item in items)]
+    starts = [0, *itertools.accumulate(len(item.packed) for item in items)]
     bodies, types = b"".join(item.packed for item in items), [item.body.type for item in items]
     return Calls(
-        [door.load_call(tenant, queue, settings, id_prefix, numbers, bodies, places, types, remember_us=remember_us)]
+        [door.load_call(tenant, queue, settings, id_prefix, numbers, bodies, starts, types, remember_us=remember_us)]
     )
 
 
@@ -84,20 +84,24 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
             run_at=moment_or_none(given.run_us),
             delay=None if given.delay_us is None else timedelta(microseconds=given.delay_us),
             ttl=None if not given.ttl_us else timedelta(microseconds=given.ttl_us),
-            # As the job found it in the queue's settings, or as its row says.
+            # Equal to the queue's: then the row had none, unless its body has its own.
             max_attempts=body.own_max_attempts if given.max_attempts == settings.max_attempts else given.max_attempts,
             id=given.id,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
-        raise InvalidMessage(f"a body can not be unpacked: {error}", field="body") from None
+        raise InvalidMessage(f"cannot unpack a body: {error}", field="body") from None
     if body.content_type == JSON:
         checked_json(body.payload)
     return validate.item(queue, settings, new)
 
 
 def count(changes: Sequence[Any]) -> int:
-    """How many messages changes bring."""
+    """The number of messages in changes."""
     return sum(
-        len(one.numbers) if isinstance(one, SparkLoad) else len(one.items) if isinstance(one, SparkPublish) else 0
-        for one in changes
+        len(change.numbers)
+        if isinstance(change, SparkLoad)
+        else len(change.items)
+        if isinstance(change, SparkPublish)
+        else 0
+        for change in changes
     )

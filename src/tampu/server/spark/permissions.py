@@ -1,9 +1,11 @@
-"""Who may do what over ``/v1/spark``: the documents that Spark programs keep, and the queues they read.
+"""Permissions for ``/v1/spark``: the documents that Spark programs keep, and the queues they read.
 
-What a consumer has delivered is for those who may consume its queue. Ledgers and staged rows of a job are for those who
-may publish to the queue of the job; of a job that may publish to any, for those who may too. The settings of a queue
-can be read by whoever has to do with it. Where the readers of the whole journal are is for keys of all tenants that may
-operate everywhere: a pipeline's. No other document is reached.
+- Delivery logs of a consumer need ``consume`` on its queue.
+- Progress and staged rows of a job need ``publish`` on its queue; on all queues, if the job may publish to any.
+- Queue settings need any permission on the queue.
+- Positions of readers of the whole journal need a key of all tenants with ``operate`` on all queues: a pipeline's.
+
+No other document can be reached.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from tampu.broker import journal_readers, validate
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.model.errors import Forbidden
-from tampu.server.auth.grants import Who
+from tampu.server.auth.grants import Caller
 from tampu.spark.queue.delivery_log import HEADS, PAGES
 from tampu.spark.queue.outcomes import OUTCOMES
 from tampu.spark.write.publish import JOBS, STREAMS
@@ -23,45 +25,45 @@ _OF_THE_STORE = frozenset({journal_readers.KIND, journal_readers.OBJECTIVES, jou
 _WRITERS = frozenset({JOBS, STREAMS, STAGED_NAMES, STAGED_ROWS})
 
 
-def check_document(who: Who, kind: str, name: str, *, write: bool, everyone: bool) -> str:
-    """The tenant whose document it is. ``name`` may also be a prefix, with its slash.
+def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyone: bool) -> str:
+    """Check access to a document and return its tenant. ``name`` can be a prefix that ends with a slash.
 
-    ``everyone``: may the caller act in any tenant?
+    ``everyone``: the caller may act in every tenant.
     """
     if kind in _OF_THE_STORE:
         if not everyone:
-            raise Forbidden("this is for keys of all tenants", field="kind", hint="a pipeline reads the whole store")
-        who.need_everywhere("operate")
+            raise Forbidden("this needs a key of all tenants", field="kind", hint="a pipeline reads the whole store")
+        caller.need_everywhere("operate")
         return journal_readers.TENANT
     queue = name.partition("/")[0]
     if kind in _CONSUMERS and "/" in name:
-        who.need("consume", validate.name(queue, "name"))
+        caller.need("consume", validate.name(queue, "name"))
     elif kind in _WRITERS and "/" in name:
         if queue == ANY:
-            who.need_everywhere("publish")
+            caller.need_everywhere("publish")
         else:
-            who.need("publish", validate.name(queue, "name"))
+            caller.need("publish", validate.name(queue, "name"))
     elif kind == KIND and not write:
         if name != DEFAULTS:
-            check_known(who, name)
+            check_known(caller, name)
     else:
-        raise Forbidden(f"Spark has nothing to do with {kind} {name:.100}", field="kind")
-    return who.tenant
+        raise Forbidden(f"Spark has no access to {kind} {name:.100}", field="kind")
+    return caller.tenant
 
 
-def check_known(who: Who, queue: str) -> None:
-    """Has the caller anything to do with the queue?"""
+def check_known(caller: Caller, queue: str) -> None:
+    """Refuse a caller without any permission on the queue."""
     validate.name(queue, "queue")
-    if not any(who.may(permission, queue) for permission in ("view", "publish", "consume")):
-        who.need("view", queue)
+    if not any(caller.may(permission, queue) for permission in ("view", "publish", "consume")):
+        caller.need("view", queue)
 
 
-def viewed(who: Who, asked: tuple[str, ...], there: set[str]) -> tuple[str, ...] | None:
-    """The queues that are read: () for all, None for none. Who names one must be allowed to view it."""
-    who.need_somewhere("view")
-    if asked:
-        who.need("view", *asked)
-        return asked
-    if who.everywhere("view"):
+def viewed(caller: Caller, named: tuple[str, ...], existing: set[str]) -> tuple[str, ...] | None:
+    """The queues to read: () for all, None for none. The caller must be allowed to view each queue it names."""
+    caller.need_somewhere("view")
+    if named:
+        caller.need("view", *named)
+        return named
+    if caller.everywhere("view"):
         return ()
-    return tuple(sorted(queue for queue in there if who.may("view", queue))) or None
+    return tuple(sorted(queue for queue in existing if caller.may("view", queue))) or None

@@ -1,6 +1,6 @@
-"""The store of a node as Spark uses it: pieces of snapshots that only this server reads, changes in one commit.
+"""The store as Spark uses it over HTTP: signed parts of snapshots, and changes in one commit.
 
-Everything here is called in threads, away from the loop.
+Everything here runs in threads, not on the event loop.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tampu.server.auth.signin import session_secret
 if TYPE_CHECKING:
     from tampu.stores.port import ArrowStore
 
-_SIGNED = 32
+_SIGNATURE_BYTES = 32
 STREAMS = 16
-"""Arrow streams at once on a node; each holds a batch. More wait for their turn."""
+"""Arrow streams at once on a node; each holds a batch in memory. More have to wait."""
 
 
 class Planned(msgspec.Struct, array_like=True, frozen=True):
-    """A piece of a plan, and whose it is."""
+    """A part of a snapshot plan, with the tenant and queues it may read."""
 
     tenant: str | None
     queues: tuple[str, ...]
-    """(): all there are."""
+    """() means all queues."""
     columns: tuple[str, ...]
     piece: bytes
 
@@ -46,12 +46,12 @@ class SparkStore:
             from tampu.stores.open_store import store_of
         except ImportError as error:
             raise InvalidConfig(
-                f"this server can not serve Spark without {error.name}",
-                hint="pip install 'tampu[server,spark]' where it runs",
+                f"this server cannot serve Spark without {error.name}",
+                hint="run pip install 'tampu[server,spark]' on the server",
             ) from error
         self._core = core
         self.store: ArrowStore = store_of(core.engine)
-        self.places = asyncio.Semaphore(STREAMS)
+        self.slots = asyncio.Semaphore(STREAMS)
         self._secret = hashlib.sha256(b"spark" + session_secret(core).encode()).digest()
 
     # -- pieces
@@ -61,9 +61,9 @@ class SparkStore:
         return hmac.digest(self._secret, raw, "sha256") + raw
 
     def read(self, signed: bytes) -> Planned:
-        """A piece that a node of this store has planned."""
-        mark, raw = signed[:_SIGNED], signed[_SIGNED:]
-        if not hmac.compare_digest(mark, hmac.digest(self._secret, raw, "sha256")):
+        """Decode a part after checking its signature: a server of this store must have planned it."""
+        signature, raw = signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, hmac.digest(self._secret, raw, "sha256")):
             raise InvalidMessage(
                 "this piece was not planned on this store", field="piece", hint="plan and read on servers of one store"
             )
@@ -82,12 +82,12 @@ class SparkStore:
                 return self.store.together(calls) if self.store.joint else self.store.run(calls)
             return [self._core.coalescer.submit(request) for request in calls]
         except VersionConflict:
-            if again and (found := self._there(calls)) is not None:
-                return found
+            if again and (replies := self._find_replies(calls)) is not None:
+                return replies
             raise
 
-    def _there(self, calls: Iterable[Call]) -> list[Any] | None:
-        """The replies to changes whose first answer was lost, if they have been carried out."""
+    def _find_replies(self, calls: Iterable[Call]) -> list[Any] | None:
+        """The replies to a repeated request, if its first try was carried out and the response was lost."""
         replies: list[Any] = []
         for request in calls:
             if isinstance(request, PutDocument):

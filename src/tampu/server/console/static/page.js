@@ -1,5 +1,5 @@
-// Keeps the page as it is on the server: events say when something changed, and then the parts of the page that are
-// marked data-live are fetched again. Everything is rendered, and escaped, by the server; this only puts it in place.
+// Keeps the dashboard up to date. Events say that something changed; then the elements marked data-live are fetched
+// again and replaced. The server renders and escapes all HTML.
 
 const script = document.querySelector('script[type="module"]');
 const root = new URL(document.documentElement.dataset.root || "./", location.href);
@@ -52,7 +52,7 @@ function showRates() {
   }
 }
 
-// -- parts of the page, fetched again
+// -- refreshing live elements
 
 let fetched = Date.now();
 let pending = null;
@@ -65,7 +65,7 @@ async function refresh() {
     answer = await fetch(location.href, { headers: { accept: "text/html" } });
     text = await answer.text();
   } catch {
-    return; // the server is away; the feed says when it is back
+    return; // the server cannot be reached; the feed notices when it is back
   }
   if (answer.status === 401) return location.reload();
   const fresh = new DOMParser().parseFromString(text, "text/html");
@@ -79,7 +79,7 @@ async function refresh() {
   showRates();
 }
 
-// What the reader opened stays open, and what they are at keeps the focus.
+// Keeps open details open, and the focus where it is.
 function keepOpen(part, other) {
   const opened = [...part.querySelectorAll("details")].map((one) => one.open);
   [...other.querySelectorAll("details")].forEach((one, n) => { if (n < opened.length) one.open = opened[n]; });
