@@ -77,7 +77,7 @@ def _load(request: Any, task_store: PipeTaskStore) -> Current:
     return Current(lease, task, task_store)
 
 
-def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Lines | None) -> None:
+def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Format | None) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM):  # the worker decides when this process ends
         signal.signal(ignored, signal.SIG_IGN)
     threading.Thread(target=_exit_with_worker, args=(lifeline,), daemon=True).start()

@@ -48,13 +48,11 @@ def load(text: str) -> App:
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise InvalidConfig(
-                f"module {module} not found", field="app", hint="run the command in the folder that contains it"
+                f"module {module} not found", field="app", hint="run it where Python can import it"
             ) from None
         raise
     except AttributeError:
-        raise InvalidConfig(
-            f"module {module} has no {name or 'app'}", field="app", hint="for example: tampu work module:app"
-        ) from None
+        raise InvalidConfig(f"{module} has no {name or 'app'}", field="app", hint="tampu work module:app") from None
     if not isinstance(found, App):
         raise InvalidConfig(f"{text} is not a tampu.App", field="app")
     return found
