@@ -25,21 +25,16 @@ from tampu.cli.session import Session
 )
 def work(
     session: Session,
-    app: Annotated[
-        str, typer.Argument(metavar="MODULE:APP", help="Module and name of the tampu.App, such as shop.tasks:app")
-    ],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The tampu.App, such as shop.tasks:app")],
     queues: Annotated[
         list[str] | None,
-        typer.Option(
-            "--queues", "-q", metavar="NAME=WEIGHT,…", help="Queues, in turns by weight (default: all of the app)"
-        ),
+        typer.Option("--queues", "-q", metavar="NAME=WEIGHT,…", help="Queues, in turns by weight (default: all)"),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Always take from earlier queues first")] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Maximum tasks at once per process")] = 100,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=1000, help="Worker processes")] = 1,
     children: Annotated[
-        int | None,
-        typer.Option("--children", help="Maximum child processes for tasks with execution=process (default: CPUs)"),
+        int | None, typer.Option("--children", help="Child processes for execution=process (default: CPUs)")
     ] = None,
     memory: Annotated[int | None, typer.Option("--memory", metavar="MB", help="Memory limit of a child")] = None,
     recycle: Annotated[int | None, typer.Option("--recycle", help="Replace a child after this many messages")] = None,
@@ -49,12 +44,8 @@ def work(
     process_recycle: Annotated[
         int | None, typer.Option("--process-recycle", min=1, help="Replace a worker after this many messages")
     ] = None,
-    grace: Annotated[
-        str, typer.Option("--grace", metavar="TIME", help="Time for running tasks to finish when stopped")
-    ] = "30",
-    lease: Annotated[
-        str | None, typer.Option("--lease", metavar="TIME", help="Lease of each claim (default: the queues')")
-    ] = None,
+    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Time to finish tasks when stopped")] = "30",
+    lease: Annotated[str | None, typer.Option("--lease", metavar="TIME", help="Lease (default: the queues')")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the worker (default: host:pid)")] = None,
     unknown: Annotated[str, typer.Option("--unknown", help="Messages without a task: retry or reject")] = "retry",
     alive_file: Annotated[
@@ -63,9 +54,7 @@ def work(
     alive_port: Annotated[int | None, typer.Option("--alive-port", help="Serve /live and /ready on this port")] = None,
     alive_host: Annotated[str, typer.Option("--alive-host", help="Address for --alive-port")] = "127.0.0.1",
     live: Annotated[bool, typer.Option("--live", help="Show tasks and queues in the terminal")] = False,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a Python file below this folder changes")
-    ] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file here changes")] = False,
 ) -> None:
     """Run the tasks of an app for the messages of its queues, until SIGTERM or Ctrl-C."""
     from tampu.worker import queue_order
