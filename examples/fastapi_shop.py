@@ -54,7 +54,7 @@ async def place_order(order: Order) -> dict[str, str]:
 @api.get("/tasks/{id}")
 async def look(id: str) -> dict[str, Any]:
     try:
-        message = await tasks.queue_async.result(id, wait=10)  # waits for its end without polling
+        message = await tasks.store_async.result(id, wait=10)  # waits for its end without polling
     except tampu.NotFound:
         raise HTTPException(404) from None
     return {"state": message.state, "result": message.result}

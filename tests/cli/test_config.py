@@ -49,9 +49,9 @@ def test_null_inherits_again_and_star_is_the_default_of_all(command: Command) ->
 
 
 def test_a_queue_that_was_made_is_told(command: Command) -> None:
-    assert command("config", "emails", "lease=5").err.startswith("made a new queue emails ")
+    assert command("config", "emails", "lease=5").err.startswith("created queue emails;")
     assert command("config", "emails", "lease=6").err == ""
-    assert command("config", "emals", "lease=5").err.startswith("made a new queue emals ")
+    assert command("config", "emals", "lease=5").err.startswith("created queue emals;")
     assert command("config", "*", "lease=5").err == ""
     command.ok("publish", "published", "1")
     assert command("config", "published", "lease=5").err == ""

@@ -37,7 +37,7 @@ def test_copy_shows_a_table_to_people(command: Command, tmp_path: Path) -> None:
     assert answer.code == 0
     assert "has moved to" in answer.out
     assert "target" in answer.out
-    assert "is closed and has all it had" in answer.err
+    assert "is closed and keeps its messages" in answer.err
 
 
 def test_copy_can_be_given_up(command: Command, tmp_path: Path) -> None:

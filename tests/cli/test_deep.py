@@ -40,7 +40,7 @@ def test_what_was_claimed_is_told(command: Command, ids: list[str]) -> None:
     answer = command("claim", "q", "--limit", "20")
     assert answer.code == 0
     assert answer.out.count("receipt ") == len(ids)
-    assert "the payload is in base64: " in answer.err
+    assert "the payload is shown in base64: " in answer.err
 
 
 def test_show_tells_them_one_by_one(command: Command, ids: list[str]) -> None:

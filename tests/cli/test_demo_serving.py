@@ -99,7 +99,7 @@ def _page(link: str) -> str:
 def test_on_a_terminal_the_work_is_on_the_page_until_ctrl_c(person: Person, tmp_path: Path) -> None:
     until(lambda: bool(person.links()), 120)
     assert "emails" in _page(person.links()[0][0]), "while the demo works"
-    until(lambda: "Ctrl-C ends it" in person.seen, 120)
+    until(lambda: "Stop with Ctrl-C" in person.seen, 120)
     again = person.links()[-1]
     with tampu.open(again[1], token=(tmp_path / ".tampu-demo/tampu-demo.db.key").read_text().strip()) as store:
         before = store.stats("emails").done

@@ -176,10 +176,10 @@ def test_an_empty_store_is_not_an_error(command: Command, words: tuple[str, ...]
     ("conditions", "told"),
     [
         (["size=3"], "where has no field size"),
-        (["labels=x"], "which label?"),
-        (["label.=x"], "which label?"),
-        (["type=a", "type=b"], "where has type twice, and all must hold"),
-        (["label.env=a", "labels.env=b"], "where has env twice, and all must hold"),
+        (["labels=x"], "the label has no name"),
+        (["label.=x"], "the label has no name"),
+        (["type=a", "type=b"], "where has type twice"),
+        (["label.env=a", "labels.env=b"], "where has env twice"),
     ],
 )
 def test_a_condition_that_can_not_hold_is_told(command: Command, conditions: list[str], told: str) -> None:

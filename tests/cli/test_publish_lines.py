@@ -56,7 +56,7 @@ def test_text_lines_are_not_parsed(command: Command) -> None:
     [
         ('{"broken', [], "line 1501: the payload is not JSON"),
         ('{"type": "x"}', ["--fields"], "line 1501: no field payload"),
-        ('{"payload": 1, "prio": 1}', ["--fields"], "line 1501: no such field: prio"),
+        ('{"payload": 1, "prio": 1}', ["--fields"], "line 1501: unknown field: prio"),
         ('{"payload": 1, "run_at": "2031-01-01T00:00:00"}', ["--fields"], "no time zone"),
         ('{"payload": 1, "delay": "soon"}', ["--fields"], "not a duration"),
     ],
@@ -76,7 +76,10 @@ def test_a_broken_line_of_a_stream_says_how_much_was_stored(command: Command, mo
     assert answer.code == 2
     stored = command.ok("stats", "q")["queues"][0]["ready"]
     assert stored <= 5
-    assert f"line 6: the payload is not JSON: it ends too early; {stored} messages before" in answer.error["message"]
+    assert (
+        f"line 6: the payload is not JSON: it is incomplete; {stored} messages were published before"
+        in answer.error["message"]
+    )
 
 
 def test_a_refused_batch_is_told_with_its_lines(command: Command) -> None:

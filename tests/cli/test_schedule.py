@@ -48,7 +48,7 @@ def test_pause_resume_fire_remove(command: Command) -> None:
     assert command.ok("schedule", "fire", "s")["payload"] == [1]
     assert "jobs: ready" in command("schedule", "fire", "s").out
     assert command.ok("claim", "jobs")["leases"][0]["message"]["headers"] == {"tampu-schedule": "s"}
-    assert command("schedule", "remove", "s").out == "s is removed\n"
+    assert command("schedule", "remove", "s").out == "s removed\n"
     assert command.ok("schedule", "list") == {"schedules": []}
     for verb in ("show", "pause", "resume", "fire", "remove"):
         answer = command("--json", "schedule", verb, "s")

@@ -54,10 +54,10 @@ def test_claim_says_that_a_queue_delivers_nothing(command: Command, status: str)
     answer = command("claim", "shut", "open")
     assert answer.code == 3
     assert answer.err.splitlines() == [
-        "nothing to deliver",
-        f"shut is {told}: nothing is delivered until tampu resume shut",
+        "no message to deliver",
+        f"shut is {told}; deliver again with: tampu resume shut",
     ]
-    assert command("claim", "open").err == "nothing to deliver\n"
+    assert command("claim", "open").err == "no message to deliver\n"
 
 
 def test_claim_with_a_key_that_may_not_look_is_no_error(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_claim_with_a_key_that_may_not_look_is_no_error(command: Command, monkey
     monkeypatch.setattr(tampu.Store, "stats", refuse)
     monkeypatch.setattr("tampu.broker.store.Queues.list", refuse)
     answer = command("claim", "q")
-    assert (answer.code, answer.err) == (3, "nothing to deliver\n")
+    assert (answer.code, answer.err) == (3, "no message to deliver\n")
 
 
 def test_what_is_no_receipt_is_told_with_one_that_is(command: Command) -> None:

@@ -91,7 +91,7 @@ def test_sql_reads_the_query_from_a_pipe(command: Command, lake: Path):
 
 def test_sql_prompt_goes_on_after_an_error(command: Command, lake: Path, monkeypatch: pytest.MonkeyPatch):
     lines = iter(["SELECT *", "FRM x;", "", "\\d", "SELECT 40 +", "2 AS answer;", "exit"])
-    monkeypatch.setattr("tampu.cli.prompts.somebody", lambda: True)
+    monkeypatch.setattr("tampu.cli.prompts.is_interactive", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _prompt: next(lines))
     answer = command("sql")
     assert answer.code == 0
@@ -142,7 +142,7 @@ def test_insights_writes_a_report_and_opens_it(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or False)  # type: ignore[func-returns-value]  # to note it
     answer = command("insights", "--html", "report.html", "--open")
-    assert (answer.code, "report in report.html" in answer.out) == (0, True)
+    assert (answer.code, "report written to report.html" in answer.out) == (0, True)
     assert opened == [(tmp_path / "report.html").as_uri()]
     assert "no browser" in answer.err
 

@@ -23,7 +23,7 @@ from tampu.broker import access, journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.cli import exits
 from tampu.cli.lake import run_pipeline
-from tampu.cli.lake.pipeline import _Steps, _Telling
+from tampu.cli.lake.pipeline import _ReportPrinter, _Steps
 from tampu.cli.lake.run_pipeline import Runner, translated, working_session
 from tampu.cli.session import Session
 from tampu.lake.lineage import RunReport
@@ -95,7 +95,7 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
     assert command.ok("pipeline", "vacuum", "--dry-run") == {"tables": []}
     tomorrow = str(date.fromisoformat(report["started"][:10]) + timedelta(days=2))
     would = command("pipeline", "vacuum", "--drop-before", tomorrow, "--dry-run").out
-    assert f"silver.attempts: 4 rows of days before {tomorrow} would go" in would
+    assert f"silver.attempts: 4 rows of days before {tomorrow} would be deleted" in would
     assert {row["table"]: row["rows"] for row in command.ok("pipeline", "status")["tables"]} == after
     dropped = command.ok("pipeline", "vacuum", "--drop-before", tomorrow)["dropped"]
     assert {"silver.attempts": 4}.items() <= {care["table"]: care["rows"] for care in dropped}.items()
@@ -112,9 +112,9 @@ def test_the_whole_way_from_the_queue_to_a_question(command: Command, spark: Spa
         (("shell", "--format", "iceberg"), 2, "iceberg"),
         (("run", "--once", "--metrics-port", "many"), 2, "no port"),
         (("run", "--once", "--objectives", "none.json"), 2, "none.json"),
-        (("backfill", "--from", "yesterday"), 2, "no day"),
+        (("backfill", "--from", "yesterday"), 2, "not a date"),
         (("backfill", "--from", "2026-02-01", "--to", "2026-01-01"), 2, "before"),
-        (("backfill", "--from", "2026-02-01", "--table", "bronze"), 2, "silver or gold"),
+        (("backfill", "--from", "2026-02-01", "--table", "bronze"), 2, "use silver or gold"),
         (("compact",), 3, "pipeline run"),
         (("vacuum", "--retain", "1m"), 3, "no lake"),
         (("shell",), 3, "no lake"),
@@ -155,7 +155,7 @@ def test_the_pipeline_reads_through_a_server(command: Command, tmp_path: Path, m
         assert "lake:main, 0 transitions behind" in command("doctor").out
         told = command("replay", "--from-lake", "--where", "true", "--lake", "tampu.lake", "--yes")
         assert "this is a server" in told.err
-        assert "forgot main" in command("pipeline", "forget", "main").out
+        assert "reader main removed" in command("pipeline", "forget", "main").out
         assert "lake:main" not in command("doctor").out
     finally:
         served.stop()
@@ -215,7 +215,7 @@ def test_that_there_is_nothing_new_is_said_once(capsys: pytest.CaptureFixture[st
     now = datetime.now(UTC)
     said = []
     for as_json in (False, True):
-        tell = _Telling(Session(url="jobs.db", tenant=None, json=as_json))
+        tell = _ReportPrinter(Session(url="jobs.db", tenant=None, json=as_json))
         for run in (0, 0, 1, 0, 0):
             tell(RunReport(run=run, reader="lake:main", started=now, finished=now, from_position={}, to_position={}))
         said.append(capsys.readouterr().out)
@@ -301,7 +301,7 @@ def test_a_lake_that_can_not_be_reached_is_tried_again_and_then_told(
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
     assert 'tampu_pipeline_failures_total{reader="lake:main"} 5.0' in text
     assert 'tampu_pipeline_lag_messages{reader="lake:main"} 1.0' in text
-    assert caplog.text.count("run failed, trying again") == 4
+    assert caplog.text.count("run failed, retrying") == 4
     answer = command("pipeline", "status", "--lake", nowhere)
     assert (answer.code, "[31m" in answer.err) == (exits.STORE, False)
 
@@ -356,7 +356,7 @@ def test_progress_is_shown_on_a_terminal_and_not_elsewhere(monkeypatch: pytest.M
 def test_the_demo_ends_with_what_gold_says(command: Command, spark: SparkSession) -> None:
     told = command("demo", "--fast", "--lake")
     assert told.code == 0, told
-    shown = told.out.partition("this is what gold says")[2]
+    shown = told.out.partition("Insights from its gold tables")[2]
     assert "emails" in shown
     dead = command.ok(
         "sql", "SELECT state, count(*) AS n FROM silver.messages GROUP BY state", "--url", "tampu-demo.db"

@@ -88,7 +88,7 @@ def test_payload_is_an_object_that_people_and_other_languages_can_write(memory: 
         ((1, 2, 3), {}, "takes 2 positional arguments but 3 were given"),
         ((1,), {"c": 1}, "unexpected keyword argument 'c'"),
         ((1,), {"a": 1}, "multiple values for argument 'a'"),
-        ((object(),), {}, "can not be sent"),
+        ((object(),), {}, "cannot be sent"),
         ((1,), {"b": float("nan")}, "no NaN"),
     ],
 )

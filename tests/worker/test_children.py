@@ -40,7 +40,10 @@ def test_child_knows_its_message_and_the_store_of_its_worker(
 
 
 def test_child_can_not_publish_into_the_memory_of_its_worker(app: tampu.App) -> None:
-    with tampu.working(app, children=1), pytest.raises(tampu.TaskFailed, match="which is in its memory"):
+    with (
+        tampu.working(app, children=1),
+        pytest.raises(tampu.TaskFailed, match="the store is in the memory of the worker"),
+    ):
         shop.look_around.options(max_attempts=1).publish().result(90)
 
 
@@ -48,7 +51,7 @@ def test_task_that_a_child_can_not_import_fails_and_says_so(memory: tampu.App) -
     @memory.task(execution="process", max_attempts=1)
     def inner() -> None: ...
 
-    with tampu.working(memory), pytest.raises(tampu.TaskFailed, match="must be a name of its module"):
+    with tampu.working(memory), pytest.raises(tampu.TaskFailed, match="must be defined at module level"):
         inner.publish().result(90)
 
 

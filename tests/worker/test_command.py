@@ -40,7 +40,7 @@ def test_second_signal_ends_at_once(made: Crew, store: tampu.Store) -> None:
     worker = made.start()
     wait(lambda: made.count("begun") == 1)
     worker.send(signal.SIGTERM)
-    wait(lambda: worker.says("no more claims"))
+    wait(lambda: worker.says("stopped claiming"))
     worker.send(signal.SIGTERM)
     assert worker.process.wait(PATIENCE) == 1
     assert made.count("ended") == 0
@@ -123,7 +123,7 @@ def test_work_that_could_not_be_settled_at_the_end_is_counted_and_exit_code_1(
         for left, code in ((settle_queue.left, 1), (0, 0)):
             runner = tampu.Runner(memory)
             monkeypatch.setattr(runner, "run", lambda left=left: left)
-            assert run.run(runner, run.Signs()) == code
+            assert run.run(runner, run.HealthChecks()) == code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -186,12 +186,12 @@ def test_code_that_changes_is_loaded_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["no.such.module:app"], "no module no.such.module here"),
+        (["no.such.module:app"], "module no.such.module not found"),
         (["tests.worker.shop:missing"], "tests.worker.shop has no missing"),
         (["tests.worker.shop:note"], "is not a tampu.App"),
-        (["tests.worker.shop:app", "--queues", "a=b"], "'a=b' is not a queue with a weight"),
-        (["tests.worker.shop:app", "--concurrency", "0"], "concurrency is a number"),
-        (["tests.worker.shop:app", "--unknown", "drop"], "unknown is retry or reject"),
+        (["tests.worker.shop:app", "--queues", "a=b"], "'a=b' is not a queue or queue=weight"),
+        (["tests.worker.shop:app", "--concurrency", "0"], "concurrency must be between"),
+        (["tests.worker.shop:app", "--unknown", "drop"], "unknown must be retry or reject"),
     ],
 )
 def test_what_is_wrong_is_said_and_is_exit_code_2(arguments: list[str], told: str) -> None:
@@ -218,7 +218,7 @@ def test_worker_that_uses_too_much_memory_stops_claiming(monkeypatch: pytest.Mon
     runner = tampu.Runner(tampu.App("memory://"))
     used = 99 << 20
     monkeypatch.setattr(run, "resident", lambda: used)
-    pulse = run._pulse(runner, run.Signs(), run.Ceiling(memory=100))
+    pulse = run._pulse(runner, run.HealthChecks(), run.Limits(memory=100))
     pulse()
     assert not runner._stop_early
     used = 101 << 20

@@ -31,8 +31,8 @@ def go() -> Iterator[threading.Event]:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not end is given up soon."""
     monkeypatch.setattr("tampu.worker.runner._INTERRUPT_SECONDS", 0.05)
-    for room in ("runner", "looping", "tray"):
-        monkeypatch.setattr(f"tampu.worker.{room}._LAST_SECONDS", 0.05)
+    for module in ("runner", "pools.event_loop", "settle_queue"):
+        monkeypatch.setattr(f"tampu.worker.{module}._LAST_SECONDS", 0.05)
 
 
 class Running:
@@ -219,7 +219,7 @@ def test_worker_whose_store_hangs_ends_with_exit_code_1(tmp_path: Path) -> None:
             try:
                 made.open_gate()
                 assert worker.stop() == 1
-                assert worker.says("could not be settled, because the store did not answer")
+                assert worker.says("could not be settled because the store did not answer")
             finally:
                 os.kill(server._process.pid, signal.SIGCONT)
     finally:

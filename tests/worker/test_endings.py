@@ -80,7 +80,7 @@ def _ended(app: tampu.App, function: Callable[..., Any], payload: Any = None) ->
     [
         (Halt("enough"), "Halt: enough"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
-        (Mute(), "Mute: its text can not be read, RuntimeError"),
+        (Mute(), "Mute: its text cannot be read, RuntimeError"),
         (tampu.Reject(reason=None), "TypeError"),  # type: ignore[arg-type]  # as untyped programs do
     ],
     ids=lambda value: type(value).__name__,
@@ -95,7 +95,7 @@ def test_whatever_is_raised_is_a_failed_attempt(memory: tampu.App, kind: Any, er
 def test_result_whose_encoding_fails_in_its_own_code_is_dead_and_says_so(memory: tampu.App, kind: Any) -> None:
     found = _ended(memory, kind(Odd))
     assert (found.state, found.reason) == ("dead", "result_invalid")
-    assert found.last_error == "the result can not be kept: KeyError: 'json'"
+    assert found.last_error == "the result cannot be stored: KeyError: 'json'"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -119,7 +119,7 @@ def test_task_with_an_annotation_that_nobody_knows_fails_and_says_so(memory: tam
     function.__annotations__["a"] = "NotDefinedAnywhere"
     found = _ended(memory, function, {"a": 1})
     assert found.reason == "retries_exhausted"
-    assert "can not be read" in (found.last_error or "")
+    assert "cannot be read" in (found.last_error or "")
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -209,7 +209,7 @@ def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody
     for message in found:
         (failure,) = message.failures
         assert "ChildDied" in (failure.error or "")
-        assert "killed by SIGKILL, perhaps because memory ran out" in (failure.error or "")
+        assert "killed by SIGKILL, perhaps out of memory" in (failure.error or "")
     scene.crew.open_gate()
     unharmed = scene.store.result(neighbour, wait=90)
     assert (unharmed.state, unharmed.attempts) == ("done", 1)
@@ -226,7 +226,7 @@ def test_graceful_stop_finishes_what_runs_and_gives_back_the_rest_uncounted(
     wait(lambda: scene.crew.count("begun") >= 4)
     begun = {line[1] for line in scene.crew.ledger()}
     worker.send(signal.SIGTERM)
-    wait(lambda: worker.says("no more claims"))
+    wait(lambda: worker.says("stopped claiming"))
     scene.crew.open_gate()
     assert worker.process.wait(90) == 0
     begun |= {line[1] for line in scene.crew.ledger()}

@@ -28,7 +28,7 @@ def test_timeout_inside_a_commit_waits_until_it_is_done(memory: tampu.App, monke
         if not any(isinstance(call, port.Publish) and call.queue == "other" for call in calls):
             return carry_out(calls)  # type: ignore[no-any-return]  # of any engine
         try:
-            wait(lambda: threading.get_ident() in interrupt._asked)  # Python runs here: it could be raised now
+            wait(lambda: threading.get_ident() in interrupt._pending)  # Python runs here: it could be raised now
             replies: list[Any] = carry_out(calls)
         except BaseException as error:
             outcome.append(f"interrupted by {error!r}")

@@ -71,7 +71,7 @@ def test_warden_that_can_not_start_is_started_again_with_growing_pauses(
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(lease_keeper, "_GOOD_SECONDS", 3600.0)  # a busy machine takes long to fail
+    monkeypatch.setattr(lease_keeper, "_STABLE_SECONDS", 3600.0)  # a busy machine takes long to fail
     monkeypatch.setattr(lease_keeper, "_START_SECONDS", 3600.0)
     pauses, four = list[float](), threading.Event()
     pause = LeaseKeeperProcess._pause

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 import tampu
-from tampu.worker.process.live import View, picture, shown
+from tampu.worker.process.live import View, shown, snapshot
 from tests.conformance.conftest import TRANSACTIONAL
 from tests.conformance.harness import Harness, Kit
 from tests.conformance.served import build
@@ -220,10 +220,10 @@ def test_picture_of_a_worker_tells_tasks_and_queues(memory: tampu.App) -> None:
             raise tampu.Reject("odd")
 
     console = Console(record=True, width=120, file=None, force_terminal=True, quiet=False)
-    with tampu.working(memory) as runner, shown(lambda: [picture(runner)], console):
+    with tampu.working(memory) as runner, shown(lambda: [snapshot(runner)], console):
         memory.publish_many([work.message(n) for n in (0, 1)])
         wait(lambda: runner.done == 2)
-        console.print(View().draw([picture(runner)]))
+        console.print(View().draw([snapshot(runner)]))
     text = console.export_text()
     assert "working" in text
     assert "2 ended" in text

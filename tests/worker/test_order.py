@@ -32,16 +32,16 @@ def test_bad_queues_are_refused(text: str) -> None:
 def test_quick_tasks_are_claimed_by_hundreds_and_slow_ones_as_they_can_start() -> None:
     quick = Prefetch(100)
     quick.ran(100, 0.001, 0.001)
-    assert quick.room(0) > 500
-    assert quick.room(900) == 0  # not a few at a time
+    assert quick.to_claim(0) > 500
+    assert quick.to_claim(900) == 0  # not a few at a time
     slow = Prefetch(100)
     slow.ran(10, 10 * 60.0, 0.0)
-    assert slow.room(0) == 100
-    assert slow.room(99) == 1
-    assert slow.room(100) == 0
+    assert slow.to_claim(0) == 100
+    assert slow.to_claim(99) == 1
+    assert slow.to_claim(100) == 0
     blocking = Prefetch(100)
     blocking.ran(10, 1.0, 1.0)  # each keeps the loop for a tenth of a second: only one can run at a time
-    assert blocking.room(0) < 5
+    assert blocking.to_claim(0) < 5
 
 
 def test_leases_are_due_after_a_third_and_again_after_that() -> None:
@@ -53,7 +53,7 @@ def test_leases_are_due_after_a_third_and_again_after_that() -> None:
     assert book.due(4.0) == ["c"]
     book.remove(["b"])
     assert book.due(6.5) == ["a"]
-    book.again(["a", "b"], 6.5)
+    book.retry(["a", "b"], 6.5)
     assert book.next() == pytest.approx(6.8)
     assert book.due(7.5) == ["a", "c"]
     assert len(book) == 2

@@ -57,7 +57,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
 ) -> None:
     # A client of a server tries for half a minute before it says that it is gone.
     monkeypatch.setitem(Request.__init__.__kwdefaults__ or {}, "patience", 0.5)
-    monkeypatch.setattr(Prefetch, "room", lambda _, held: 20 - held)  # no claim is under way while all of them run
+    monkeypatch.setattr(Prefetch, "to_claim", lambda _, held: 20 - held)  # no claim is under way while all of them run
     go, begun, runs = threading.Event(), threading.Semaphore(0), list[int]()
     with place(tmp_path) as (url, token, away, back), tampu.App(url, token=token) as app:
 
@@ -75,7 +75,7 @@ def test_worker_goes_on_when_its_store_comes_back_and_nothing_runs_twice(
                 assert begun.acquire(timeout=90)
             away()
             go.set()
-            wait(lambda: "the store can not be used" in caplog.text)
+            wait(lambda: "the store cannot be used" in caplog.text)
             back()
             assert [one.result(90) for one in published] == list(range(40))
             wait(lambda: "the store is back" in caplog.text)
@@ -115,7 +115,7 @@ def test_leases_timeouts_and_progress_outlive_an_outage(
             for _ in range(11):
                 assert begun.acquire(timeout=90)
             away()
-            wait(lambda: "the store can not be used" in caplog.text)
+            wait(lambda: "the store cannot be used" in caplog.text)
             wait(lambda: f"late {too_late.id}: timed out" in caplog.text)
             back()
             words.append("after")

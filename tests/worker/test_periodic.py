@@ -89,7 +89,7 @@ def test_schedules_of_tasks_that_are_gone_are_told_of_and_left(
 
 
 def test_wrong_declarations_are_refused(memory: tampu.App) -> None:
-    with pytest.raises(tampu.InvalidConfig, match=r"over @app\.task"):
+    with pytest.raises(tampu.InvalidConfig, match=r"above @app\.task"):
 
         @memory.cron("* * * * *")  # type: ignore[type-var]  # on purpose
         def plain() -> None: ...

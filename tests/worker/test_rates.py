@@ -61,7 +61,7 @@ def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
     book = LeaseTimers(30.0)
     book.add(["a", "b"], 0.0)
     assert book.due(3.0) == ["a", "b"]
-    book.again(["b"], 3.0, 2.0)
+    book.retry(["b"], 3.0, 2.0)
     assert book.next() == 5.0
     assert book.due(5.0) == ["b"]  # `a` has been extended
     assert book.due(14.9) == ["a"]

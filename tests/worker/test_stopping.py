@@ -20,7 +20,7 @@ HELD = 12
 @pytest.fixture(autouse=True)
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is claimed at once, as if tasks were quick."""
-    monkeypatch.setattr(Prefetch, "room", lambda _, held: HELD - held)
+    monkeypatch.setattr(Prefetch, "to_claim", lambda _, held: HELD - held)
 
 
 @pytest.mark.parametrize("task", [shop.wait_async, shop.wait_thread, shop.wait_process], ids=lambda task: task.name)

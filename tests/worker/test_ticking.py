@@ -88,7 +88,7 @@ def test_progress_that_is_refused_for_good_harms_no_other(
 
     with tampu.working(memory):
         moves.publish("x" * 100_000)
-        wait(lambda: "its progress can not be stored" in caplog.text)
+        wait(lambda: "its progress cannot be stored" in caplog.text)
         published = moves.publish("half")
         wait(lambda: published.progress() == (0.5, "half"))
         go.set()
@@ -137,4 +137,4 @@ def test_an_error_does_not_end_what_is_done_every_so_often(caplog: pytest.LogCap
     for _ in range(3):
         assert done.acquire(timeout=PATIENCE)
     ticks.close(PATIENCE)
-    assert "tampu-test goes on after an error" in caplog.text
+    assert "tampu-test continues after an error" in caplog.text

@@ -1,4 +1,4 @@
-"""The frame of the command: its global options, what each subcommand is given, and where every error ends."""
+"""The base of the command: global options, the session given to each subcommand, and error handling."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typer.core import TyperGroup
 
 import tampu
 from tampu.cli import exits
-from tampu.cli.output import leave_quietly
-from tampu.cli.plain import never_refuse
+from tampu.cli.output import exit_quietly
 from tampu.cli.session import DEFAULT_URL, Session
-from tampu.cli.streams import stand_in
+from tampu.cli.streams import escape_unencodable, replace_closed
 
 P = ParamSpec("P")
 GLOBAL = "Global options"
@@ -24,7 +23,7 @@ GLOBAL = "Global options"
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", metavar="URL", rich_help_panel=GLOBAL, help=f"The queue's file or url (TAMPU_URL, or {DEFAULT_URL})"
+        "--url", metavar="URL", rich_help_panel=GLOBAL, help=f"File or url of the store (TAMPU_URL, or {DEFAULT_URL})"
     ),
 ]
 Tenant = Annotated[
@@ -32,45 +31,45 @@ Tenant = Annotated[
     typer.Option("--tenant", metavar="NAME", rich_help_panel=GLOBAL, help="The tenant (TAMPU_TENANT, or default)"),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=GLOBAL, help="JSON for scripts, one document on one line")
+    bool, typer.Option("--json", rich_help_panel=GLOBAL, help="Print JSON for scripts, one document per line")
 ]
 
 
 class Group(TyperGroup):
-    """Turns every error into one line and an exit code."""
+    """Turns every error into a short message and an exit code."""
 
     def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: ARG002 - errors are always told here
+        standalone_mode: bool = True,  # noqa: ARG002 - errors are always handled here
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         json = "--json" in given[: given.index("--") if "--" in given else None]
-        stand_in()
-        never_refuse(sys.stdout, sys.stderr)
+        replace_closed()
+        escape_unencodable(sys.stdout, sys.stderr)
         try:
             code = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
         except tampu.TampuError as error:
-            exits.tell(exits.describe_error(error), json=json)
+            exits.print_error(exits.describe_error(error), json=json)
             code = exits.exit_code(error)
         except typer.TyperException as error:
             code = _usage(error, given, self.commands, json=json)
         except typer.Abort:
-            exits.tell(exits.describe("aborted", "nothing was changed"), json=json)
+            exits.print_error(exits.describe("aborted", "nothing was changed"), json=json)
             code = exits.INTERRUPTED
         except BrokenPipeError:
-            leave_quietly()
+            exit_quietly()
         except SystemExit as end:
-            if isinstance(end.__context__, BrokenPipeError):  # rich and typer exit with 1 then, as if it had failed
-                leave_quietly()
+            if isinstance(end.__context__, BrokenPipeError):  # rich and typer exit with 1, as if the command had failed
+                exit_quietly()
             raise
         except OSError as error:
-            exits.tell(exits.describe("system_error", str(error)), json=json)
+            exits.print_error(exits.describe("system_error", str(error)), json=json)
             code = exits.FAILED
         sys.exit(code if isinstance(code, int) else exits.OK)
 
@@ -78,22 +77,24 @@ class Group(TyperGroup):
 def _usage(error: typer.TyperException, given: list[str], commands: Container[str], *, json: bool) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        return exits.BAD_INPUT  # making the error has printed the help
+        return exits.BAD_INPUT  # typer has printed the help
     parameter = getattr(error, "param", None)
     path = "tampu" if context is None else " ".join(context.command_path.split())
-    if context is None and hasattr(error, "option_name"):  # an option without its value is not told whose it is
+    if context is None and hasattr(
+        error, "option_name"
+    ):  # for an option without its value typer does not say which command it belongs to
         path = " ".join(["tampu", *[word for word in given if word in commands][:1]])
-    said = error.format_message().replace(": Value error, ", ": ")
+    message = error.format_message().replace(": Value error, ", ": ")
     hint = _as_setting(getattr(error, "option_name", ""), given) if path == "tampu config" else None
-    exits.tell(
-        exits.describe("usage", said, getattr(parameter, "name", None), hint or f"see {path} --help"),
+    exits.print_error(
+        exits.describe("usage", message, getattr(parameter, "name", None), hint or f"see {path} --help"),
         json=json,
     )
     return exits.BAD_INPUT
 
 
 def _as_setting(option: str, given: list[str]) -> str | None:
-    """How to write a setting of a queue that was given as an option."""
+    """How to write a queue setting that was given as an option."""
     name = option.lstrip("-").replace("-", "_")
     if name not in tampu.QueueConfig.__struct_fields__:
         return None
@@ -130,13 +131,13 @@ def options(
     url: Url = None,
     tenant: Tenant = None,
     json: Json = False,
-    version: Annotated[  # noqa: ARG001 - its callback answers
+    version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit")
     ] = False,
 ) -> None:
-    """tampu: a durable work queue, in one file or on a server you have.
+    """tampu: a durable task queue, in one file or on a database server.
 
-    The global options may stand before or after the name of a command.
+    Global options may stand before or after the name of a command.
     """
     context.obj = Session(url=url, tenant=tenant, json=json)
 
@@ -144,8 +145,7 @@ def options(
 def command(
     name: str, panel: str, epilog: str | None = None, *, of: typer.Typer | None = None
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
-    """A subcommand, or one ``of`` a group. It is given the session as its first argument; the global options are added
-    to its own."""
+    """Register a subcommand, also ``of`` a group. Its first argument is the session; the global options are added."""
 
     def register(function: Callable[Concatenate[Session, P], None]) -> Callable[Concatenate[Session, P], None]:
         @functools.wraps(function)
@@ -163,7 +163,7 @@ def command(
         ]
         first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how inspect is told
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         (of or app).command(name, rich_help_panel=panel, epilog=epilog)(run)
         return function
@@ -172,7 +172,7 @@ def command(
 
 
 def queue_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Completion of a queue's name, from the file that is there."""
+    """Shell completion of queue names, from the store."""
     given = context.find_root().params | {name: value for name, value in context.params.items() if value}
     session = Session(url=given.get("url"), tenant=given.get("tenant"), json=False)
     try:
@@ -184,7 +184,7 @@ def queue_names(context: typer.Context, incomplete: str) -> list[str]:
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue", autocompletion=queue_names)]
 QueueNames = Annotated[
-    list[str], typer.Argument(metavar="QUEUE…", help="One queue or several", autocompletion=queue_names)
+    list[str], typer.Argument(metavar="QUEUE…", help="One or more queues", autocompletion=queue_names)
 ]
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Message ids")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing")]

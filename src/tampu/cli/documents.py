@@ -1,4 +1,4 @@
-"""What `--json` prints: messages, leases and the rest as plain values. Keys are always there; null is nothing."""
+"""The JSON documents that `--json` prints. Every key is always present; null means not set."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 import tampu
 from tampu.cli.exits import describe_error
 
-BASE64 = "in base64: it is bytes, nested too deeply, or not what its content type says"
-_ROOM = 50
-"""Levels of nesting that are left for what stands around a payload or a result."""
+BASE64 = "shown in base64: it is bytes, nested too deeply, or does not match its content type"
+_RESERVED_LEVELS = 50
+"""Levels of nesting reserved for the document around a payload or a result."""
 
 
 def payload(message: tampu.Message | tampu.Schedule) -> dict[str, Any]:
-    """The payload as a value, or in base64 when it is bytes, nested too deeply or not what its content type says."""
+    """The payload as a value; in base64 if it is bytes, nested too deeply or does not match its content type."""
     try:
         value = _not_too_deep(message.payload)
     except (ValueError, RecursionError, msgspec.MsgspecError):
@@ -27,7 +27,7 @@ def payload(message: tampu.Message | tampu.Schedule) -> dict[str, Any]:
 
 
 def result(message: tampu.Message) -> dict[str, Any]:
-    """What the message was acked with; MessagePack in base64 when it is nested too deeply."""
+    """The result of the message; as MessagePack in base64 if it is nested too deeply."""
     try:
         return {"result": _not_too_deep(message.result)}
     except RecursionError:
@@ -36,10 +36,10 @@ def result(message: tampu.Message) -> dict[str, Any]:
 
 def _not_too_deep(value: Any) -> Any:
     if isinstance(value, dict | list):
-        around = value
-        for _ in range(_ROOM):
-            around = [around]
-        msgspec.json.encode(around, enc_hook=str)
+        nested = value
+        for _ in range(_RESERVED_LEVELS):
+            nested = [nested]
+        msgspec.json.encode(nested, enc_hook=str)
     return value
 
 

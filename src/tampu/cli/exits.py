@@ -1,4 +1,4 @@
-"""What the command answers with: its exit codes, and how an error is told to a person or a script."""
+"""Exit codes of the command, and how errors are printed for people and scripts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 EPILOG = (
-    "Exit codes: 0 done · 1 it failed, or some of it did · 2 bad input · 3 nothing there · 4 the lease is lost · "
-    "5 the store can not be used · 130 interrupted · 141 nobody reads the output any more.\n\n"
+    "Exit codes: 0 done · 1 failed, at least in part · 2 bad input · 3 nothing found · 4 lease lost · "
+    "5 the store cannot be used · 130 interrupted · 141 the reader of the output is gone.\n\n"
     "With --json, standard output is one JSON document on one line (one per line with --follow and --watch), "
     'and an error is {"error": {"code", "message", "field", "hint"}} on standard error.'
 )
@@ -41,7 +41,7 @@ def exit_code(error: tampu.TampuError) -> int:
 
 
 def of_outcomes(outcomes: list[tampu.Outcome]) -> int:
-    """0 if all went well; the code of the errors if nothing did and they agree; 1 if some failed."""
+    """0 if all succeeded; the common exit code if all failed alike; else 1."""
     codes = {OK if o.error is None else exit_code(o.error) for o in outcomes}
     return codes.pop() if len(codes) == 1 else FAILED if codes else OK
 
@@ -54,21 +54,21 @@ def describe_error(error: tampu.TampuError) -> dict[str, Any]:
     return describe(error.code, error.message, error.field, error.hint)
 
 
-def tell(error: dict[str, Any], *, json: bool) -> None:
+def print_error(error: dict[str, Any], *, json: bool) -> None:
     """Print an error on standard error."""
     from tampu.cli.output import clean
 
     if json:
         whole = {k: v if v is None else v.encode("utf-8", "backslashreplace").decode() for k, v in error.items()}
-        remark(msgspec.json.encode({"error": whole}).decode())
+        print_line(msgspec.json.encode({"error": whole}).decode())
         return
-    remark(f"error [{error['code']}]: {_one_line(clean(error['message']))}")
+    print_line(f"error [{error['code']}]: {_one_line(clean(error['message']))}")
     if error["hint"]:
-        remark(f"hint: {_one_line(clean(error['hint']))}")
+        print_line(f"hint: {_one_line(clean(error['hint']))}")
 
 
-def remark(line: str) -> None:
-    """A line on standard error. If nobody can hear it, the exit code still says what happened."""
+def print_line(line: str) -> None:
+    """Print a line on standard error. If that fails, the exit code still says what happened."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Where people are in the journal: its last part, the pages after a position, and how far that is behind."""
+"""Reading the journal by position: its last entries, the pages after a position, and how many come later."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STEP = 1_000
 
 
 def last(store: tampu.Store, limit: int, queue: str | None = None) -> tampu.JournalPage:
-    """The last transitions, of one queue if it is named.
+    """The last transitions, of one queue if given.
 
-    Other tenants' and queues' are passed over, so it may have to start further back. Where each queue has a partition
-    of its own, only that one is read.
+    Transitions of other tenants and queues are skipped, so it may have to start further back. If each queue has its own
+    partition, only that one is read.
     """
     latest = store.journal(limit=1).latest
     own = f"{store.tenant}/{queue}"
@@ -34,9 +34,9 @@ def last(store: tampu.Store, limit: int, queue: str | None = None) -> tampu.Jour
 
 
 def page_after(store: tampu.Store, after: Position, limit: int, queue: str | None = None) -> tampu.JournalPage:
-    """The next ``limit`` transitions after a position, of one queue if it is named; fewer only at the end.
+    """The next ``limit`` transitions after a position, of one queue if given; fewer only at the end.
 
-    The position of the page is right behind the last of them.
+    The position of the page is right after the last of them.
     """
     found: list[tampu.Transition] = []
     position = dict(after)
@@ -53,7 +53,7 @@ def page_after(store: tampu.Store, after: Position, limit: int, queue: str | Non
 
 
 def pages(store: tampu.Store, after: Position, size: int) -> Iterator[tampu.JournalPage]:
-    """To the end as it is now. A page may be empty when there is only other tenants' work in it; the last one is."""
+    """Pages up to the current end. The last page is empty; so is a page with only transitions of other tenants."""
     while True:
         page = store.journal(after=after, limit=size)
         yield page
@@ -63,5 +63,5 @@ def pages(store: tampu.Store, after: Position, size: int) -> Iterator[tampu.Jour
 
 
 def behind(page: tampu.JournalPage) -> int:
-    """How many transitions come after a page."""
+    """The number of transitions after a page."""
     return sum(max(0, end - page.position.get(partition, 0)) for partition, end in page.latest.items())

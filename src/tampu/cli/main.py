@@ -1,4 +1,4 @@
-"""`tampu`, the command. Importing a module of subcommands registers them; the order here is the order of the help."""
+"""The `tampu` command. Importing a module registers its subcommands; the order here is the order in the help."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Printing: JSON documents for scripts, tables for people, progress on standard error.
 
-Everything that comes out of a message is cleaned first, so that a payload can not steer the terminal.
+Text from messages is cleaned first, so that a payload cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ class Output:
         self.json = json
 
     def document(self, value: Any) -> None:
-        """One JSON document, on one line."""
+        """Print one JSON document on one line."""
         line = memoryview(msgspec.json.encode(value, enc_hook=str) + b"\n")
         try:
             sys.stdout.flush()
-            while line:  # an unbuffered stream may take only a part
+            while line:  # an unbuffered stream may write only a part
                 line = line[sys.stdout.buffer.write(line) :]
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            leave_quietly()
+            exit_quietly()
 
     @functools.cached_property
     def console(self) -> Console:
         return _console(stderr=False)
 
     def show(self, *things: RenderableType) -> None:
-        """For people: tables, panels, texts."""
+        """Print tables, panels or texts."""
         for thing in things:
             self.console.print(thing, crop=False)
 
     def say(self, text: str, style: str = "") -> None:
-        """A line that is never cut or wrapped, so that it can be copied."""
+        """Print a line that is never cut or wrapped, so that it can be copied."""
         self.console.print(clean(text), style=style or None, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A remark that a script may ignore: only for people, on standard error."""
+        """Print a remark for people on standard error; nothing with --json."""
         if not self.json:
-            exits.remark(clean(text))
+            exits.print_line(clean(text))
 
 
 def width() -> int:
-    """Characters in a line of standard output; plenty when nobody's terminal limits it."""
+    """Width of standard output in characters; large if it is not a terminal."""
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return shutil.get_terminal_size().columns
     return _PIPED_WIDTH
@@ -87,27 +87,27 @@ def _console(*, stderr: bool) -> Console:
     class Pipe(Console):
         def on_broken_pipe(self) -> None:
             self.quiet = True
-            leave_quietly()
+            exit_quietly()
 
     return Pipe(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if stderr else width())
 
 
-def leave_quietly() -> NoReturn:
-    """Who read our output has gone; nothing more is to be said, not even at exit."""
+def exit_quietly() -> NoReturn:
+    """Exit without any output: the reader of standard output is gone."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(exits.BROKEN_PIPE)
 
 
-def leave_if_unread() -> None:
-    """For who waits and writes nothing meanwhile: only a write is told that the reader has gone."""
+def exit_if_unread() -> None:
+    """Exit if the reader of standard output is gone. For commands that wait: otherwise only a write would notice."""
     if not hasattr(select, "poll"):  # not on Windows
         return
     watch = select.poll()
-    with contextlib.suppress(OSError, ValueError):  # no real stream
+    with contextlib.suppress(OSError, ValueError):  # not a real stream
         watch.register(sys.stdout.fileno(), 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0)):
-        leave_quietly()
+        exit_quietly()
 
 
 def table(
@@ -118,17 +118,17 @@ def table(
     right: Sequence[str] = (),
     title: str | None = None,
 ) -> Table:
-    """A table. Columns in ``fold`` give way when there is little room or nothing in them; others are never cut."""
+    """A table. Columns in ``fold`` are cut if there is little space, and left out if empty; others are never cut."""
     from rich import box
     from rich.table import Table
 
-    kept = [at for at, name in enumerate(columns) if name not in fold or any(row[at].plain for row in rows)]
-    columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    visible = [at for at, name in enumerate(columns) if name not in fold or any(row[at].plain for row in rows)]
+    columns, rows = [columns[at] for at in visible], [[row[at] for at in visible] for row in rows]
     widths = [max([len(name), *(row[at].cell_len for row in rows)]) for at, name in enumerate(columns)]
     left = width() - sum(w for w, name in zip(widths, columns, strict=True) if name not in fold) - 2 * len(columns)
-    giving = sorted((w, at) for at, w in enumerate(widths) if columns[at] in fold)
-    for given, (wanted, at) in enumerate(giving):
-        widths[at] = min(wanted, max(_NARROWEST, left // (len(giving) - given)))
+    foldable = sorted((w, at) for at, w in enumerate(widths) if columns[at] in fold)
+    for done, (wanted, at) in enumerate(foldable):
+        widths[at] = min(wanted, max(_NARROWEST, left // (len(foldable) - done)))
         left -= widths[at]
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, collapse_padding=True,
                  header_style="bold", width=sum(widths) + 2 * len(columns))  # fmt: skip
@@ -147,7 +147,7 @@ def text(value: Any, style: str = "") -> Text:
 
 
 def word(value: str) -> Text:
-    """A state or status in its colour."""
+    """A state or status in its color."""
     return text(value, STYLES.get(value, ""))
 
 
@@ -156,7 +156,7 @@ def count(value: int, style: str = "") -> Text:
 
 
 def pretty(value: Any) -> Text:
-    """A value as coloured JSON on several lines."""
+    """A value as colored JSON on several lines."""
     from rich.highlighter import JSONHighlighter
 
     try:
@@ -167,7 +167,7 @@ def pretty(value: Any) -> Text:
 
 
 def short(value: Any, most: int = 200) -> str:
-    """A value as JSON on one line, cut when it is long."""
+    """A value as JSON on one line, cut if it is long."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     try:
@@ -178,7 +178,7 @@ def short(value: Any, most: int = 200) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration as people say it: 0.2s, 45s, 1h30m, 3d."""
+    """A duration for people: 0.2s, 45s, 1h30m, 3d."""
     if seconds < 1:
         return f"{seconds:.2g}s" if seconds >= 0.001 else "0s"
     left, parts = round(seconds), []
@@ -190,7 +190,7 @@ def span(seconds: float) -> str:
 
 
 def ago(at: datetime | None) -> str:
-    """How far a moment is from now: ``3s ago``, ``in 5m``."""
+    """A time relative to now: ``3s ago``, ``in 5m``."""
     if at is None:
         return "-"
     seconds = (datetime.now(UTC) - at).total_seconds()
@@ -198,13 +198,13 @@ def ago(at: datetime | None) -> str:
 
 
 def clock(at: datetime) -> str:
-    """A moment in the local zone."""
+    """A time in the local zone."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
 @contextlib.contextmanager
 def progress(doing: str, total: float | None, *, unit: str = "") -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, when that is a terminal; the function moves it on."""
+    """A progress bar on standard error, if that is a terminal. Call the function to advance it."""
     if not sys.stderr.isatty():
         yield lambda _steps: None
         return

@@ -1,4 +1,4 @@
-"""From what people type to values: durations, times, pairs, JSON. What the library checks is not checked here again."""
+"""Parses what people type: durations, times, pairs, JSON. What the library checks is not checked here again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DURATION_HINT = "seconds, or with units: 30s, 500ms, 5m, 1h30m, 2d"
 
 
 def duration(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage) -> float:
-    """Seconds of ``90``, ``1.5``, ``30s``, ``1h30m``."""
+    """Seconds, from ``90``, ``1.5``, ``30s`` or ``1h30m``."""
     text = text.strip().lower()
     if _NUMBER.match(text):
         return float(text)
@@ -51,14 +51,14 @@ def moment(text: str | None, field: str) -> datetime | None:
 def pair(text: str, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise error(f"{field} {text!r:.60} has no name and value", field=field, hint="write name=value")
+        raise error(f"{field} {text!r:.60} is not name=value", field=field, hint="write name=value")
     return name.strip(), value
 
 
 def pairs(
     texts: list[str] | None, field: str, error: type[tampu.TampuError] = tampu.InvalidMessage
 ) -> dict[str, str] | None:
-    """Name and value of each text; a name that comes twice is refused, or one of its values would silently be lost."""
+    """Name and value of each text. A repeated name is refused, as one of its values would silently be lost."""
     found: dict[str, str] = {}
     for text in texts or []:
         name, value = pair(text, field, error)
@@ -69,7 +69,7 @@ def pairs(
 
 
 def json_value(text: str | bytes, field: str, hint: str | None = None) -> Any:
-    """A JSON value; what is broken is told with its place."""
+    """A JSON value. An error says at which line and column."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
     try:
         return msgspec.json.decode(raw)
@@ -83,7 +83,7 @@ def json_value(text: str | bytes, field: str, hint: str | None = None) -> Any:
             line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
             what = what.replace(place[0], f"at line {line}, column {column}")
         elif "truncated" in what:
-            what = "it ends too early"
+            what = "it is incomplete"
         raise tampu.InvalidMessage(f"the {field} is not JSON: {what}", field=field, hint=hint) from None
 
 
@@ -96,16 +96,16 @@ def where(texts: list[str] | None) -> dict[str, Any]:
         values = found
         if head in ("label", "labels"):
             if not label:
-                raise tampu.InvalidMessage("which label?", field="where", hint="write label.NAME=VALUE")
+                raise tampu.InvalidMessage("the label has no name", field="where", hint="write label.NAME=VALUE")
             values, name = found.setdefault("labels", {}), label
         if name in values:
-            raise tampu.InvalidMessage(f"where has {name} twice, and all must hold", field="where")
+            raise tampu.InvalidMessage(f"where has {name} twice", field="where", hint="give each field once")
         values[name] = moment(value, name) if values is found and name.endswith(("_after", "_before")) else value
     return found
 
 
 def settings(texts: list[str]) -> dict[str, Any]:
-    """The changes of `config`; ``null`` inherits again."""
+    """The settings given to `config`; ``null`` means inherited."""
     given = pairs(texts, "setting", tampu.InvalidConfig) or {}
     return {name: _setting(name, value.strip()) for name, value in given.items()}
 
@@ -119,7 +119,7 @@ def _setting(name: str, value: str) -> Any:
         return duration(value, name, tampu.InvalidConfig)
     if name == "group_order":
         if value.lower() not in ("true", "false"):
-            raise tampu.InvalidConfig(f"{name} can not be {value!r:.60}", field=name, hint="true, false or null")
+            raise tampu.InvalidConfig(f"{name} cannot be {value!r:.60}", field=name, hint="use true, false or null")
         return value.lower() == "true"
     return value if name in ("status", "ordering", "group_by") else _number(value)
 
@@ -142,7 +142,7 @@ def backoff(value: str) -> Any:
     for name, text in given.items():
         if name not in ("base", "cap", "jitter"):
             raise tampu.InvalidConfig(
-                f"backoff has no {name!r:.40}", field="backoff", hint="exponential:base=1s,cap=5m,jitter=full"
+                f"backoff has no option {name!r:.40}", field="backoff", hint="exponential:base=1s,cap=5m,jitter=full"
             )
         made[name] = text if name == "jitter" else duration(text, "backoff", tampu.InvalidConfig)
     return made

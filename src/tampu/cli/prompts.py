@@ -1,4 +1,4 @@
-"""What the command asks people: only where there is somebody to answer."""
+"""Questions to the user, asked only if standard input is a terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 import tampu
 
 
-def somebody() -> bool:
-    """Is there a person at the other end?"""
+def is_interactive() -> bool:
+    """True if a person can answer: standard input is a terminal."""
     return sys.stdin.isatty()
 
 
-def confirm(question: str, otherwise: str) -> None:
-    """Go on only if the answer is yes. In a script there is nobody to ask: ``otherwise`` says what would be done."""
-    if not somebody():
-        raise tampu.InvalidMessage(otherwise, field="yes", hint="add --yes, or see first with --dry-run")
+def confirm(question: str, effect: str) -> None:
+    """Continue only if the user answers yes. In a script nobody can: then raise, and ``effect`` is the error text."""
+    if not is_interactive():
+        raise tampu.InvalidMessage(effect, field="yes", hint="confirm with --yes, or try --dry-run first")
     if not typer.confirm(question, err=True):
         raise typer.Abort

@@ -1,4 +1,4 @@
-"""Why a queue delivers nothing: it is shut, or not there."""
+"""Notes on why a queue delivers nothing: it is paused, closed or does not exist."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tampu.cli.session import Session
 MISSING = "missing"
 
 
-def standing(store: tampu.Store, queue: str) -> str | None:
-    """The status of a queue; None for a key that may work but not look."""
+def status_of(store: tampu.Store, queue: str) -> str | None:
+    """The status of a queue; None if the key may not read it."""
     try:
         found: tampu.Stats = store.stats(queue)
         return found.status
@@ -20,8 +20,8 @@ def standing(store: tampu.Store, queue: str) -> str | None:
 
 
 def note(session: Session, queue: str, status: str | None) -> None:
-    """What people should know of it."""
+    """Print why the queue delivers nothing, if that is known."""
     if status == MISSING:
-        session.out.note(f"there is no queue {queue} yet")
+        session.out.note(f"queue {queue} does not exist yet")
     elif status in ("paused", "closed"):
-        session.out.note(f"{queue} is {status}: nothing is delivered until {session.call('resume', queue)}")
+        session.out.note(f"{queue} is {status}; deliver again with: {session.command_line('resume', queue)}")

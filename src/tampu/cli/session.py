@@ -1,4 +1,4 @@
-"""What a subcommand is given: the store that was named, how to answer, and the way to open the queue."""
+"""The session given to each subcommand: which store, how to print, and how to open the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_URL = "tampu.db"
 
 
 def _command() -> str:
-    """How this command is called from here: by its name, or by its path where no shell would find it."""
+    """How the user calls this command: by name, or by path if the shell would not find it."""
     path = Path(sys.argv[0])
     if path.name != "tampu" or not path.is_file() or shutil.which("tampu"):
         return "tampu"
@@ -30,7 +30,7 @@ def _command() -> str:
 
 
 def hidden(url: str) -> str:
-    """A url without its password, nor that of a url among its options."""
+    """A url without passwords, also without those of urls in its options."""
     address, mark, query = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", url).partition("?")
     return address + mark + "&".join(map(_without_secret, query.split("&")))
 
@@ -39,9 +39,9 @@ def _without_secret(option: str) -> str:
     name, mark, value = option.partition("=")
     if "pass" in name.lower():
         return f"{name}{mark}***"
-    plain = urllib.parse.unquote(value)
-    shown = hidden(plain) if "://" in plain else plain
-    if shown == plain:
+    decoded = urllib.parse.unquote(value)
+    shown = hidden(decoded) if "://" in decoded else decoded
+    if shown == decoded:
         return option
     return f"{name}{mark}{urllib.parse.quote(shown, safe='')}"
 
@@ -54,7 +54,7 @@ class Session:
     json: bool
 
     def with_options(self, *, url: str | None, tenant: str | None, json: bool) -> Session:
-        """With the options that came after the subcommand's name."""
+        """With the global options given after the name of the subcommand."""
         return replace(self, url=url or self.url, tenant=tenant or self.tenant, json=json or self.json)
 
     @cached_property
@@ -63,22 +63,22 @@ class Session:
 
     @property
     def store(self) -> str:
-        """The url that holds."""
+        """The url in use: of the option, the environment, or the default."""
         return self.url or os.environ.get("TAMPU_URL") or DEFAULT_URL
 
     @property
     def remote(self) -> bool:
-        """Is it a server's?"""
+        """True if the store is a tampu server."""
         return self.store.startswith(("http://", "https://"))
 
     @property
     def shown(self) -> str:
-        """The url for people to see: without a password."""
+        """The url to show, without passwords."""
         return hidden(self.store)
 
     @property
     def path(self) -> Path | None:
-        """The file of the store; None when it has none."""
+        """The file of the store; None if it is not a file."""
         scheme, separator, rest = self.store.partition("://")
         if not separator:
             return Path(self.store)
@@ -87,37 +87,39 @@ class Session:
         return Path(urllib.parse.unquote(rest.partition("?")[0].removeprefix("/")))
 
     def is_new(self) -> bool:
-        """There is nothing at the path yet: opening would make the file."""
+        """True if the file does not exist or is empty: opening would create the store."""
         try:
             return self.path is not None and (not self.path.exists() or self._is_empty(self.path))
         except (OSError, ValueError):
-            return False  # opening it tells what is wrong
+            return False  # opening it reports the error
 
     @staticmethod
     def _is_empty(path: Path) -> bool:
         return path.is_file() and path.stat().st_size == 0
 
     def open(self, *, maintenance: bool = False) -> tampu.Store:
-        """Open the store, which must be there."""
-        self.check_there()
+        """Open the store, which must exist."""
+        self.check_exists()
         return self._open(self.store, maintenance=maintenance)
 
-    def check_there(self) -> None:
-        """Refuse a file that is not there yet."""
+    def check_exists(self) -> None:
+        """Refuse a file that does not exist yet."""
         if self.is_new():
             raise tampu.Unavailable(
-                f"there is no queue in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
+                f"there is no store in {self.path}: the file {'is empty' if self._exists() else 'does not exist'}",
                 field="url",
-                hint=f"make it with: {self.call('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url",
+                hint=f"create it with: {self.command_line('publish', 'QUEUE', 'PAYLOAD')}; or name another with --url",
             )
 
     def _exists(self) -> bool:
         return self.path is not None and self.path.exists()
 
-    def make(self, first: Callable[[tampu.Store], Any] | None = None, *, maintenance: bool = False) -> tampu.Store:
-        """Open the store, and make the file if it is not there.
+    def open_or_create(
+        self, first: Callable[[tampu.Store], Any] | None = None, *, maintenance: bool = False
+    ) -> tampu.Store:
+        """Open the store; create the file if it does not exist.
 
-        ``first`` is what will be done with it: for a new file it is tried in memory before, so that bad input does not
+        ``first`` is the first action on it. For a new file it is tried in memory before, so that bad input does not
         leave an empty file behind.
         """
         if first is not None and self.is_new():
@@ -130,8 +132,8 @@ class Session:
             url, tenant=self.tenant or os.environ.get("TAMPU_TENANT") or "default", maintenance=maintenance
         )
 
-    def call(self, *words: str) -> str:
-        """A command on the same store, to copy and paste."""
+    def command_line(self, *words: str) -> str:
+        """A command line for the same store, to copy and paste."""
         start = [_command()]
         if self.url:
             start += ["--url", self.url]

@@ -1,16 +1,40 @@
-"""The streams of a process: one that was closed by whoever started it is stood in for."""
+"""Standard streams that are closed, or that cannot encode every character."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+_HANDLER = "tampu.escape"
+_SIMILAR = str.maketrans("·…░▒▓█✓", ".~-=+#*")
+"""Our own symbols, and ASCII characters of the same width, so that columns stay aligned."""
 
 
-def stand_in() -> None:
-    """Nothing comes from a closed stream, and what is written there goes nowhere.
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    refused = error.object[error.start : error.end].translate(_SIMILAR)
+    return refused.encode("ascii", "backslashreplace").decode(), error.end
 
-    Opened here they also have their own numbers again, before the store's file gets one of them.
+
+codecs.register_error(_HANDLER, _escape)
+
+
+def escape_unencodable(*streams: Any) -> None:
+    """Write characters that a stream cannot encode as escapes, instead of raising."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def replace_closed() -> None:
+    """Open /dev/null for each standard stream that was closed by the process that started this one.
+
+    This also takes their file descriptors, so that the file of the store does not get one of them.
     """
     nothing = Path(os.devnull)
     if sys.stdin is None:

@@ -1,4 +1,4 @@
-"""Waiting for something to happen in the store: until the engine's bell rings, or for a while."""
+"""Waiting for changes in the store: until a wake-up of the engine, or a timeout."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ import time
 
 import tampu
 from tampu.broker import access
-from tampu.cli.output import leave_if_unread
+from tampu.cli.output import exit_if_unread
 
 _UNREAD_SECONDS = 1.0
-"""How long it may take to notice that nobody reads what is waited for."""
+"""How long it may take to notice that the reader of the output is gone."""
 
 
 class Wakeup:
-    """Rings when messages became ready, here or in another process. Other changes do not ring: wait no longer than it
-    may take to notice them."""
+    """Wakes when messages become ready, here or in another process. Other changes are noticed after the timeout."""
 
     def __init__(self, store: tampu.Store) -> None:
-        self._rung = threading.Event()
+        self._woken = threading.Event()
         core = access.core(store)
         before = core.on_change
 
-        def rung() -> None:
+        def wake() -> None:
             before()
-            self._rung.set()
+            self._woken.set()
 
-        core.on_change = rung
+        core.on_change = wake
 
     def wait(self, seconds: float) -> None:
-        """Also ends the command when nobody reads its output any more."""
+        """Also exits if the reader of the output is gone."""
         until = time.monotonic() + seconds
-        leave_if_unread()
-        while not self._rung.wait(min(_UNREAD_SECONDS, until - time.monotonic())) and time.monotonic() < until:
-            leave_if_unread()
-        self._rung.clear()
+        exit_if_unread()
+        while not self._woken.wait(min(_UNREAD_SECONDS, until - time.monotonic())) and time.monotonic() < until:
+            exit_if_unread()
+        self._woken.clear()

@@ -1,6 +1,6 @@
-"""Testing programs that use tampu: a store in memory, a clock that is moved by hand, and tasks run one by one.
+"""Helpers to test programs that use tampu: a store in memory, a fake clock, and tasks that run one by one.
 
-`Rehearsal` puts an app on such a store for the length of a ``with`` block; pytest has it as fixtures (see plugin.py).
+`Rehearsal` gives an app such a store for a ``with`` block. For pytest there are fixtures (see plugin.py).
 """
 
 from tampu.testing.clock import FakeClock

@@ -1,4 +1,4 @@
-"""A clock that only moves when it is told to; give it to `tampu.open` as ``clock``."""
+"""A clock that only the test moves; pass it to `tampu.open` as ``clock``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FakeClock:
-    """Stands still until a test moves it; it begins with the year 2026, or at ``start``."""
+    """Stands still until a test moves it. It starts at the beginning of 2026, or at ``start``."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = instant(start, "start")
@@ -19,11 +19,11 @@ class FakeClock:
         return self._now
 
     def advance(self, by: timedelta | float) -> None:
-        """Move on by a ``timedelta`` or seconds; back, if they are negative."""
+        """Move forward by a ``timedelta`` or seconds; back if negative."""
         self._now += round((by.total_seconds() if isinstance(by, timedelta) else by) * SECOND)
 
     def move_to(self, time: datetime) -> None:
-        """Show this time, which has a zone."""
+        """Set the time, which must have a time zone."""
         self._now = instant(time, "time")
 
     @property

@@ -1,4 +1,4 @@
-"""What a rehearsal does to tasks that run: lets them fail, take long or stall on demand; and notes what is raised."""
+"""Middleware of a rehearsal: makes tasks fail, take long or stall on demand, and records what they raise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tampu.worker.middleware import Middleware
 from tampu.worker.pools.stopper import Stopper
 
 
-class Trick(msgspec.Struct):
-    """What happens to the next runs of a task."""
+class Fault(msgspec.Struct):
+    """A fault for the next runs of a task."""
 
     times: int
     error: BaseException | None = None
@@ -30,7 +30,7 @@ class Trick(msgspec.Struct):
 
 
 class Observer(Middleware):
-    """The outermost middleware of a rehearsed app: it sees what the task and the others raise."""
+    """The outermost middleware of a rehearsed app: records what the task and other middleware raise."""
 
     def __init__(self) -> None:
         self.raised: dict[str, BaseException] = {}
@@ -45,40 +45,40 @@ class Observer(Middleware):
             raise
 
 
-class Interference(Middleware):
-    """The innermost middleware of a rehearsed app."""
+class FaultInjector(Middleware):
+    """The innermost middleware of a rehearsed app: injects the faults."""
 
     def __init__(self, store: Store, clock: FakeClock) -> None:
         self._q = store
         self._clock = clock
-        self.tricks: dict[str, list[Trick]] = {}
+        self.faults: dict[str, list[Fault]] = {}
 
-    def add(self, task: str, trick: Trick) -> None:
-        self.tricks.setdefault(task, []).append(trick)
+    def add(self, task: str, fault: Fault) -> None:
+        self.faults.setdefault(task, []).append(fault)
 
     @contextlib.contextmanager
     def run(self, current: Current) -> Iterator[None]:
-        self._meddle(current)
+        self._inject(current)
         yield
 
-    def _meddle(self, current: Current) -> None:
-        waiting = self.tricks.get(current.task.name, [])
+    def _inject(self, current: Current) -> None:
+        waiting = self.faults.get(current.task.name, [])
         if not waiting:
             return
-        trick = waiting[0]
-        trick.times -= 1
-        if not trick.times:
+        fault = waiting[0]
+        fault.times -= 1
+        if not fault.times:
             waiting.pop(0)
-        if trick.stall:
-            self._clock.advance(trick.stall)
-            Sweeper(access.core(self._q)).sweep()  # the lease is over, as others see it
-        if trick.slow:
-            self._be_slow(current, trick.slow)
-        if trick.error is not None:
-            raise trick.error
+        if fault.stall:
+            self._clock.advance(fault.stall)
+            Sweeper(access.core(self._q)).sweep()  # the lease has expired
+        if fault.slow:
+            self._be_slow(current, fault.slow)
+        if fault.error is not None:
+            raise fault.error
 
     def _be_slow(self, current: Current, seconds: float) -> None:
-        """As under a worker: the lease is kept, and the timeout ends it."""
+        """Like under a worker: the lease is extended, and the timeout ends the task."""
         timeout = current.task.settings.timeout
         late = timeout is not None and seconds > timeout
         took = timeout if late and timeout is not None else seconds
@@ -96,5 +96,5 @@ def seconds(value: Duration, field: str) -> float:
 
 def count(value: Any) -> int:
     if not isinstance(value, int) or value < 1:
-        raise ValueError("times is a whole number, at least 1")
+        raise ValueError("times must be a whole number, at least 1")
     return value

@@ -1,6 +1,6 @@
-"""Fixtures for pytest, there as soon as tampu is installed: `tampu_clock`, `tampu_app`, `tampu_rehearsal`.
+"""Fixtures for pytest, available when tampu is installed: `tampu_clock`, `tampu_app`, `tampu_rehearsal`.
 
-Override `tampu_app` with your own app. Nothing of tampu is imported until a test asks for one of them.
+Override `tampu_app` with your own app. tampu is imported only when a test uses one of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tampu_clock() -> FakeClock:
-    """A clock that only moves when it is told to."""
+    """A clock that only the test moves."""
     from tampu.testing import FakeClock
 
     return FakeClock()
@@ -25,7 +25,7 @@ def tampu_clock() -> FakeClock:
 
 @pytest.fixture
 def tampu_app() -> App:
-    """The app that is rehearsed: an empty one, unless you override this fixture with yours."""
+    """The app to test: an empty one, unless you override this fixture."""
     from tampu import App
 
     return App("memory://")

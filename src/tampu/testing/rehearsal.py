@@ -1,4 +1,4 @@
-"""`Rehearsal`: an app on a store in memory, whose tasks are run one by one, in order, when the test says so."""
+"""`Rehearsal`: an app with a store in memory, whose tasks run one by one when the test calls `drain`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tampu.model.message import Message, State
 from tampu.model.outcome import Ack, Nack, Reject
 from tampu.model.times import Duration
 from tampu.testing.clock import FakeClock
-from tampu.testing.faults import Interference, Observer, Trick, count, seconds
+from tampu.testing.faults import Fault, FaultInjector, Observer, count, seconds
 from tampu.worker import endings
 from tampu.worker.app import App
 from tampu.worker.current import Current
@@ -38,16 +38,16 @@ class Ran(msgspec.Struct, frozen=True):
     id: str
     attempt: int
     state: State | None
-    """Of the message after it; None when the lease had run out and the result was refused."""
+    """State of the message afterwards; None if the lease had expired and the outcome was refused."""
     result: Any = None
     error: BaseException | None = None
-    """What the task or a middleware raised; `TaskFailed` when its message failed without that."""
+    """What the task or a middleware raised; `TaskFailed` if the message failed without an exception."""
 
 
 class Rehearsal:
-    """For the length of a ``with`` block the app has a store in memory and a clock that only moves by hand.
+    """For a ``with`` block, the app has a store in memory and a clock that only the test moves.
 
-    Publish as ever, then `drain`: everything that is ready is run here, in the order of its queue, by this thread.
+    Publish as usual, then call `drain`: this thread runs everything that is ready, in the order of its queue.
     """
 
     def __init__(self, app: App, clock: FakeClock | None = None) -> None:
@@ -60,15 +60,15 @@ class Rehearsal:
         self.store: Store = store_factory.open("memory://", tenant=app.tenant, maintenance=False, clock=self.clock)
         self._task_store = LocalTaskStore(self.store, _LEASE_SECONDS)
         self._scheduler = Scheduler(access.core(self.store))
-        self._meddler = Interference(self.store, self.clock)
+        self._faults = FaultInjector(self.store, self.clock)
         self._before = app.use(self.store)
-        app.running.append(self._meddler)
+        app.running.append(self._faults)
         self._observer = Observer()
         app.running.insert(0, self._observer)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.app.running.remove(self._meddler)
+        self.app.running.remove(self._faults)
         self.app.running.remove(self._observer)
         self.app.use(self._before)
         self.store.close()
@@ -76,15 +76,14 @@ class Rehearsal:
     # -- running
 
     def drain(self, *queues: str, raise_errors: bool = False) -> list[Ran]:
-        """Run what is ready, and what becomes ready by that, until nothing is; of these queues, or of all.
+        """Run ready messages of these queues (default: all) until none is left, with those that they publish.
 
-        What is delayed waits: move the clock. Schedules that are due are fired first. With ``raise_errors`` the first
-        error of a task or of a middleware is raised here; if the message failed without one, as with arguments that do
-        not fit, `TaskFailed`.
+        Delayed messages wait: move the clock. Due schedules fire first. With ``raise_errors`` the first error of a task
+        or a middleware is raised here; if a message failed without one (its arguments do not fit), `TaskFailed`.
         """
         done: list[Ran] = []
         while len(done) < _ENDLESS:
-            self._keep()
+            self._maintain()
             leases = self._claim(queues)
             if not leases:
                 return done
@@ -93,18 +92,18 @@ class Rehearsal:
                 done.append(ran)
                 if raise_errors and ran.error is not None:
                     raise ran.error
-        raise AssertionError(f"{_ENDLESS} attempts were made and more is ready: does a task publish itself?")
+        raise AssertionError(f"more messages are ready after {_ENDLESS} attempts: does a task publish itself?")
 
     async def drain_async(self, *queues: str, raise_errors: bool = False) -> list[Ran]:
-        """`drain`, from a test that runs in an event loop."""
+        """`drain` for tests that run in an event loop."""
         return await asyncio.to_thread(self.drain, *queues, raise_errors=raise_errors)
 
     def advance(self, by: Duration) -> None:
-        """Move the clock on, and let that have its effect: delays, leases that ran out, schedules."""
+        """Move the clock forward, and apply the effects: delays end, leases expire, schedules fire."""
         self.clock.advance(by)
-        self._keep()
+        self._maintain()
 
-    def _keep(self) -> None:
+    def _maintain(self) -> None:
         Sweeper(access.core(self.store)).sweep()
         self._scheduler.forget()
         self._scheduler.fire()
@@ -117,10 +116,10 @@ class Rehearsal:
         task = self.app.tasks.get(lease.message.type)
         if task is None:
             self.store.release(lease)
-            raise NotFound(f"no task named {lease.message.type} in this app", field="type")
+            raise NotFound(f"this app has no task named {lease.message.type}", field="type")
         if task.is_async and _in_a_loop():
             self.store.release(lease)
-            raise InvalidState(f"{task.name} is async, and a loop is running here", hint="await drain_async()")
+            raise InvalidState(f"{task.name} is async, and an event loop runs here", hint="await drain_async()")
         settlement = call_task.run(Current(lease, task, self._task_store))
         error = self._observer.raised.pop(lease.receipt, None)
         state = None if settlement is None else self._settle(settlement)
@@ -134,30 +133,30 @@ class Rehearsal:
     def _settle(self, settlement: Any) -> State | None:
         try:
             return self.store.settle([settlement])[0].state
-        except InvalidMessage as error:  # as a worker does it
+        except InvalidMessage as error:  # like a worker
             return self.store.settle([endings.bad_result(settlement.lease, error)])[0].state
 
-    # -- on demand
+    # -- faults on demand
 
     def fail(self, task: Task[Any, Any], error: BaseException | None = None, *, times: int = 1) -> None:
-        """The next run of the task (or so many) raises this instead of calling the function."""
-        self._meddler.add(task.name, Trick(count(times), error=error or RuntimeError("failed on demand")))
+        """Make the next ``times`` runs of the task raise this instead of calling the function."""
+        self._faults.add(task.name, Fault(count(times), error=error or RuntimeError("failed on demand")))
 
     def slow(self, task: Task[Any, Any], by: Duration, *, times: int = 1) -> None:
-        """The next run takes so long: the lease is kept, and a ``timeout`` that is shorter ends it."""
-        self._meddler.add(task.name, Trick(count(times), slow=seconds(by, "by")))
+        """Make the next runs take this long. The lease is extended; a shorter ``timeout`` ends the task."""
+        self._faults.add(task.name, Fault(count(times), slow=seconds(by, "by")))
 
     def stall(self, task: Task[Any, Any], by: Duration, *, times: int = 1) -> None:
-        """The worker of the next run stands still for so long: if its lease runs out, what it did is refused, and the
+        """Make the worker of the next runs stall for this long. If the lease expires, its outcome is refused and the
         message is delivered again."""
-        self._meddler.add(task.name, Trick(count(times), stall=seconds(by, "by")))
+        self._faults.add(task.name, Fault(count(times), stall=seconds(by, "by")))
 
-    # -- looking
+    # -- assertions
 
     def published(self, what: Task[Any, Any] | str | None = None, /, *args: Any, **kwargs: Any) -> list[Message]:
-        """The messages that were published, oldest first; of a task or type, and with these arguments if any are given.
+        """Published messages, oldest first; of a task or type, and with these arguments, if given.
 
-        ``send.options(priority=9)`` finds only what was published so. For a type, ``payload=`` is compared.
+        ``send.options(priority=9)`` finds only messages with that priority. For a type, ``payload=`` is compared.
         """
         transitions = self.store.journal(limit=100_000).transitions
         found = [self.store.get(t.id) for t in transitions if t.verb == "publish"]
@@ -179,23 +178,23 @@ class Rehearsal:
         return what.arguments.unpack(message.raw, message.content_type) == sent
 
     def assert_published(self, what: Task[Any, Any] | str, /, *args: Any, **kwargs: Any) -> list[Message]:
-        """Fail unless it was published; all that were, as `published` finds them."""
+        """Fail unless it was published. Returns the messages that `published` finds."""
         found = self.published(what, *args, **kwargs)
         if not found:
-            raise AssertionError(f"{_told(what, args, kwargs)} was not published; published were: {self._all()}")
+            raise AssertionError(f"{_describe(what, args, kwargs)} was not published; published: {self._all()}")
         return found
 
     def assert_not_published(self, what: Task[Any, Any] | str, /, *args: Any, **kwargs: Any) -> None:
         """Fail if it was published."""
         found = self.published(what, *args, **kwargs)
         if found:
-            raise AssertionError(f"{_told(what, args, kwargs)} was published {len(found)} times")
+            raise AssertionError(f"{_describe(what, args, kwargs)} was published {len(found)} times")
 
     def _all(self) -> str:
         return ", ".join(f"{m.type} {m.raw[:80].decode('utf-8', 'replace')}" for m in self.published()) or "nothing"
 
 
-def _told(what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> str:
+def _describe(what: Task[Any, Any] | str, args: Any, kwargs: dict[str, Any]) -> str:
     name = what if isinstance(what, str) else what.name
     words = [*(repr(a) for a in args), *(f"{k}={v!r}" for k, v in kwargs.items())]
     return f"{name}({', '.join(words)})" if words else name

@@ -1,1 +1,4 @@
-"""Tasks and the runner: functions that handle messages, and the process that calls them."""
+"""Tasks (functions that handle messages) and the worker that claims messages and calls them.
+
+The command line is in `tampu.cli`; how messages are stored is up to the engines.
+"""

@@ -1,4 +1,4 @@
-"""`tampu.App`: the tasks of a program, and the store they travel through."""
+"""`tampu.App`: the tasks of a program, and the store their messages are published to."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ R = TypeVar("R")
 
 
 class App(Periodic):
-    """Register functions with `task`, publish calls of them, and run a worker: ``tampu work module:app``.
+    """Register functions with `task`, publish calls to them, and run a worker: ``tampu work module:app``.
 
-    ``url`` is what `tampu.open` takes, or an open `Store`. The store is opened when it is first needed, once in each
-    process.
+    ``url`` is a url for `tampu.open`, or an open `Store`. The store is opened on first use, once per process.
     """
 
     def __init__(
@@ -48,25 +47,25 @@ class App(Periodic):
         self._options = options
         self.middleware = list(middleware)
         self.publishing = overriding(self.middleware, "publish")
-        self.receiving = overriding(self.middleware, "receive")[::-1]  # what was done last is undone first
+        self.receiving = overriding(self.middleware, "receive")[::-1]  # undo in reverse order
         self.running = overriding(self.middleware, "run")
         super().__init__()
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._lock = threading.Lock()
         self._opened: tuple[int, Store] | None = None
         self._async: tuple[Store, AsyncStore] | None = None
-        self._out_of_reach = False
+        self._store_unreachable = False
 
     # -- the store
 
     def open(self, **more: Any) -> Store:
-        """A queue of its own on the app's store."""
+        """Open the app's store once more; the caller closes it."""
         if self._given is not None:
-            raise InvalidConfig("this app was given an open queue", field="url", hint="give it a url")
-        if self._out_of_reach:
+            raise InvalidConfig("this app was created with an open store", field="url", hint="create it with a url")
+        if self._store_unreachable:
             raise InvalidState(
-                "a child process can not open the store of its worker, which is in its memory",
-                hint="give the app a file or a server, or run the task without execution='process'",
+                "the store is in the memory of the worker; a child process cannot open it",
+                hint="use a file or a server as store, or run the task without execution='process'",
             )
         given = {**self._options, **more}
         if self._token is not None:
@@ -74,25 +73,25 @@ class App(Periodic):
         return opening.open(self.url, tenant=self.tenant, **given)
 
     def opening(self) -> dict[str, Any]:
-        """What another process needs to open the same store."""
+        """The url and options with which another process opens the same store."""
         options = {**self._options, "tenant": self.tenant}
         if self._token is not None:
             options["token"] = self._token
         return {"url": None if self.url is None else os.fspath(self.url), "options": options}
 
-    def live_at(self, url: str | None, tenant: str) -> None:
-        """In a child process: the store is the one that its worker was told to work on."""
-        self._out_of_reach = str(url).startswith("memory:")
+    def use_store_at(self, url: str | None, tenant: str) -> None:
+        """In a child process: use the store of the worker."""
+        self._store_unreachable = str(url).startswith("memory:")
         self.url, self.tenant = url, tenant
 
     @property
     def private(self) -> bool:
-        """No other process can open the store as this app does."""
+        """True if no other process can open this app's store."""
         return self._given is not None or str(self.url).startswith("memory:") or bool(self._options.get("clock"))
 
     @property
     def store(self) -> Store:
-        """The store; opened by the first who asks, and again after a fork."""
+        """The store; opened on first use, and again after a fork."""
         if self._given is not None:
             return self._given
         opened = self._opened
@@ -104,16 +103,16 @@ class App(Periodic):
             return self._opened[1]
 
     @property
-    def queue_async(self) -> AsyncStore:
-        """The same store, for tasks of an event loop."""
+    def store_async(self) -> AsyncStore:
+        """The same store, for async code."""
         store, made = self.store, self._async
         if made is None or made[0] is not store:
-            # One for all, so that it knows which tasks are inside a transaction.
+            # One object for all callers, so that it knows which asyncio tasks are inside a transaction.
             made = self._async = (store, access.awaitable(store))
         return made[1]
 
     def use(self, store: Store | None) -> Store | None:
-        """For tests: work on this open store, or with None on the app's own; answers with what was used before."""
+        """For tests: use this open store, or the app's own if None. Returns the store given before."""
         before, self._given = self._given, store
         return before
 
@@ -159,13 +158,13 @@ class App(Periodic):
         backoff: Any = None,
         execution: str = "auto",
     ) -> Any:
-        """Make a function a task. Its name, which messages carry as their type, is the function's if not given.
+        """Make a function a task. ``name`` is the type of its messages; the default is the name of the function.
 
-        ``max_attempts`` and ``backoff`` are the queue's if not given. ``timeout`` ends an attempt. ``execution`` is
-        ``auto`` (async functions on the event loop, others in threads) or ``process``, in a child that can be killed.
+        ``max_attempts`` and ``backoff`` default to the queue's settings. ``timeout`` limits one attempt. ``execution``
+        is ``auto`` (async functions on the event loop, others in threads) or ``process`` (a child that can be killed).
         """
         options = TaskOptions.of(queue, max_attempts, timeout, backoff, execution)
-        known = sys._getframe(1).f_locals  # annotations may name what is local where the task is made
+        known = sys._getframe(1).f_locals  # annotations may use names that are local to the caller
 
         def register(function: Any) -> Any:
             kind: Any = AsyncTask if _is_async(function) else SyncTask
@@ -175,15 +174,17 @@ class App(Periodic):
         return register if function is None else register(function)
 
     def add(self, task: Task[P, R]) -> Task[P, R]:
-        """Register a task that was made otherwise."""
+        """Register a task that was not made by `task`."""
         if task.name in self.tasks:
-            raise InvalidConfig(f"there is a task named {task.name} already", field="name", hint="give one a name=…")
+            raise InvalidConfig(
+                f"a task named {task.name} already exists", field="name", hint="set name= for one of them"
+            )
         self.tasks[task.name] = task
         return task
 
     @property
     def queues(self) -> list[str]:
-        """The queues of the tasks, each once."""
+        """The queues of the tasks, without repeats."""
         return list(dict.fromkeys(task.settings.queue for task in self.tasks.values())) or ["default"]
 
     # -- publishing
@@ -192,39 +193,39 @@ class App(Periodic):
         return self.publish_many([message])[0]
 
     def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
-        """Publish many calls; those of one queue in one commit, all or none."""
+        """Publish many calls. All calls to one queue are one commit, all or none."""
         given = list(messages)
         found = {queue: iter(self.store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
-        return [Published(one.task, next(found[one.queue])) for one in given]
+        return [Published(message.task, next(found[message.queue])) for message in given]
 
     async def publish_async(self, message: TaskMessage[R]) -> Published[R]:
         return (await self.publish_many_async([message]))[0]
 
     async def publish_many_async(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
-        given, store = list(messages), self.queue_async
+        given, store = list(messages), self.store_async
         found = {queue: iter(await store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
-        return [Published(one.task, next(found[one.queue])) for one in given]
+        return [Published(message.task, next(found[message.queue])) for message in given]
 
     # -- in one transaction with other writes
 
     @contextlib.contextmanager
     def transaction(self, connection: Any = None) -> Iterator[TaskTransaction]:
-        """Publish tasks, and ack the running one, together with your own writes: all of it, or nothing.
+        """Publish tasks, and ack the running one, in one transaction with your own writes: all or nothing.
 
-        As `Store.transaction`; for SQL stores.
+        Like `Store.transaction`, it needs a SQL store.
         """
         with self.store.transaction(connection) as tx:
             yield TaskTransaction(tx)
 
     @contextlib.asynccontextmanager
     async def transaction_async(self, connection: Any = None) -> AsyncIterator[AsyncTaskTransaction]:
-        """As `transaction`, for async tasks: what is done inside is awaited, and runs in a thread of its own."""
-        async with self.queue_async.transaction(connection) as tx:
+        """`transaction` for async tasks. Its calls are awaited and run in a thread of their own."""
+        async with self.store_async.transaction(connection) as tx:
             yield AsyncTaskTransaction(tx)
 
 
 class Decorator:
-    """What `App.task` answers with when it is given options; only for types."""
+    """Return type of `App.task` when it is called with options; only for type checkers."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # the narrower one is first
@@ -238,5 +239,5 @@ def _is_async(function: Any) -> bool:
     import inspect
 
     if not callable(function):
-        raise InvalidConfig("a task is made of a function", field="task", hint="@app.task, or @app.task(queue=…)")
+        raise InvalidConfig("a task must be a function", field="task", hint="use @app.task or @app.task(queue=…)")
     return inspect.iscoroutinefunction(function)

@@ -1,8 +1,8 @@
-"""The arguments of a task as a payload: an object of the parameters by their names, checked by the annotations.
+"""The arguments of a task as a payload: an object with the parameters by name, checked against the annotations.
 
-It is JSON, so that people read it in `tampu peek`, the page and the lake, and any language can publish a task; and
-MessagePack where JSON would change an argument. What `publish` stores has been read back as the worker will read it:
-a wrong argument is the caller's error, at once.
+It is JSON, so that people can read it in `tampu peek`, the dashboard and the lake, and any language can publish a task.
+It is MessagePack where JSON would change an argument. `publish` decodes the payload as the worker will, so a wrong
+argument raises at the caller.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SIMPLE = (bool, int, float, str, bytes, type(None))
 
 
 def encode_other(value: Any) -> Any:
-    """What msgspec does not know: models of pydantic, and what is like them."""
+    """Encode types that msgspec does not know: pydantic models and the like."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise NotImplementedError(f"a value of type {type(value).__name__} can not be sent")
+    raise NotImplementedError(f"a value of type {type(value).__name__} cannot be sent")
 
 
 def decode_other(kind: Any, value: Any) -> Any:
     if hasattr(kind, "model_validate"):
         return kind.model_validate(value)
-    raise NotImplementedError(f"a value of type {getattr(kind, '__name__', kind)} can not be read")
+    raise NotImplementedError(f"a value of type {getattr(kind, '__name__', kind)} cannot be read")
 
 
 _encode = msgspec.json.Encoder(enc_hook=encode_other).encode
@@ -46,31 +46,31 @@ class WrongArguments(InvalidMessage):
 
 
 class Arguments:
-    """The parameters of one function."""
+    """Encodes and decodes the arguments and the result of one function."""
 
     def __init__(self, function: Callable[..., Any], known: Mapping[str, Any]) -> None:
         self._function = function
         parameters = inspect.signature(function).parameters.values()
         try:
             hints = typing.get_type_hints(function, localns=dict(known), include_extras=True)
-        except Exception as error:  # whatever an annotation raises, the function's author must see it
+        except Exception as error:  # an annotation may raise anything; the author of the function must see it
             raise InvalidConfig(
-                f"the annotations of {function.__qualname__} can not be read: {error!r}",
+                f"the annotations of {function.__qualname__} cannot be read: {error!r}",
                 field="task",
                 hint="types must be importable where the function is defined",
             ) from error
         self._positional = [p.name for p in parameters if p.kind in _POSITIONAL]
         self._keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-        self._rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
-        self._more = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        self._only = frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
-        self.plain = self._rest is None and self._more is None and not self._keyword
-        """Every parameter may be given by its place."""
-        # In the order of a call: what is positional, the rest of it, what goes by keyword, more of that.
+        self._var_args = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+        self._var_kwargs = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        self._positional_only = frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+        self.all_positional = self._var_args is None and self._var_kwargs is None and not self._keyword
+        """True if every parameter can be passed by position."""
+        # In the order of a call: positional, *args, keyword-only, **kwargs.
         fields = [_field(p, hints.get(p.name, Any)) for p in parameters]
         try:
             self._struct = msgspec.defstruct(
-                "Arguments", fields, kw_only=not self.plain, omit_defaults=True, forbid_unknown_fields=True,
+                "Arguments", fields, kw_only=not self.all_positional, omit_defaults=True, forbid_unknown_fields=True,
                 module=__name__,
             )  # fmt: skip
             self._decode = from_json(self._struct, dec_hook=decode_other).decode
@@ -78,20 +78,20 @@ class Arguments:
             self._returns = from_msgpack(hints.get("return", Any), dec_hook=decode_other)
         except TypeError as error:
             raise InvalidConfig(
-                f"the parameters of {function.__qualname__} can not be sent: {error}", field="task"
+                f"the parameters of {function.__qualname__} cannot be sent: {error}", field="task"
             ) from error
         self._count = len(self._positional)
 
     def pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, str]:
         """(payload, content type) of a call; raises `WrongArguments`."""
         try:
-            if self.plain and not kwargs and len(args) <= self._count:
+            if self.all_positional and not kwargs and len(args) <= self._count:
                 given = self._struct(*args)
             else:
                 given = self._struct(**self._named(args, kwargs))
             raw = self._as_json(given)
             if raw is not None:
-                # The encoder writes NaN and infinities as null, which an Any would let through.
+                # The encoder writes NaN and infinity as null, which passes as Any.
                 if b"null" in raw and not all(values.finite(value) for value in (*args, *kwargs.values())):
                     raise ValueError("JSON has no NaN and no infinity")
                 return raw, JSON
@@ -101,10 +101,10 @@ class Arguments:
             raise WrongArguments(f"{self._function.__qualname__}: {error}", field="payload", hint=hint) from error
 
     def _as_json(self, given: Any) -> bytes | None:
-        """None if JSON would change an argument."""
+        """The arguments as JSON; None if JSON would change one."""
         try:
             raw = _encode(given)
-        except TypeError:  # perhaps a key that JSON does not have
+        except TypeError:  # perhaps a mapping with keys that JSON does not support
             _encode_msgpack(given)
             return None
         return raw if values.find_change(given, self._decode(raw)) is None else None
@@ -112,50 +112,50 @@ class Arguments:
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         named = dict(zip(self._positional, args, strict=False))
         if len(args) > self._count:
-            if self._rest is None:
+            if self._var_args is None:
                 raise TypeError(f"takes {self._count} positional arguments but {len(args)} were given")
-            named[self._rest] = args[self._count :]
+            named[self._var_args] = args[self._count :]
         more: dict[str, Any] = {}
         for name, value in kwargs.items():
-            if name in self._only or (name not in self._positional and name not in self._keyword):
-                if self._more is None:
+            if name in self._positional_only or (name not in self._positional and name not in self._keyword):
+                if self._var_kwargs is None:
                     raise TypeError(f"got an unexpected keyword argument {name!r}")
                 more[name] = value
             elif name in named:
                 raise TypeError(f"got multiple values for argument {name!r}")
             else:
                 named[name] = value
-        if more and self._more is not None:
-            named[self._more] = more
+        if more and self._var_kwargs is not None:
+            named[self._var_kwargs] = more
         return named
 
     def unpack(self, raw: bytes, content_type: str = JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the function is to be called with; raises `WrongArguments`."""
+        """(args, kwargs) to call the function with; raises `WrongArguments`."""
         decode = self._decode_msgpack if content_type == MSGPACK else self._decode
         try:
             found: tuple[Any, ...] = msgspec.structs.astuple(decode(raw))
         except (msgspec.MsgspecError, NotImplementedError, ValueError, RecursionError) as error:
             raise WrongArguments(str(error), field="payload") from error
-        except Exception as error:  # a type that reads itself may raise anything
+        except Exception as error:  # a type with its own decoder may raise anything
             raise WrongArguments(f"{type(error).__name__}: {error}", field="payload") from error
-        if self.plain:
+        if self.all_positional:
             return found, {}
         args, at = found[: self._count], self._count
-        if self._rest is not None:
+        if self._var_args is not None:
             args, at = (*args, *found[at]), at + 1
         kwargs = dict(zip(self._keyword, found[at:], strict=False))
-        if self._more is not None:
+        if self._var_kwargs is not None:
             kwargs.update(found[-1])
         return args, kwargs
 
     def read_result(self, raw: bytes | None) -> Any:
-        """The result as the function's annotation says."""
+        """Decode a result by the function's return annotation."""
         return None if raw is None else self._returns.decode(raw)
 
     def pack_result(self, value: Any) -> msgspec.Raw | None:
-        """A result, encoded once; raises `TypeError` and the like for what can not be kept.
+        """Encode a result; raises `TypeError` and the like for a value that would not be read back unchanged.
 
-        Kept is what arrives as it was, by itself or by the annotation of the function.
+        The value must survive by itself, or with the return annotation of the function.
         """
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""The intake: one thread that claims for all queues, as much as there is room for, and waits without polling."""
+"""The claimer: one thread that claims messages of all queues, up to the prefetch limit. It waits without polling."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tampu.worker.queue_order import QueueOrder
 log = logging.getLogger("tampu.worker")
 _WAIT_SECONDS = 3600.0
 _MOST = 1_000
-_LOOK_AGAIN_SECONDS = 0.25
+_CHECK_AGAIN_SECONDS = 0.25
 
 
 class _Stopped(Exception):
-    """The worker claims no more."""
+    """The worker has stopped claiming."""
 
 
 class Claimer:
@@ -39,7 +39,7 @@ class Claimer:
         worker: str,
         ended: Callable[[], int],
         refused: Callable[[], bool],
-        came: Callable[[list[Lease]], None],
+        on_leases: Callable[[list[Lease]], None],
     ) -> None:
         self._q = store
         self._order = order
@@ -49,14 +49,14 @@ class Claimer:
         self._worker = worker
         self._ended = ended
         self._refused = refused
-        """Are settlements refused, because the worker asks too much of its server?"""
-        self._came = came
-        self._room = threading.Event()
+        """True while the server refuses settlements because of a rate limit."""
+        self._on_leases = on_leases
+        self._may_claim = threading.Event()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._waiter: Waiter | None = None
         self._polls = False
-        """A claim is waiting at a server."""
+        """True while a claim waits at a server (long poll)."""
         self.claimed = 0
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="tampu-claim", daemon=True)
@@ -69,26 +69,26 @@ class Claimer:
         return self.claimed - self._ended()
 
     def nudge(self) -> None:
-        """Something has ended: there may be room."""
-        if not self._room.is_set():
-            self._room.set()
+        """A message has ended: perhaps more can be claimed."""
+        if not self._may_claim.is_set():
+            self._may_claim.set()
 
     def stop(self) -> None:
-        """Claim no more; a claim that waits ends with nothing."""
+        """Stop claiming; a waiting claim returns nothing."""
         self._stop.set()
-        self._room.set()
+        self._may_claim.set()
         with self._lock:
             if self._waiter is not None:
                 self._waiter.wake()
         if self._polls:
-            self._q.close()  # ends a long poll; it is a connection of its own
+            self._q.close()  # ends the long poll; the claimer has its own connection
 
     @property
     def ended(self) -> bool:
         return not self._thread.is_alive()
 
     def join(self, patience: float) -> None:
-        """Wait for so long; a store that does not answer must not keep the worker."""
+        """Wait at most this long: a store that does not answer must not block the worker."""
         self._thread.join(patience)
         if not access.is_local(self._q):
             self._q.close()
@@ -96,24 +96,24 @@ class Claimer:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._turn()
+                self._claim_once()
         except BaseException as error:
             self.failure = error
             raise
         finally:
-            self._came([])
+            self._on_leases([])
 
-    def _turn(self) -> None:
-        self._room.clear()
-        free = min(self._prefetch.room(self.held), _MOST)
+    def _claim_once(self) -> None:
+        self._may_claim.clear()
+        free = min(self._prefetch.to_claim(self.held), _MOST)
         if free <= 0 or self._refused():
-            # Looks by itself too: how much should be held grows with the time that what runs takes.
-            self._room.wait(_LOOK_AGAIN_SECONDS)
+            # Check again without a nudge: the target grows while the running tasks take longer.
+            self._may_claim.wait(_CHECK_AGAIN_SECONDS)
             return
-        leases = self._outages.through(lambda: self._claim(free), self._stop)
-        if leases:  # also those that were answered while it was stopped: they are given back as all that has not begun
+        leases = self._outages.retry(lambda: self._claim(free), self._stop)
+        if leases:  # also after `stop`: the runner releases what it has not started
             self.claimed += len(leases)
-            self._came(leases)
+            self._on_leases(leases)
 
     def _claim(self, limit: int) -> list[Lease]:
         store, core, paused = self._q, access.core(self._q), False
@@ -141,7 +141,7 @@ class Claimer:
         return leases
 
     def _pause(self, step: WaitForMessages) -> None:
-        """As a claim of a thread waits, but so that `stop` can end it."""
+        """Wait for messages like any claim, but let `stop` end the wait."""
         core = access.core(self._q)
         waiter = Waiter(step.queues, None)
         with self._lock:

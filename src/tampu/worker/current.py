@@ -1,4 +1,4 @@
-"""`tampu.current()`: what a running task may know and do about its message."""
+"""`tampu.current()`: what a running task can read and do about its message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOPPING = "the worker stops"
 
 
 class TaskStore(Protocol):
-    """Where a running task's wishes go: straight to the store, or from a child to its worker."""
+    """Notes, progress and lease extensions of running tasks: straight to the store, or from a child to its worker."""
 
     def read_note(self, lease: Lease) -> Any: ...
     def write_note(self, lease: Lease, note: Any) -> None: ...
@@ -35,15 +35,15 @@ class TaskStore(Protocol):
 
 
 class Note:
-    """What is kept of a message while it is worked on, by the keys of a mapping."""
+    """Keys of the note that is stored with a message while it is worked on."""
 
     CURSOR = "cursor"
     PROGRESS = "progress"
-    TOLD = "note"
+    TEXT = "note"
 
 
 class Checkpoint:
-    """A cursor that outlives the attempt: the next one goes on from there. It is gone when the message has ended."""
+    """A cursor that survives the attempt, so that the next one continues there. Deleted when the message ends."""
 
     __slots__ = ("_work",)
 
@@ -51,11 +51,11 @@ class Checkpoint:
         self._work = work
 
     def get(self, default: Any = None) -> Any:
-        """What was set last, in this attempt or an earlier one."""
+        """The value set last, in this attempt or an earlier one."""
         return self._work._known_note().get(Note.CURSOR, default)
 
     def set(self, cursor: Any) -> None:
-        """Keep a JSON value. Returns when it is stored; raises `LeaseLost` when somebody else has the message now."""
+        """Store a JSON value. Returns when it is stored; raises `LeaseLost` if another worker has the message now."""
         work = self._work
         work._known_note()[Note.CURSOR] = cursor
         work._save_note()
@@ -67,8 +67,8 @@ class Checkpoint:
         await asyncio.to_thread(self.set, cursor)
 
 
-class _Lines(logging.LoggerAdapter[logging.Logger]):
-    """Log lines that say which message they are about."""
+class _MessageLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds the message to each log line."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         own = {name: kwargs.pop(name) for name in list(kwargs) if name not in _LOGGING}
@@ -80,13 +80,13 @@ _LOGGING = frozenset(("exc_info", "stack_info", "stacklevel", "extra"))
 
 
 class Current:
-    """One message that is being worked on."""
+    """The message that a task works on."""
 
     __slots__ = (
         "_note",
         "_noted",
-        "_place",
         "_pool",
+        "_runs_in",
         "_settled",
         "_stop",
         "_task_store",
@@ -102,15 +102,15 @@ class Current:
         self.task = task
         self._task_store = task_store
         self._stop: str | None = None
-        """Why it is to stop."""
+        """Why it should stop; None: it should not."""
         self._pool: Any = None
-        self._place: Any = None
-        """The task, thread or child that runs it, while it does."""
+        self._runs_in: Any = None
+        """The asyncio task or thread that runs it, while it runs."""
         self._until: float | None = None
         self._note: dict[str, Any] | None = None
         self._noted = False
         self._settled = False
-        """The tray has had it: what comes later, of a function that was not waited for, is nothing to the store."""
+        """The settle queue has an outcome. A later one, from a function that was abandoned, is ignored."""
 
     @property
     def id(self) -> str:
@@ -123,38 +123,35 @@ class Current:
 
     @property
     def cancelled(self) -> bool:
-        """Somebody cancelled the message, the lease is lost, the time is over or the worker stops: end soon."""
+        """True if the task should end soon: message cancelled, lease lost, timeout, or the worker stops."""
         return self._stop is not None
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the task's timeout; None without one."""
-        if self._until is None:  # an async function that has not waited yet
+        """Seconds until the task's timeout; None without one."""
+        if self._until is None:  # an async function before its first await
             return self.task.settings.timeout
         return max(0.0, self._until - time.monotonic())
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry the message; keyword arguments are fields of the line."""
-        return _Lines(log, {"task": self.task.name, "message_id": self.id, "attempt": self.attempt})
+        """A logger that adds the message to each line. Keyword arguments become fields of the line."""
+        return _MessageLogger(log, {"task": self.task.name, "message_id": self.id, "attempt": self.attempt})
 
     @property
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(self)
 
     def progress(self, done: float, note: str | None = None) -> None:
-        """How much is done, 0 to 1, and perhaps a word on it. Does not wait; it is stored within a second."""
+        """Report progress: a number from 0 to 1, and a short text. Does not wait; it is stored within a second."""
         if not 0 <= done <= 1:
             raise ValueError(f"progress is a number between 0 and 1, not {done}")
         known = self._note if self._note is not None else {}
-        self._note = {**known, Note.PROGRESS: done, Note.TOLD: note}
+        self._note = {**known, Note.PROGRESS: done, Note.TEXT: note}
         self._task_store.progressed(self)
 
     def extend(self, by: Duration | None = None) -> None:
-        """Let the lease run for ``by`` from now. The runner keeps leases alive by itself; this is for more than that.
-
-        Raises `LeaseLost`.
-        """
+        """Extend the lease to ``by`` from now; raises `LeaseLost`. Seldom needed: the worker extends leases itself."""
         self._task_store.extend(self.lease, by)
 
     async def extend_async(self, by: Duration | None = None) -> None:
@@ -177,13 +174,13 @@ class Current:
 
 
 def current() -> Current:
-    """What the running task works on. Raises `InvalidState` outside of one."""
+    """The message of the running task. Raises `InvalidState` outside of a task."""
     try:
         return _current.get()
     except LookupError:
-        raise InvalidState("no task is running here", hint="tampu.current() is for the functions of tasks") from None
+        raise InvalidState("no task is running here", hint="call tampu.current() inside a task") from None
 
 
 def enter(work: Current) -> None:
-    """Make it the current one of this context."""
+    """Make it the current message of this context."""
     _current.set(work)

@@ -1,4 +1,4 @@
-"""What a task may raise to say how its attempt ends, and what a waiting publisher is told. `Reject` is in the model."""
+"""Exceptions that a task raises to end its attempt, and those that others get. `Reject` is in the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tampu.model.times import Duration, duration
 
 
 class Retry(Exception):
-    """Again later: after ``after``, or by the task's backoff. The attempt counts; after the last one it is dead."""
+    """Try again after ``after``, or by the task's backoff. The attempt counts; after the last the message is dead."""
 
     def __init__(self, error: str | None = None, *, after: Duration | None = None) -> None:
         super().__init__(error, after)
@@ -24,7 +24,7 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Not now: again after ``after``, and the attempt does not count."""
+    """Try again after ``after``; the attempt does not count."""
 
     def __init__(self, after: Duration) -> None:
         super().__init__(after)
@@ -32,11 +32,11 @@ class Snooze(Exception):
         self.after = after
 
     def __str__(self) -> str:
-        return f"again after {self.after}"
+        return f"snoozed for {self.after}"
 
 
 class TaskFailed(Exception):
-    """The message that a result was waited for has ended in another way than done."""
+    """The caller waited for a result, but the message ended as dead, cancelled or expired."""
 
     def __init__(self, message: Message) -> None:
         super().__init__(message)
@@ -49,13 +49,12 @@ class TaskFailed(Exception):
 
 
 class TimedOut(BaseException):
-    """The task ran for longer than its ``timeout``. In a thread it is raised inside the function.
+    """The task ran longer than its ``timeout``. In a thread it is raised inside the function.
 
-    Not an `Exception`, as `asyncio.CancelledError` is none: an ``except Exception`` around a step of the task must not
-    take it for an error of that step.
+    Not an `Exception`, like `asyncio.CancelledError`: an ``except Exception`` in the task must not catch it.
     """
 
 
 class Cancelled(BaseException):
-    """Somebody cancelled the message, its lease is lost, or the worker stops. In a thread it is raised inside the
-    function; as `TimedOut`, it is not an `Exception`."""
+    """The message was cancelled, its lease is lost, or the worker stops. In a thread it is raised inside the
+    function. Like `TimedOut`, it is not an `Exception`."""

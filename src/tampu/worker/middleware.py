@@ -1,4 +1,4 @@
-"""What may stand around publishing and running: metrics, tracing, compression, whatever every task shares."""
+"""Middleware: code that runs around publishing and running of every task, such as metrics, tracing or compression."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _NOTHING = contextlib.nullcontext()
 
 
 class Middleware:
-    """Override what you need. The first of an app's list is the outermost."""
+    """Override the methods you need. The first in an app's list is the outermost."""
 
     def publish(self, new: NewMessage, task: Task[Any, Any]) -> NewMessage:  # noqa: ARG002 - for those who override it
-        """The message as it is to be stored; what it raises is the publisher's error."""
+        """Return the message to store. Exceptions go to the publisher."""
         return new
 
     def receive(self, message: Message) -> Message:
-        """The message as the task is to see it: undoes what `publish` did. What it raises dead-letters the message."""
+        """Return the message for the task: undo what `publish` did. An exception dead-letters the message."""
         return message
 
     def run(self, current: Current) -> contextlib.AbstractContextManager[Any]:  # noqa: ARG002 - for those who override it
-        """Entered before the task and left after it, with what it raised; in the thread or child that runs it."""
+        """A context manager around the task; it sees what the task raises. Runs in the same thread or child process."""
         return _NOTHING
 
 
 def overriding(middleware: list[Middleware], name: str) -> list[Middleware]:
-    """Those that do something there: a task pays only for these."""
+    """The middleware that overrides this method, so that a task pays only for these."""
     return [one for one in middleware if getattr(type(one), name) is not getattr(Middleware, name)]

@@ -1,4 +1,4 @@
-"""When the store is gone: said once, asked again with growing pauses, and said when it is back."""
+"""Outages of the store: log once, retry with growing pauses, log when it is back."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ R = TypeVar("R")
 log = logging.getLogger("tampu.worker")
 _FIRST_SECONDS = 0.05
 _LONGEST_SECONDS = 5.0
-AWAY = (StorageError, RateLimited)
-"""The store can not be used now, and the same may be asked of it later."""
+RETRYABLE = (StorageError, RateLimited)
+"""The store cannot be used now; the same call may work later."""
 
 
 def retry_after(error: TampuError | None) -> float:
-    """Seconds that the store wants to be left alone; 0: it has not said."""
+    """Seconds to wait, as the store asked for; 0 if it did not."""
     return (error.retry_after or 0.0) if isinstance(error, RateLimited) else 0.0
 
 
 class Outages:
-    """Shared by all who talk to the store for a worker."""
+    """Shared by all parts of a worker that call the store."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,18 +36,18 @@ class Outages:
     def down(self) -> bool:
         return self._since is not None
 
-    def through(self, ask: Callable[[], R], give_up: threading.Event) -> R | None:
-        """The answer, when the store gives one; None when ``give_up`` is set before."""
+    def retry(self, call: Callable[[], R], give_up: threading.Event) -> R | None:
+        """Call until the store answers. None if ``give_up`` is set first."""
         pause = _FIRST_SECONDS
         while True:
             try:
-                answer = ask()
-            except AWAY as error:
+                answer = call()
+            except RETRYABLE as error:
                 if give_up.is_set():
                     return None
                 self._failed(error)
                 wait = max(pause * (0.5 + CHANCE.random() / 2), retry_after(error))
-                give_up.wait(wait)  # one more try then, at the very end
+                give_up.wait(wait)  # if it is set meanwhile, one last try follows
                 pause = min(_LONGEST_SECONDS, pause * 2)
             else:
                 if self._since is not None:
@@ -60,7 +60,7 @@ class Outages:
                 return
             self._since = time.monotonic()
             self.count += 1
-        log.warning("the store can not be used, trying again: %s", error)
+        log.warning("the store cannot be used, retrying: %s", error)
 
     def _back(self) -> None:
         with self._lock:

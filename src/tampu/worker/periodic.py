@@ -1,7 +1,7 @@
-"""Tasks by the clock: ``@app.cron`` and ``@app.every``, put in the store when a worker starts.
+"""Scheduled tasks: ``@app.cron`` and ``@app.every``. A worker stores these schedules when it starts.
 
-A declaration is only put, never taken away: another version of the program, or another program, may have it still. A
-worker says so when a schedule publishes for a task that it does not know.
+It never removes a schedule: another version of the program, or another program, may still need it. A worker logs a
+warning if a schedule publishes to a task that it does not know.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Periodic:
-    """What an `App` can do by the clock."""
+    """The part of `App` that deals with schedules."""
 
     tasks: dict[str, Task[Any, Any]]
 
     def __init__(self) -> None:
         self.declared: dict[str, Declared] = {}
-        """By the names of their schedules."""
+        """By schedule name."""
 
     @property
     def store(self) -> Store:
@@ -61,12 +61,12 @@ class Periodic:
         kwargs: Mapping[str, Any] | None = None,
         **terms: Any,
     ) -> Callable[[T], T]:
-        """Call the task below by a cron expression: ``@app.cron("*/5 * * * *", tz="Europe/Rome")`` over ``@app.task``.
+        """Run the task by a cron expression: ``@app.cron("*/5 * * * *", tz="Europe/Rome")`` above ``@app.task``.
 
-        ``name`` is the schedule's, the task's if not given; ``args`` and ``kwargs`` are what the task is called with;
-        ``start end limit jitter missed`` are those of `Store.schedules`.
+        ``name`` is the name of the schedule; the default is the task's. The task is called with ``args`` and
+        ``kwargs``. ``start end limit jitter missed`` are those of `Store.schedules`.
         """
-        return self._declaring(name, args, kwargs or {}, {"cron": expression, "tz": tz, **terms})
+        return self._declare(name, args, kwargs or {}, {"cron": expression, "tz": tz, **terms})
 
     def every(
         self,
@@ -77,48 +77,48 @@ class Periodic:
         kwargs: Mapping[str, Any] | None = None,
         **terms: Any,
     ) -> Callable[[T], T]:
-        """Call the task below every so often: ``@app.every(30)`` over ``@app.task``."""
-        return self._declaring(name, args, kwargs or {}, {"every": interval, **terms})
+        """Run the task at an interval: ``@app.every(30)`` above ``@app.task``."""
+        return self._declare(name, args, kwargs or {}, {"every": interval, **terms})
 
-    def _declaring(
+    def _declare(
         self, name: str | None, args: Sequence[Any], kwargs: Mapping[str, Any], terms: Mapping[str, Any]
     ) -> Callable[[T], T]:
         from tampu.worker.tasks import Task
 
         def declare(task: T) -> T:
             if not isinstance(task, Task):
+                raise InvalidConfig("only a task can be scheduled", field="task", hint="put it above @app.task")
+            schedule_name = validate.name(name or task.name, "schedule")
+            if schedule_name in self.declared:
                 raise InvalidConfig(
-                    "only a task can be called by the clock", field="task", hint="put it over @app.task"
+                    f"a schedule named {schedule_name} already exists", field="name", hint="set name= for one of them"
                 )
-            own = validate.name(name or task.name, "schedule")
-            if own in self.declared:
-                raise InvalidConfig(f"there is a schedule {own} already", field="name", hint="give one a name=…")
-            self.declared[own] = Declared(task, args, kwargs, terms)
+            self.declared[schedule_name] = Declared(task, args, kwargs, terms)
             return task
 
         return declare
 
     def schedule(self, name: str, message: TaskMessage[Any], **terms: Any) -> Schedule:
-        """Publish a call by the clock: ``app.schedule("nightly", report.message("sales"), cron="0 3 * * *")``."""
+        """Schedule a call: ``app.schedule("nightly", report.message("sales"), cron="0 3 * * *")``."""
         new = message.new
         fields = {field: getattr(new, field) for field in _FIELDS}
         return self.store.schedules.put(name, queue=message.queue, payload=new.payload, **fields, **terms)
 
     def put_schedules(self) -> list[Schedule]:
-        """Put all that is declared in the store; a worker does it when it starts. What is paused stays paused."""
+        """Store all declared schedules; a worker does so when it starts. Paused schedules stay paused."""
         made = []
-        for name, one in self.declared.items():
-            made.append(self.schedule(name, one.task.message(*one.args, **one.kwargs), **one.terms))
+        for name, declared in self.declared.items():
+            made.append(self.schedule(name, declared.task.message(*declared.args, **declared.kwargs), **declared.terms))
         if self.declared:
-            self._tell_of_strangers()
+            self._warn_of_unknown_tasks()
         return made
 
-    def _tell_of_strangers(self) -> None:
+    def _warn_of_unknown_tasks(self) -> None:
         queues = {task.settings.queue for task in self.tasks.values()}
         for found in self.store.schedules.list():
             kind = found.message.type
             if found.queue in queues and kind not in self.tasks:
                 log.warning(
-                    "schedule %s publishes %s, which is no task of this app; if nobody needs it: "
+                    "schedule %s publishes %s, which is not a task of this app; if it is not needed any more: "
                     "tampu schedule remove %s", found.name, kind, found.name,
                 )  # fmt: skip

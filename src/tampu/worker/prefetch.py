@@ -1,7 +1,7 @@
-"""How many messages a worker should hold: enough to be busy until the next claim is answered, and no more.
+"""How many messages a worker should hold: enough to stay busy until the next claim returns, and no more.
 
-By Little's law: what is in service is the rate times the time each takes; what has to wait besides is the rate times
-the time of a claim and a settle. A no-op gets hundreds, an hour-long task none.
+By Little's law: running = rate x duration of a task; waiting = rate x duration of a claim and a settle. A worker of
+no-ops holds hundreds of waiting messages, a worker of hour-long tasks none.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ _LEAST_SECONDS = 0.000_002
 
 
 class Prefetch:
-    """Fed by those who run and claim; asked by who claims. Lost updates between threads do no harm."""
+    """The pools and the claimer report durations; the claimer asks for the limit. Lost updates between threads do no
+    harm."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._run: float | None = None
         """Seconds from start to end of a task."""
         self._busy = 0.0
-        """Seconds a task keeps the one thing that runs all of its kind, such as the event loop."""
+        """Seconds that a task occupies what it shares with the others, such as the event loop."""
         self._trip = 0.005
-        """Seconds of a claim, which a settle takes too."""
+        """Seconds of a claim; a settle is assumed to take as long."""
         self.began: float | None = None
-        """When what runs now began to run, if nothing has ended since."""
+        """Start of the running tasks, if none has ended since."""
 
     def ran(self, count: int, seconds: float, busy: float) -> None:
-        """So many tasks ended, which took so long altogether."""
+        """``count`` tasks have ended; ``seconds`` and ``busy`` are their totals."""
         self.began = None
         if self._run is None:
             self._run, self._busy = seconds / count, busy / count
@@ -41,14 +42,14 @@ class Prefetch:
     def claimed(self, seconds: float) -> None:
         self._trip += (seconds - self._trip) * _WEIGHT
 
-    def room(self, held: int) -> int:
-        """How many to claim for who holds so many. What only waits is filled up by halves, not one by one."""
-        serving, ahead = self._target()
-        free = serving + ahead - held
-        return free if held < serving or free >= ahead / 2 else 0
+    def to_claim(self, held: int) -> int:
+        """How many to claim when ``held`` are held. The waiting part is refilled when half empty, not one by one."""
+        running, ahead = self._target()
+        free = running + ahead - held
+        return free if held < running or free >= ahead / 2 else 0
 
     def _target(self) -> tuple[int, int]:
-        """(how many to have in service, how many more to hold)"""
+        """(messages to run at once, messages to hold besides)"""
         age = 0.0 if self.began is None else time.monotonic() - self.began
         if self._run is None and age < self._trip:
             return min(_FIRST, self._concurrency), 0

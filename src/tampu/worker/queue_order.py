@@ -1,4 +1,4 @@
-"""Which queue is asked first: in turns by weight, or always in the order given."""
+"""The order of queues in a claim: in turns by weight, or always as given."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _HEAVIEST = 1000
 
 
 class QueueOrder:
-    """Smooth weighted turns: over any stretch of claims each queue is first as often as its weight says.
+    """Smooth weighted round robin: each queue comes first in proportion to its weight.
 
-    The others come after it, heavier ones first, so that no claim is answered empty while there is work.
+    The others follow it, heavier ones first, so that no claim returns empty while there is work.
     """
 
     def __init__(self, weights: Mapping[str, int], *, strict: bool = False) -> None:
         if not weights:
-            raise InvalidConfig("a worker needs a queue", field="queues")
+            raise InvalidConfig("a worker needs at least one queue", field="queues")
         for name, weight in weights.items():
             validate.name(name, "queue")
             if not isinstance(weight, int) or not 1 <= weight <= _HEAVIEST:
@@ -30,7 +30,7 @@ class QueueOrder:
         self._heavy = sorted(weights, key=lambda name: -weights[name])
 
     def next(self) -> list[str]:
-        """The queues of the next claim, in their order."""
+        """The queues of the next claim, in order."""
         if self._strict:
             return self.names
         for name, weight in self._weights.items():
@@ -48,7 +48,9 @@ def parse(text: str | Sequence[str]) -> dict[str, int]:
         name, equals, weight = part.strip().partition("=")
         if not name or (equals and not weight.isdigit()):
             raise InvalidConfig(
-                f"{part.strip()!r} is not a queue with a weight", field="queues", hint="critical=5,default"
+                f"{part.strip()!r} is not a queue or queue=weight",
+                field="queues",
+                hint="for example critical=5,default",
             )
         found[name] = int(weight) if equals else 1
     return found

@@ -1,6 +1,6 @@
-"""Something that is done every so often, by a thread of its own, while there is work.
+"""Call a function at an interval, in a thread of its own, while there is work.
 
-Not by the event loop, which a task may block; and not for longer than there is work, so that an idle worker sleeps.
+The event loop is not used, because a task may block it. Without work the thread sleeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Repeat:
     def __init__(self, name: str, seconds: float, act: Callable[[], bool]) -> None:
         self._seconds = seconds
         self._act = act
-        """Says whether it wants to be called again, without being woken."""
+        """Returns True to be called again without `wake`."""
         self._work = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -27,7 +27,7 @@ class Repeat:
             self._work.set()
 
     def close(self, patience: float) -> None:
-        """It may be waiting for a store that does not answer: then it is left behind."""
+        """Wait at most this long for the thread: it may wait for a store that does not answer."""
         self._closed.set()
         self._work.set()
         self._thread.join(patience)
@@ -40,8 +40,8 @@ class Repeat:
             self._work.clear()
             try:
                 more = self._act()
-            except Exception:  # timeouts and signs of life must not end with it
-                log.exception("%s goes on after an error", self._thread.name)
+            except Exception:  # timeouts and lease extensions must go on
+                log.exception("%s continues after an error", self._thread.name)
                 more = True
             if more:
                 self._work.set()

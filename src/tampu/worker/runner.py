@@ -1,7 +1,7 @@
-"""The runner: claims messages of an app's tasks, has them carried out, and settles them.
+"""The runner: claims messages of an app's tasks, runs the tasks, and settles the messages.
 
-An intake thread claims, the event loop and threads work, a tray thread settles, and a warden keeps the leases. The loop
-is never used for the store, so that an outage does not stop tasks that run.
+The claimer's thread claims, the pools run tasks, the settle queue's thread settles, and the lease keeper extends
+leases. The event loop never calls the store, so that an outage does not stop running tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tampu.worker.leases.lease_keeper import LeaseKeeper, LeaseKeeperProcess, Le
 from tampu.worker.outages import Outages
 from tampu.worker.pools import call_task, event_loop
 from tampu.worker.pools.async_pool import AsyncPool
-from tampu.worker.pools.interrupt import heed
+from tampu.worker.pools.interrupt import defer_interrupts
 from tampu.worker.pools.process_pool import ProcessPool
 from tampu.worker.pools.stopper import Stopper
 from tampu.worker.pools.thread_pool import ThreadPool
@@ -44,48 +44,48 @@ from tampu.worker.task_store import LocalTaskStore
 from tampu.worker.tasks import Task
 
 log = logging.getLogger("tampu.worker")
-Lane = AsyncPool | ThreadPool
+Pool = AsyncPool | ThreadPool
 _VERBS: dict[type[Any], str] = {Ack: "ack", Nack: "nack", Reject: "reject", Release: "release"}
 _TICK_SECONDS = 0.1
 _BEAT_SECONDS = 1.0
 _PULSE_SECONDS = 2.0
 _INTERRUPT_SECONDS = 5.0
-"""After the grace: so long what was interrupted may take to notice."""
+"""After the grace period: how long interrupted tasks may take to end."""
 _HURRIED_SECONDS = 0.5
-"""The same, when somebody asked twice."""
+"""The same, after a second request to stop."""
 _LAST_SECONDS = 2.0
-"""At the very end: so long a thread of the worker may take to notice."""
+"""At the very end: how long each thread of the worker may take to end."""
 
 
 class RunnerOptions(msgspec.Struct, frozen=True):
     """How a worker works."""
 
     queues: Mapping[str, int] | None = None
-    """Weights by name; None is every queue of the app's tasks, with the same weight."""
+    """Weights by queue name; None: all queues of the app's tasks, with equal weights."""
     strict: bool = False
-    """Earlier queues first, always, instead of turns by weight."""
+    """Always earlier queues first, instead of turns by weight."""
     concurrency: int = 100
-    """Most tasks at once, in each of the ways to run one."""
+    """Maximum of async tasks at once, and of tasks in threads."""
     grace: float = 30.0
-    """Seconds that running tasks have to finish when the worker is stopped."""
+    """Seconds that running tasks have to finish when the worker stops."""
     lease: float | None = None
-    """Seconds; None is the shortest lease of the queues."""
+    """Seconds; None: the shortest lease of the queues."""
     name: str | None = None
-    """Who works, as messages and the journal tell."""
+    """Name of the worker in messages and the journal; None: host and process id."""
     unknown: str = "retry"
-    """What becomes of a message without a task: ``retry`` after half a minute (it counts), or ``reject``."""
+    """For a message without a task: ``retry`` after 30 seconds (the attempt counts), or ``reject``."""
     children: int = os.cpu_count() or 1
-    """Most tasks at once in child processes."""
+    """Maximum of tasks at once in child processes."""
     memory: int | None = None
     """Megabytes that a child may use."""
     recycle: int | None = None
-    """Messages after which a child is replaced."""
+    """Number of messages after which a child is replaced."""
     lease_keeper: bool = True
-    """Keep leases from a process of its own. Without, a task that holds the interpreter may lose its lease."""
+    """Extend leases from a separate process. Without it, a task that blocks the interpreter may lose its lease."""
 
 
 class Runner:
-    """One worker. `run` works until `stop`; from another thread, a signal or a task."""
+    """One worker. `run` works until `stop` is called, from another thread, a signal handler or a task."""
 
     UNKNOWN_SECONDS = 30.0
 
@@ -93,9 +93,9 @@ class Runner:
         self.app = app
         self.options = options or RunnerOptions()
         if not 1 <= self.options.concurrency <= 10_000:
-            raise InvalidConfig("concurrency is a number between 1 and 10000", field="concurrency")
+            raise InvalidConfig("concurrency must be between 1 and 10000", field="concurrency")
         if self.options.unknown not in ("retry", "reject"):
-            raise InvalidConfig("unknown is retry or reject", field="unknown")
+            raise InvalidConfig("unknown must be retry or reject", field="unknown")
         self.order = QueueOrder(
             dict.fromkeys(app.queues, 1) if self.options.queues is None else self.options.queues,
             strict=self.options.strict,
@@ -105,18 +105,18 @@ class Runner:
         self.started = threading.Event()
         self.done = 0
         self.tallies: dict[str, dict[str, int]] = {}
-        """How attempts ended, by task."""
+        """Counts of outcomes, by task."""
         self.alive_at = time.monotonic()
-        """When the loop last moved."""
+        """When the event loop last ran."""
         self.on_pulse: Callable[[], None] = lambda: None
         """Called every few seconds, in the loop."""
         self._stop_asked: asyncio.Event | None = None
         self._stop_early = False
         self._hurry = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pools: tuple[Lane, ...] = ()
+        self._pools: tuple[Pool, ...] = ()
         self._held: dict[str, Current] = {}
-        """All that is held, by receipt."""
+        """All leased messages, by receipt."""
         self._stopper = Stopper(self._held)
         self._loop_moved = threading.Event()
         self._loop_moved.set()
@@ -124,18 +124,18 @@ class Runner:
     # -- from outside
 
     def run(self) -> int:
-        """Work until stopped. How many leases could not be settled, because the store did not answer at the end."""
+        """Work until stopped. Returns how many leases could not be settled because the store did not answer."""
         return event_loop.run(self._work(), _loop_factory())
 
     def stop(self, *, now: bool = False) -> None:
-        """Claim no more, finish what runs within the grace period; ``now``: give back even that."""
+        """Stop claiming and finish running tasks within the grace period; ``now``: release them instead."""
         self._hurry = self._hurry or now
         self._stop_early = True
         for pool in self._pools:
-            pool.halted = True  # at once: the loop may be busy with a task that blocks it
+            pool.halted = True  # not through the loop: a task may block it
         loop, asked = self._loop, self._stop_asked
         if loop is not None and asked is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(asked.set)
 
     @property
@@ -146,20 +146,20 @@ class Runner:
     def stopping(self) -> bool:
         return self._stop_early
 
-    # -- the whole
+    # -- start to end
 
     async def _work(self) -> int:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
         store = await asyncio.to_thread(lambda: self.app.store)
-        heed(access.core(store))
+        defer_interrupts(access.core(store))
         await asyncio.to_thread(self.app.put_schedules)
         lease = self.options.lease
         if lease is None:
             lease = await asyncio.to_thread(_shortest_lease, store, self.order.names)
         await asyncio.to_thread(access.run, store, access.verbs(store).sweep_notes())
         prefetch = Prefetch(self.options.concurrency)
-        self._lease_keeper = await asyncio.to_thread(self._keep_alive, store, lease)
+        self._lease_keeper = await asyncio.to_thread(self._start_lease_keeper, store, lease)
         self._task_store = LocalTaskStore(store, lease)
         self._settle_queue = SettleQueue(store, self.outages, self._settled)
         self._async_pool = AsyncPool(self._settle_queue, prefetch, self.options.concurrency)
@@ -175,14 +175,15 @@ class Runner:
         claims = await asyncio.to_thread(self._own_connection, store)
         self._claimer = Claimer(
             claims, self.order, prefetch, self.outages, lease=lease, worker=self.name,
-            ended=lambda: self._settle_queue.taken, refused=lambda: self._settle_queue.refused, came=self._came,
+            ended=lambda: self._settle_queue.taken, refused=lambda: self._settle_queue.refused,
+            on_leases=self._on_leases,
         )  # fmt: skip
         self._ticks = Repeat("tampu-tick", _TICK_SECONDS, self._tick)
         self._beats = Repeat("tampu-beat", _BEAT_SECONDS, self._beat)
         pulse = asyncio.create_task(self._pulse(), name="tampu-pulse")
         self._claimer.start()
         self.started.set()
-        log.info("%s works on %s", self.name, ", ".join(self.order.names))
+        log.info("%s works on queues: %s", self.name, ", ".join(self.order.names))
         try:
             if not self._stop_early:
                 await self._stop_asked.wait()
@@ -195,14 +196,14 @@ class Runner:
 
     @staticmethod
     def _own_connection(store: Store) -> Store:
-        """What claims wait on; over HTTP one that can be broken off."""
+        """The store that claims wait on; over HTTP a second connection, which `stop` can close."""
         if access.is_local(store):
             return store
         from tampu.client.remote import another
 
         return another(store)
 
-    def _keep_alive(self, store: Store, lease: float) -> LeaseKeeper:
+    def _start_lease_keeper(self, store: Store, lease: float) -> LeaseKeeper:
         if self.app.private or not self.options.lease_keeper:
             return LeaseKeeperThread(store, lease, self._stopper.stop)
         limits = [task.settings.timeout for task in self.app.tasks.values()]
@@ -210,16 +211,16 @@ class Runner:
         patience = max(known) + lease if known and len(known) == len(limits) else None
         return LeaseKeeperProcess(self.app.opening(), lease, patience, self._stopper.stop)
 
-    # -- what comes
+    # -- messages
 
-    def _came(self, leases: list[Lease]) -> None:
-        """From the intake's thread; an empty list is its end."""
+    def _on_leases(self, leases: list[Lease]) -> None:
+        """Called in the claimer's thread. An empty list: the claimer has ended."""
         assert self._loop is not None
         if not leases:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
-                self._loop.call_soon_threadsafe(self._intake_ended)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._on_claimer_end)
             return
-        self._lease_keeper.add([lease.receipt for lease in leases])  # before any of them is started
+        self._lease_keeper.add([lease.receipt for lease in leases])  # before any task starts
         tasks, held, task_store = self.app.tasks, self._held, self._task_store
         known: list[Current] = []
         for lease in leases:
@@ -229,47 +230,47 @@ class Runner:
             else:
                 held[lease.receipt] = work = Current(lease, task, task_store)
                 known.append(work)
-        with contextlib.suppress(RuntimeError):  # a claim that was answered after the end: it runs out with its lease
-            self._loop.call_soon_threadsafe(self._hand_out, known)
+        with contextlib.suppress(RuntimeError):  # the claim returned after the end: these leases expire
+            self._loop.call_soon_threadsafe(self._dispatch, known)
         self._ticks.wake()
         self._beats.wake()
 
-    def _intake_ended(self) -> None:
+    def _on_claimer_end(self) -> None:
         if self._claimer.failure is not None and self._stop_asked is not None:
             self._stop_asked.set()
 
-    def _hand_out(self, works: list[Current]) -> None:
-        """In the loop."""
+    def _dispatch(self, works: list[Current]) -> None:
+        """Called in the event loop."""
         if self._ending:
             for work in works:
                 self._settle_queue.put(work, Release(work.lease))
             return
-        by_group: dict[Lane, list[Current]] = {}
+        by_pool: dict[Pool, list[Current]] = {}
         for work in works:
             work._pool = pool = self._pool(work.task)
-            by_group.setdefault(pool, []).append(work)
-        for pool, some in by_group.items():
-            pool.put(some)
+            by_pool.setdefault(pool, []).append(work)
+        for pool, pool_works in by_pool.items():
+            pool.put(pool_works)
 
     _ending = False
 
-    def _pool(self, task: Task[Any, Any]) -> Lane:
+    def _pool(self, task: Task[Any, Any]) -> Pool:
         if task.settings.execution == "process":
             return self._process_pool
         return self._async_pool if task.is_async else self._thread_pool
 
     def _unknown(self, lease: Lease) -> None:
-        """Perhaps a newer worker knows it. Nothing is lost: it ends as a dead letter, which can be replayed."""
+        """Perhaps a newer worker knows the task. Nothing is lost: at worst it is dead-lettered and can be replayed."""
         kind = lease.message.type
-        error = f"no task named {kind} in this worker"
+        error = f"this worker has no task named {kind}"
         log.warning("%s %s: %s", kind, lease.id, error)
         settlement: Settlement = Nack(lease, error, self.UNKNOWN_SECONDS)
         if self.options.unknown == "reject":
             settlement = Reject(lease, UNKNOWN_TASK, error)
-        self._settle_queue.put(Current(lease, _nobody(self.app, kind), self._task_store), settlement)
+        self._settle_queue.put(Current(lease, _unknown_task(self.app, kind), self._task_store), settlement)
 
     def _settled(self, ended: Sequence[Ended]) -> None:
-        """From the tray's thread."""
+        """Called in the settle queue's thread."""
         receipts = []
         for work, settlement in ended:
             receipts.append(work.lease.receipt)
@@ -283,19 +284,19 @@ class Runner:
             self._held.pop(receipt, None)
         self._claimer.nudge()
 
-    # -- what has to be done every moment
+    # -- at intervals
 
     def _tick(self) -> bool:
-        """Timeouts, and threads for what waits; again while something is held."""
+        """Stop tasks that timed out; start threads for waiting messages. True while messages are held."""
         now = time.monotonic()
         late = [
             work for pool in self._pools for work in list(pool.running.values())
             if work._until is not None and work._until <= now
         ]  # fmt: skip
         self._stopper.stop([work.lease.receipt for work in late], TIMED_OUT)
-        self._stopper.again()
-        self._thread_pool.look()
-        self._process_pool.look()
+        self._stopper.repeat()
+        self._thread_pool.add_threads()
+        self._process_pool.add_threads()
         return bool(self._held)
 
     async def _pulse(self) -> None:
@@ -305,7 +306,7 @@ class Runner:
             await asyncio.sleep(_PULSE_SECONDS)
 
     def _beat(self) -> bool:
-        """A sign of life, if the loop has moved since the last one; progress; again while something is held."""
+        """Send a heartbeat if the loop has run since the last one; store progress. True while messages are held."""
         if self._loop_moved.is_set() and self._loop is not None:
             self._loop_moved.clear()
             self._lease_keeper.beat()
@@ -317,7 +318,7 @@ class Runner:
     # -- the end
 
     async def _end(self) -> int:
-        """Nothing new is begun; what runs may finish; the rest is given back, uncounted."""
+        """Start nothing new, let running tasks finish, and release the rest; a release does not count as an attempt."""
         self._ending = True
         for pool in self._pools:
             for work in pool.drain():
@@ -326,21 +327,21 @@ class Runner:
         until = time.monotonic() + self.options.grace
         while not self._idle and time.monotonic() < until and not self._hurry:
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0)  # what the intake brought last is given back by `_hand_out`
-        running = [work for work in list(self._held.values()) if work._place is not None]
+        await asyncio.sleep(0)  # lets `_dispatch` release what the claimer claimed last
+        running = [work for work in list(self._held.values()) if work._runs_in is not None]
         if running:
-            log.warning("%d tasks did not finish within the grace period and are given back", len(running))
+            log.warning("%d tasks did not finish within the grace period; they are stopped and released", len(running))
             self._stopper.stop([work.lease.receipt for work in running], STOPPING)
             until = time.monotonic() + (_HURRIED_SECONDS if self._hurry else _INTERRUPT_SECONDS)
             while not self._idle and time.monotonic() < until:
                 await asyncio.sleep(0.02)
             for work in [work for pool in self._pools for work in list(pool.running.values())]:
-                log.warning("%s %s goes on after it was asked to stop, and is not waited for", work.task.name, work.id)
+                log.warning("%s %s did not stop when asked to; not waiting for it", work.task.name, work.id)
                 self._settle_queue.put(work, endings.stopped(work))
         await asyncio.to_thread(self._close)
         if self._claimer.ended:
             return self._settle_queue.left
-        log.error("a claim was not answered; what it brings runs out with its lease")
+        log.error("a claim was not answered; what it claims is delivered again when the leases expire")
         return self._settle_queue.left + 1
 
     @property
@@ -348,7 +349,7 @@ class Runner:
         return self._claimer.ended and all(pool.idle for pool in self._pools)
 
     def _close(self) -> None:
-        """A store that does not answer is not waited for for ever."""
+        """Each wait is limited: the store may not answer."""
         self._claimer.join(_LAST_SECONDS)
         self._process_pool.close()
         self._ticks.close(_LAST_SECONDS)
@@ -359,7 +360,7 @@ class Runner:
 
 @contextlib.contextmanager
 def working(app: App, **options: Any) -> Iterator[Runner]:
-    """A worker in a thread of its own, for tests and for programs that work besides; stopped at the end."""
+    """Run a worker in a thread inside a ``with`` block, for tests and for programs that do other things too."""
     runner = Runner(app, RunnerOptions(**options))
     failure: list[BaseException] = []
 
@@ -395,11 +396,11 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _nobody(app: App, name: str) -> Task[Any, Any]:
+def _unknown_task(app: App, name: str) -> Task[Any, Any]:
     from tampu.worker.tasks import TaskOptions
 
     return Task(app, _no_function, name, TaskOptions(), {})
 
 
 def _no_function() -> None:
-    """Stands for the function of an unknown task."""
+    """Placeholder for the function of an unknown task."""

@@ -1,4 +1,4 @@
-"""The out-tray: what has ended is settled in batches; what ends while a commit is under way goes with the next one."""
+"""Settles ended messages in batches: one batch holds all that ended during the previous commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tampu.model.outcome import Outcome, Settlement
 from tampu.model.states import TERMINAL
 from tampu.worker import endings
 from tampu.worker.current import Current
-from tampu.worker.outages import AWAY, Outages
+from tampu.worker.outages import RETRYABLE, Outages
 
 log = logging.getLogger("tampu.worker")
 Ended = tuple[Current, Settlement | None]
@@ -34,24 +34,24 @@ class SettleQueue:
         self._closing = False
         self._give_up = threading.Event()
         self.taken = 0
-        """How many have ended; read by who claims."""
+        """How many have ended; read by the claimer."""
         self.refused = False
-        """The server takes no more settlements for the moment."""
+        """True while the server refuses settlements because of a rate limit."""
         self._most = _MOST
-        """How many are settled at once."""
+        """Maximum size of a batch."""
         self._given_up = 0
         self._under_way = 0
         self._thread = threading.Thread(target=self._run, name="tampu-settle", daemon=True)
         self._thread.start()
 
     def put(self, work: Current, settlement: Settlement | None) -> None:
-        """From any thread; does not wait."""
+        """Callable from any thread; does not wait."""
         self._ended.append((work, settlement))
         if not self._work.is_set():
             self._work.set()
 
     def put_later(self, work: Current, settlement: Settlement | None) -> None:
-        """As `put`; `nudge` must follow."""
+        """Like `put`, but the caller must call `nudge` afterwards."""
         self._ended.append((work, settlement))
 
     def nudge(self) -> None:
@@ -59,7 +59,7 @@ class SettleQueue:
             self._work.set()
 
     def close(self, patience: float) -> None:
-        """Wait until all is settled, or for so long."""
+        """Wait until all is settled, at most this long."""
         self._closing = True
         self._work.set()
         self._thread.join(patience)
@@ -68,7 +68,7 @@ class SettleQueue:
 
     @property
     def left(self) -> int:
-        """Settlements that could not be made before the worker had to end."""
+        """Number of messages that were not settled before the end of the worker."""
         return self._given_up + self._under_way + len(self._ended)
 
     def _run(self) -> None:
@@ -94,47 +94,49 @@ class SettleQueue:
                 given.append((work, settlement))
         if not given:
             return
-        over: list[str] = []
-        for (work, settlement), outcome in zip(given, self._asked([one for _, one in given]), strict=True):
+        ended_ids: list[str] = []
+        for (work, settlement), outcome in zip(
+            given, self._settle_with_retries([one for _, one in given]), strict=True
+        ):
             if outcome is None:
                 self._given_up += 1
             elif outcome.error is not None:
-                self._refused(work, settlement, outcome.error)
+                self._log_refusal(work, settlement, outcome.error)
             elif work._noted and outcome.state in TERMINAL:
-                over.append(work.id)
-        if over:
+                ended_ids.append(work.id)
+        if ended_ids:
             with contextlib.suppress(TampuError):  # the next worker that starts removes them
-                self._outages.through(lambda: self._drop(over), self._give_up)
+                self._outages.retry(lambda: self._drop_notes(ended_ids), self._give_up)
 
-    def _drop(self, ids: list[str]) -> None:
+    def _drop_notes(self, ids: list[str]) -> None:
         access.run(self._q, access.verbs(self._q).drop_notes(ids))
 
-    def _asked(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
-        """What became of each; None: the store did not come back in time."""
+    def _settle_with_retries(self, settlements: Sequence[Settlement]) -> list[Outcome | None]:
+        """The outcome of each; None: the store did not come back in time."""
         found: dict[int, Outcome] = {}
 
-        def ask() -> None:
-            missing = [place for place in range(len(settlements)) if place not in found]
+        def attempt() -> None:
+            missing = [index for index in range(len(settlements)) if index not in found]
             away: TampuError | None = None
             while missing and away is None:
                 part, missing = missing[: self._most], missing[self._most :]
-                for place, outcome in zip(part, self._bounded([settlements[n] for n in part]), strict=True):
-                    if isinstance(outcome.error, AWAY):  # a store of many parts may answer for some of them
+                for index, outcome in zip(part, self._bounded([settlements[n] for n in part]), strict=True):
+                    if isinstance(outcome.error, RETRYABLE):  # a store on several servers may answer for some
                         away = outcome.error
                     else:
-                        found[place] = outcome
+                        found[index] = outcome
             if away is not None:
                 raise away
 
         try:
-            self._outages.through(ask, self._give_up)
+            self._outages.retry(attempt, self._give_up)
         except TampuError as error:  # one that does not go by itself, such as a key that was revoked
-            log.error("%d messages can not be settled: %s", len(settlements) - len(found), error)
+            log.error("%d messages cannot be settled: %s", len(settlements) - len(found), error)
         self._most = min(_MOST, 2 * self._most)
-        return [found.get(place) for place in range(len(settlements))]
+        return [found.get(index) for index in range(len(settlements))]
 
     def _bounded(self, settlements: Sequence[Settlement]) -> list[Outcome]:
-        """What became of each. A server that takes only so many at once is given fewer, now or the next time."""
+        """The outcome of each. If a rate limit refuses the batch, send smaller batches, now or next time."""
         try:
             outcomes = self._together(settlements)
             self.refused = False
@@ -151,7 +153,7 @@ class SettleQueue:
         try:
             return self._q.settle(settlements)
         except InvalidMessage:
-            return [self._alone(one) for one in settlements]  # one of them is at fault; the others must not suffer
+            return [self._alone(one) for one in settlements]  # one is invalid; settle the others
 
     def _alone(self, settlement: Any) -> Outcome:
         try:
@@ -160,9 +162,9 @@ class SettleQueue:
             return self._q.settle([endings.bad_result(settlement.lease, error)])[0]
 
     @staticmethod
-    def _refused(work: Current, settlement: Settlement, error: TampuError) -> None:
+    def _log_refusal(work: Current, settlement: Settlement, error: TampuError) -> None:
         how = type(settlement).__name__.lower()
         if isinstance(error, LeaseLost):
-            log.warning("%s %s: the %s came too late, somebody else has it now", work.task.name, work.id, how)
+            log.warning("%s %s: the %s came too late, the lease had expired", work.task.name, work.id, how)
         else:
             log.error("%s %s: the %s was refused: %s", work.task.name, work.id, how, error)

@@ -1,4 +1,4 @@
-"""The desk of tasks that run in this process: their notes, progress and extensions go straight to the store."""
+"""Notes, progress and lease extensions of tasks that run in this process: they go straight to the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tampu.model.errors import LeaseLost, TampuError
 from tampu.model.message import Lease
 from tampu.model.times import Duration
 from tampu.worker.current import Current
-from tampu.worker.outages import AWAY
+from tampu.worker.outages import RETRYABLE
 
 log = logging.getLogger("tampu.worker")
 
@@ -22,7 +22,7 @@ class LocalTaskStore:
         self._q = store
         self._lease = lease
         self._lock = threading.Lock()
-        self._moved: dict[str, Current] = {}
+        self._progressed: dict[str, Current] = {}
 
     def read_note(self, lease: Lease) -> Any:
         return access.run(self._q, access.verbs(self._q).read_note(lease.message.id))
@@ -36,24 +36,24 @@ class LocalTaskStore:
     def progressed(self, work: Current) -> None:
         work._noted = True
         with self._lock:
-            self._moved[work.lease.receipt] = work
+            self._progressed[work.lease.receipt] = work
 
     def flush(self) -> None:
-        """Store what has moved since the last time; what the store does not take now, the next time."""
+        """Store progress that has changed since the last flush. What fails now is tried again at the next flush."""
         with self._lock:
-            moved, self._moved = self._moved, {}
-        waiting = dict(moved)
-        for receipt, work in moved.items():
+            progressed_works, self._progressed = self._progressed, {}
+        waiting = dict(progressed_works)
+        for receipt, work in progressed_works.items():
             try:
-                if work._place is not None:  # it still runs
+                if work._runs_in is not None:  # it still runs
                     work._known_note()
                     work._save_note()
-            except AWAY:
-                break  # the others would wait for it too
+            except RETRYABLE:
+                break  # the others would fail too
             except LeaseLost:
-                pass  # the warden tells
+                pass  # the lease keeper reports it
             except TampuError as error:  # it would be refused again
-                log.warning("%s %s: its progress can not be stored: %s", work.task.name, work.id, error)
+                log.warning("%s %s: its progress cannot be stored: %s", work.task.name, work.id, error)
             del waiting[receipt]
         with self._lock:
-            self._moved = {**waiting, **self._moved}
+            self._progressed = {**waiting, **self._progressed}

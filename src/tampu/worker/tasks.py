@@ -47,7 +47,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     ) -> TaskOptions:
         if execution not in ("auto", "process"):
             raise InvalidConfig(
-                f"execution is auto or process, not {execution!r}", field="execution",
+                f"execution must be auto or process, not {execution!r}", field="execution",
                 hint="auto runs async functions on the event loop, and others in threads",
             )  # fmt: skip
         return cls(
@@ -60,17 +60,17 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class TaskMessage(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
-    """A call of a task that can be published: with others, in a transaction, or by a schedule."""
+    """A call of a task that is not published yet: for `App.publish_many`, a transaction or a schedule."""
 
     task: Any
     queue: str
     new: NewMessage
     simple: bool = False
-    """There is nothing to it but the task and its arguments."""
+    """True if only the task and its arguments are set."""
 
     @property
     def stored(self) -> NewMessage | Encoded:
-        """As it is published: most are bare, which is a third of the work."""
+        """As it is published. Most are simple, which costs a third."""
         return Encoded(self.new.payload, self.new.content_type or JSON, self.task.name) if self.simple else self.new
 
 
@@ -88,7 +88,7 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
         return f"<{self.task.name} {self.id}>"
 
     def result(self, timeout: Duration | None = None) -> R:
-        """What the task returned; waits for it. Raises `TimeoutError`, and `TaskFailed` when it ended otherwise."""
+        """Wait for the result of the task. Raises `TimeoutError`, or `TaskFailed` if the message was not done."""
         store, until = self.task.app.store, _until(timeout)
         while True:
             found = store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
@@ -96,24 +96,24 @@ class Published(msgspec.Struct, Generic[R], eq=False, gc=False):
                 return self._read(found)
 
     async def result_async(self, timeout: Duration | None = None) -> R:
-        store, until = self.task.app.queue_async, _until(timeout)
+        store, until = self.task.app.store_async, _until(timeout)
         while True:
             found = await store.result(self.id, wait=min(_LONG, max(0.0, until - time.monotonic())))
             if found.state in TERMINAL or time.monotonic() >= until:
                 return self._read(found)
 
     def progress(self) -> tuple[float, str | None] | None:
-        """What the task told last about how far it is: a number between 0 and 1, and a word. None: nothing (yet)."""
+        """The task's last progress report: a number from 0 to 1, and a text. None if there is none yet."""
         store = self.task.app.store
         note = access.run(store, access.verbs(store).read_note(self.id)) or {}
-        return (note[Note.PROGRESS], note.get(Note.TOLD)) if Note.PROGRESS in note else None
+        return (note[Note.PROGRESS], note.get(Note.TEXT)) if Note.PROGRESS in note else None
 
     def _read(self, found: Message) -> R:
         if found.state is State.DONE:
             return cast(R, self.task.arguments.read_result(found.result_raw))
         if found.state in TERMINAL:
             raise TaskFailed(found)
-        raise TimeoutError(f"{self!r} has not ended yet, it is {found.state}")
+        raise TimeoutError(f"{self!r} has not ended yet; it is {found.state}")
 
 
 def _until(timeout: Duration | None) -> float:
@@ -121,7 +121,7 @@ def _until(timeout: Duration | None) -> float:
 
 
 class Task(Generic[P, R]):
-    """A function with a name under which its messages travel. Calling it calls the function, here and now."""
+    """A function and the type name of its messages. Calling it calls the function directly."""
 
     def __init__(
         self,
@@ -147,15 +147,15 @@ class Task(Generic[P, R]):
 
     @functools.cached_property
     def arguments(self) -> Arguments:
-        # Annotations may name what is defined further down, so they are read when first needed.
+        # Read when first needed: annotations may name what is defined further down.
         return Arguments(self.function, self._known)
 
     def options(self, **fields: Any) -> Task[P, R]:
-        """The same task, published otherwise: fields of a message (`delay`, `priority`, `key` …), or the queue."""
+        """The same task, published with other message fields (`delay`, `priority`, `key` …) or to another queue."""
         unknown = set(fields) - _FIELDS
         if unknown:
             raise InvalidConfig(
-                f"no such option: {', '.join(sorted(unknown))}", field=min(unknown),
+                f"unknown option: {', '.join(sorted(unknown))}", field=min(unknown),
                 hint=f"options are {', '.join(sorted(_FIELDS))}",
             )  # fmt: skip
         settings = self.settings
@@ -167,7 +167,7 @@ class Task(Generic[P, R]):
         return changed
 
     def message(self, *args: P.args, **kwargs: P.kwargs) -> TaskMessage[R]:
-        """A call to publish later or with others. Raises `InvalidMessage` for arguments that do not fit."""
+        """A call to publish later or with others. Raises `InvalidMessage` if the arguments do not fit."""
         fields = self._fields
         if self.settings.max_attempts is not None and "max_attempts" not in fields:
             fields = {**fields, "max_attempts": self.settings.max_attempts}
@@ -178,7 +178,7 @@ class Task(Generic[P, R]):
         return TaskMessage(self, self.settings.queue, new, not fields and not self.app.publishing)
 
     def publish(self, *args: P.args, **kwargs: P.kwargs) -> Published[R]:
-        """Have a worker call the function with these arguments. When this returns, it is stored."""
+        """Have a worker call the function with these arguments. Returns when the message is stored."""
         return self.app.publish(self.message(*args, **kwargs))
 
     async def publish_async(self, *args: P.args, **kwargs: P.kwargs) -> Published[R]:

@@ -1,4 +1,4 @@
-"""What a task does in one transaction with its own writes: publish others, and end itself."""
+"""Transactions of tasks: publish other tasks, and ack the running one, in one commit with the task's own writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def by_queue(messages: Sequence[TaskMessage[Any]]) -> dict[str, list[Any]]:
 
 
 class TaskTransaction:
-    """What takes effect with the commit of the block."""
+    """Its calls take effect when the block commits."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -44,21 +44,21 @@ class TaskTransaction:
         return [Published(one.task, next(found[one.queue])) for one in given]
 
     def ack(self, result: Any = None) -> None:
-        """End the running task's message with this commit: its effect and its end are one. Return the same result.
+        """Ack the running task's message with this commit. The task must return the same result.
 
-        Raises `LeaseLost` when somebody else has it now; then the block must not commit.
+        Raises `LeaseLost` if another worker has the message now; then the block must not commit.
         """
         self._tx.ack(current().lease, current().task.arguments.pack_result(result))
 
 
 class AsyncTaskTransaction:
-    """The same as `TaskTransaction`, awaitable."""
+    """`TaskTransaction` for async tasks."""
 
     def __init__(self, tx: AsyncTransaction) -> None:
         self._tx = tx
 
     async def execute(self, sql: str, parameters: Any = ()) -> Any:
-        """Your own SQL, in this transaction."""
+        """Run your own SQL in this transaction."""
         return await self._tx.execute(sql, parameters)
 
     async def publish(self, message: TaskMessage[R]) -> Published[R]:

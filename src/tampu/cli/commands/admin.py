@@ -1,6 +1,6 @@
-"""What moves or removes messages: `cancel free replay purge`, with --dry-run to try first.
+"""Commands that move or remove messages: `cancel free replay purge`.
 
-`replay --from-lake` is another thing under the same name, and lives in `lake_replay`.
+`replay --from-lake` is implemented in `tampu.cli.lake.replay`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tampu.model.states import WAITING
 _STEP = 500
 
 
-def _tell(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
-    """What became of each id; leaves with the code that says it."""
+def _print(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
+    """Print the outcome of each id, and exit with the matching code."""
     if len(outcomes) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
     if session.json:
@@ -35,14 +35,14 @@ def _tell(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
     raise typer.Exit(exits.of_outcomes(outcomes))
 
 
-@command("cancel", "Steer")
+@command("cancel", "Manage")
 def cancel(session: Session, ids: Ids, dry_run: DryRun = False) -> None:
-    """End messages that wait. A leased one stays leased: its worker is asked to stop."""
+    """Cancel waiting messages. A leased one stays leased, and its worker is asked to stop."""
     with session.open() as store:
         outcomes = [_would_cancel(store, id) for id in ids] if dry_run else store.cancel(*ids)
     if dry_run:
-        session.out.note("dry run: nothing was changed; this would be their state")
-    _tell(session, outcomes, dry_run=dry_run)
+        session.out.note("dry run, nothing was changed; these would be the states")
+    _print(session, outcomes, dry_run=dry_run)
 
 
 def _would_cancel(store: tampu.Store, id: str) -> tampu.Outcome:
@@ -54,84 +54,84 @@ def _would_cancel(store: tampu.Store, id: str) -> tampu.Outcome:
         return tampu.Outcome(id, tampu.State.CANCELLED)
     if state is tampu.State.LEASED:
         return tampu.Outcome(id, state)
-    return tampu.Outcome(id, None, tampu.InvalidState(f"the message is {state}: nothing to cancel"))
+    return tampu.Outcome(id, None, tampu.InvalidState(f"the message is already {state}"))
 
 
-@command("free", "Steer")
+@command("free", "Manage")
 def free(session: Session, ids: Ids) -> None:
-    """Let held messages go on."""
+    """Free held messages, so that they are delivered."""
     with session.open() as store:
         outcomes = store.free(*ids)
-    _tell(session, outcomes)
+    _print(session, outcomes)
 
 
 _LAKE_OPTIONS = "With --from-lake"
 
 
-@command("replay", "Steer")
+@command("replay", "Manage")
 def replay(
     session: Session,
     queue: Annotated[
         str | None,
-        typer.Argument(metavar="QUEUE", help="The queue; with --from-lake only if given", autocompletion=queue_names),
+        typer.Argument(metavar="QUEUE", help="The queue; optional with --from-lake", autocompletion=queue_names),
     ] = None,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These messages")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Message ids")] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             "--where",
             metavar="FIELD=VALUE|SQL",
-            help="As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must hold",
+            help="As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must match",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead messages of the queue; all of the lake")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Messages at most")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead messages, or all of the lake")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum messages")] = None,
     dry_run: DryRun = False,
     from_lake: Annotated[
-        bool, typer.Option("--from-lake", rich_help_panel=_LAKE_OPTIONS, help="Ended messages of the lake, as new ones")
+        bool, typer.Option("--from-lake", rich_help_panel=_LAKE_OPTIONS, help="Publish messages of the lake again")
     ] = False,
     lake: Annotated[
-        str | None, typer.Option("--lake", metavar="PATH", rich_help_panel=_LAKE_OPTIONS, help="The lake, if another")
+        str | None, typer.Option("--lake", metavar="PATH", rich_help_panel=_LAKE_OPTIONS, help="Path of the lake")
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", rich_help_panel=_LAKE_OPTIONS, help="For the lake's storage"),
+        typer.Option("--option", metavar="NAME=VALUE", rich_help_panel=_LAKE_OPTIONS, help="Storage option"),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--queue", metavar="QUEUE", rich_help_panel=_LAKE_OPTIONS, help="Publish into this one"),
+        typer.Option("--queue", metavar="QUEUE", rich_help_panel=_LAKE_OPTIONS, help="Publish to this queue"),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s", rich_help_panel=_LAKE_OPTIONS, help="Messages a second")
+        str | None, typer.Option("--rate", metavar="N/s", rich_help_panel=_LAKE_OPTIONS, help="Messages per second")
     ] = None,
     replay_id: Annotated[
         str | None,
-        typer.Option("--replay-id", metavar="ID", rich_help_panel=_LAKE_OPTIONS, help="Go on with this replay"),
+        typer.Option("--replay-id", metavar="ID", rich_help_panel=_LAKE_OPTIONS, help="Continue this replay"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=_LAKE_OPTIONS, help="Do not ask")] = False,
 ) -> None:
-    """Dead messages run again, from attempt 0. By id, by --where, or --all.
+    """Deliver dead messages again, from attempt 0. Choose them by id, --where or --all.
 
-    With --from-lake, messages that have ended are published again from the lake, as new messages with the old one as
-    their cause; for one replay id each only once, also when it is stopped and started again.
+    With --from-lake, ended messages of the lake are published again as new messages; causation_id is the old message.
+    One replay id publishes each message once, also if the command is stopped and started again.
     """
     if from_lake:
         from tampu.cli.lake import replay as lake_replay
 
-        asked = lake_replay.Asked(queue, ids, where, everything, to, limit, rate, replay_id, option)
-        lake_replay.run(session, lake, asked, dry_run=dry_run, yes=yes)
+        options = lake_replay.ReplayOptions(queue, ids, where, everything, to, limit, rate, replay_id, option)
+        lake_replay.run(session, lake, options, dry_run=dry_run, yes=yes)
         return
     if lake or option or to or rate or replay_id or yes:
         raise tampu.InvalidMessage(
             "--lake, --option, --queue, --rate, --replay-id and --yes need --from-lake", field="from_lake"
         )
     if queue is None:
-        raise tampu.InvalidMessage("name the queue", field="queue", hint="tampu replay QUEUE ID, or see --from-lake")
+        raise tampu.InvalidMessage("the queue is missing", field="queue", hint="tampu replay QUEUE ID, or --from-lake")
     if sum(map(bool, (ids, where, everything))) != 1:
         raise tampu.InvalidMessage(
-            "say which dead messages",
+            "choose the messages by ids, --where or --all",
             field="ids",
-            hint="give ids, or --where FIELD=VALUE, or --all; try it with --dry-run",
+            hint="give exactly one of them: ids, --where FIELD=VALUE, or --all; try --dry-run first",
         )
     with session.open() as store:
         chosen = (
@@ -148,10 +148,10 @@ def replay(
                     advance(min(_STEP, len(found) - start))
     if len(ids or ()) == 1 and outcomes and outcomes[0].error is not None:
         raise outcomes[0].error
-    _tell_replay(session, queue, chosen.messages, outcomes, dry_run=dry_run)
+    _print_replay(session, queue, chosen.messages, outcomes, dry_run=dry_run)
 
 
-def _tell_replay(
+def _print_replay(
     session: Session, queue: str, messages: list[tampu.Message], outcomes: list[tampu.Outcome], *, dry_run: bool
 ) -> None:
     failed = [o for o in outcomes if not o.ok]
@@ -177,17 +177,17 @@ def _tell_replay(
         raise typer.Exit(exits.FAILED if done else exits.of_outcomes(failed))
 
 
-@command("purge", "Steer")
+@command("purge", "Manage")
 def purge(
     session: Session,
     queue: QueueName,
     state: Annotated[
-        list[tampu.State], typer.Option("--state", case_sensitive=False, help="Messages of this state; repeatable")
+        list[tampu.State], typer.Option("--state", case_sensitive=False, help="Messages in this state; repeatable")
     ],
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
 ) -> None:
-    """Remove all messages of a state for good. Asks before it removes messages that still wait."""
+    """Permanently remove all messages in a state. Asks before it removes waiting messages."""
     states = list(dict.fromkeys(state))
     with session.open() as store:
         total = store.purge(queue, state=states, dry_run=True)
@@ -195,8 +195,8 @@ def purge(
         if not dry_run:
             if waiting and not yes:
                 prompts.confirm(
-                    f"remove {waiting:,} messages of {queue} that still wait, for good?",
-                    "this removes messages that still wait",
+                    f"permanently remove {waiting:,} waiting messages of {queue}?",
+                    "this removes waiting messages",
                 )
             total = _purge(store, queue, states, total)
     if session.json:
@@ -207,13 +207,13 @@ def purge(
 
 
 def _purge(store: tampu.Store, queue: str, states: list[tampu.State], total: int) -> int:
-    """The library purges in small commits; a second thread runs it, while this one moves the bar."""
+    """Purge in a second thread, while this one updates the progress bar."""
     answer: list[Any] = []
 
     def run() -> None:
         try:
             answer.append(store.purge(queue, state=states))
-        except BaseException as error:  # whatever it is, who waits here must hear of it
+        except BaseException as error:  # raised below, in the main thread
             answer.append(error)
 
     worker = threading.Thread(target=run, name="tampu-purge", daemon=True)

@@ -1,4 +1,4 @@
-"""`bench`: how quick is a queue on this disk? Works in a folder of its own and removes it."""
+"""`bench`: measures the speed of a store on this disk, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def _rate(seconds: float, act: Callable[[], int]) -> float:
-    """Items per second of calling ``act`` for so long, or until it has nothing left to do."""
+    """Items per second, calling ``act`` for this long, or until it has nothing left to do."""
     items, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds or items == 0:
         done = act()
@@ -34,7 +34,7 @@ def _rate(seconds: float, act: Callable[[], int]) -> float:
 
 
 def _batch(store: tampu.Store, size: int, seconds: float) -> dict[str, float]:
-    """publish, claim and ack, each alone."""
+    """Rates of publish, claim and ack, each measured alone."""
     queue = f"batch{size}"
     claimed: list[list[tampu.Lease]] = []
 
@@ -54,7 +54,7 @@ def _batch(store: tampu.Store, size: int, seconds: float) -> dict[str, float]:
 
 
 def _concurrent(store: tampu.Store, callers: int, seconds: float) -> float:
-    """Many threads, each publishing, claiming and acking one message at a time; whole messages per second."""
+    """Messages per second of many threads, each of which publishes, claims and acks one message at a time."""
     stop = time.perf_counter() + seconds
     done = [0] * callers
     ready = threading.Barrier(callers + 1)
@@ -90,16 +90,16 @@ def measure(url: str, seconds: float, advance: Callable[[float], None]) -> list[
     return rows
 
 
-@command("bench", "Care")
+@command("bench", "Maintain")
 def bench(
     session: Session,
-    folder: Annotated[Path, typer.Option("--dir", help="The disk to measure, by a folder on it")] = Path(),
-    seconds: Annotated[str, typer.Option("--seconds", metavar="TIME", help="For each measurement")] = "1",
+    folder: Annotated[Path, typer.Option("--dir", help="A folder on the disk to measure")] = Path(),
+    seconds: Annotated[str, typer.Option("--seconds", metavar="TIME", help="Duration of each measurement")] = "1",
 ) -> None:
-    """Measure publish, claim and ack on this disk, with full durability. Leaves nothing behind."""
+    """Measure publish, claim and ack on this disk, with full durability. Removes its files afterwards."""
     each = parse.duration(seconds, "seconds")
     if not folder.is_dir():
-        raise tampu.InvalidMessage(f"there is no folder {folder}", field="dir")
+        raise tampu.InvalidMessage(f"folder {folder} does not exist", field="dir")
     try:
         with (
             tempfile.TemporaryDirectory(prefix="tampu-bench-", dir=folder) as place,

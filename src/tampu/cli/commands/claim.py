@@ -1,4 +1,4 @@
-"""`claim` and the ways to end what was claimed: `ack nack reject release`, and `extend`."""
+"""`claim`, the commands that settle what was claimed (`ack nack reject release`), and `extend`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tampu.cli.app import QueueNames, command
 from tampu.cli.session import Session
 from tampu.model.reasons import UNRECOVERABLE
 
-Receipts = Annotated[list[str], typer.Argument(metavar="RECEIPT…", help="As claim printed it")]
+Receipts = Annotated[list[str], typer.Argument(metavar="RECEIPT…", help="Receipts, as printed by claim")]
 Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="What went wrong")]
 
 
@@ -22,31 +22,31 @@ Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="What
 def claim(
     session: Session,
     queues: QueueNames,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 1,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 1,
     lease: Annotated[
-        str | None, typer.Option("--lease", metavar="TIME", help="How long they are yours (the queue's lease)")
+        str | None, typer.Option("--lease", metavar="TIME", help="Lease time (default: the queue's)")
     ] = None,
-    wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait so long for the first")] = "0",
-    worker: Annotated[str | None, typer.Option("--worker", metavar="NAME", help="Who works (this host)")] = None,
+    wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="Wait this long for the first")] = "0",
+    worker: Annotated[str | None, typer.Option("--worker", metavar="NAME", help="Worker (default: host)")] = None,
 ) -> None:
-    """Take messages to work on, and print them with their receipts. Exit code 3 when there was nothing."""
+    """Claim messages, and print them with their receipts. Exit code 3 if there are none."""
     lease_seconds = parse.optional_duration(lease, "lease")
     wait_seconds = parse.duration(wait, "wait")
     with session.open() as store:
         leases = store.claim(
             queues, limit=limit, lease=lease_seconds, wait=wait_seconds, worker=worker or socket.gethostname()
         )
-        standing = [] if leases else [(queue, queue_notes.standing(store, queue)) for queue in dict.fromkeys(queues)]
+        statuses = [] if leases else [(queue, queue_notes.status_of(store, queue)) for queue in dict.fromkeys(queues)]
     if session.json:
         session.out.document({"leases": [documents.lease(one) for one in leases]})
     else:
         for one in leases:
             _show(session, one)
         if leases:
-            session.out.note(f"next: {session.call('ack')} RECEIPT, or nack, extend, release")
+            session.out.note(f"next: {session.command_line('ack')} RECEIPT, or nack, extend, release")
     if not leases:
-        session.out.note("nothing to deliver")
-        for queue, status in standing:
+        session.out.note("no message to deliver")
+        for queue, status in statuses:
             queue_notes.note(session, queue, status)
         raise typer.Exit(exits.NOTHING)
 
@@ -66,7 +66,7 @@ def _show(session: Session, lease: tampu.Lease) -> None:
 
 
 def _settle(session: Session, settlements: list[Any]) -> None:
-    """End leases in one commit; tell what became of each."""
+    """Settle leases in one commit, and print the outcome of each."""
     with session.open() as store:
         outcomes = store.settle(settlements)
     if len(outcomes) == 1 and outcomes[0].error is not None:
@@ -89,11 +89,11 @@ def ack(
     session: Session,
     receipts: Receipts,
     result: Annotated[
-        str | None, typer.Option("--result", metavar="JSON", help="Kept for the queue's result_ttl")
+        str | None, typer.Option("--result", metavar="JSON", help="Result; stored for the queue's result_ttl")
     ] = None,
 ) -> None:
-    """The work is done."""
-    value = None if result is None else parse.json_value(result, "result", "quote a text: '\"done\"'")
+    """Mark messages as done."""
+    value = None if result is None else parse.json_value(result, "result", "quote text twice: '\"done\"'")
     _settle(session, [tampu.Ack(receipt, value) for receipt in receipts])
 
 
@@ -103,11 +103,11 @@ def nack(
     receipts: Receipts,
     error: Error = None,
     delay: Annotated[
-        str | None, typer.Option("--delay", metavar="TIME", help="Again after this (the queue's backoff)")
+        str | None, typer.Option("--delay", metavar="TIME", help="Retry after this (default: the queue's backoff)")
     ] = None,
-    traceback: Annotated[str | None, typer.Option("--traceback", metavar="TEXT", help="Kept with the failure")] = None,
+    traceback: Annotated[str | None, typer.Option("--traceback", metavar="TEXT", help="The traceback")] = None,
 ) -> None:
-    """The work failed: again later, or dead when the attempts are used up."""
+    """Report a failure: retry later, or dead-letter after the last attempt."""
     seconds = parse.optional_duration(delay, "delay")
     _settle(session, [tampu.Nack(receipt, error, seconds, traceback) for receipt in receipts])
 
@@ -119,13 +119,13 @@ def reject(
     reason: Annotated[str, typer.Option("--reason", help="Why it can never succeed")] = UNRECOVERABLE,
     error: Error = None,
 ) -> None:
-    """The work can never succeed: dead now."""
+    """Dead-letter messages that can never succeed, without a retry."""
     _settle(session, [tampu.Reject(receipt, reason, error) for receipt in receipts])
 
 
 @command("release", "Work")
 def release(session: Session, receipts: Receipts) -> None:
-    """Give messages back unworked; the attempt does not count."""
+    """Give messages back; the attempt does not count."""
     _settle(session, [tampu.Release(receipt) for receipt in receipts])
 
 
@@ -133,9 +133,9 @@ def release(session: Session, receipts: Receipts) -> None:
 def extend(
     session: Session,
     receipts: Receipts,
-    by: Annotated[str | None, typer.Option("--by", metavar="TIME", help="From now (the queue's lease)")] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="TIME", help="From now (default: the queue's)")] = None,
 ) -> None:
-    """Keep leases for longer."""
+    """Extend leases."""
     seconds = parse.optional_duration(by, "by")
     with session.open() as store:
         outcomes = [_outcome(lambda r=receipt: store.extend(r, seconds)) for receipt in receipts]  # type: ignore[misc]  # bound now

@@ -1,4 +1,4 @@
-"""`config`: the settings of a queue; what holds, where it comes from, and changing it."""
+"""`config`: shows the settings of a queue and where each comes from, and changes them."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _OFF_AT_ZERO = {
 }
 
 
-@command("config", "Steer")
+@command("config", "Manage")
 def config(
     session: Session,
     queue: Annotated[
         str,
-        typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults of all", autocompletion=queue_names),
+        typer.Argument(metavar="QUEUE", help="The queue, or '*' for the defaults", autocompletion=queue_names),
     ],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="lease=2m ordering=priority ttl=null")
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="Settings: lease=2m ordering=priority ttl=null")
     ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what is set: everything inherits")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Remove all settings: use the defaults again")] = False,
 ) -> None:
-    """Show the settings of a queue, or change them (and make the queue if it is new).
+    """Show the settings of a queue, or change them. Changing creates the queue if it does not exist.
 
-    Durations take units (lease=2m); null goes back to inheriting. A backoff is
-    exponential:base=1s,cap=5m,jitter=full (or linear, fixed), or a list of delays: backoff=1,5,30.
+    Durations take units (lease=2m); null means inherited. A backoff is exponential:base=1s,cap=5m,jitter=full
+    (or linear, fixed), or a list of delays: backoff=1,5,30.
     """
     wanted = parse.settings(changes or [])
     if reset and wanted:
-        raise tampu.InvalidConfig("--reset takes no settings", field="reset", hint="reset first, then set")
+        raise tampu.InvalidConfig("--reset takes no settings", field="reset", hint="reset first, then set them")
 
     def act(store: tampu.Store) -> None:
         store.queues.put(queue, **wanted)
 
-    with session.make(act) if wanted else session.open() as store:
+    with session.open_or_create(act) if wanted else session.open() as store:
         if queue != DEFAULTS and not wanted and queue not in store.queues.list():
             raise tampu.NotFound(
-                f"no queue {queue}", field="queue", hint="set a value to make it; '*' are the defaults of all"
+                f"no queue {queue}", field="queue", hint="set a value to create it; '*' are the defaults of all queues"
             )
-        made = bool(wanted) and queue != DEFAULTS and queue_notes.standing(store, queue) == queue_notes.MISSING
+        made = bool(wanted) and queue != DEFAULTS and queue_notes.status_of(store, queue) == queue_notes.MISSING
         if reset:
             store.queues.reset(queue)
         elif wanted:
@@ -63,7 +63,7 @@ def config(
         own = documents.config(store.queues.get(queue, inherited=False))
         defaults = documents.config(store.queues.get(DEFAULTS, inherited=False))
     if made:
-        session.out.note(f"made a new queue {queue} ({session.call('remove', queue)} removes it)")
+        session.out.note(f"created queue {queue}; remove it with: {session.command_line('remove', queue)}")
     if session.json:
         session.out.document({"queue": queue, "effective": effective, "own": own})
         return

@@ -1,4 +1,4 @@
-"""`copy`: move a whole house from one store to another."""
+"""`copy`: moves everything from one store to another."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-@command("copy", "Steer")
+@command("copy", "Manage")
 def copy(
     session: Session,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The url or file to move from")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Url or file to move from")],
     target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="The url or file to move to; made if it is not there")
+        str | None, typer.Argument(metavar="TARGET", help="Url or file to move to; created if it does not exist")
     ] = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Messages that have ended too")] = False,
-    into_existing: Annotated[
-        bool, typer.Option("--into-existing", help="The target may have messages of its own")
-    ] = False,
+    ended: Annotated[bool, typer.Option("--ended", help="Also move ended messages")] = False,
+    into_existing: Annotated[bool, typer.Option("--into-existing", help="Allow a target that has messages")] = False,
     wait: Annotated[str, typer.Option("--wait", metavar="TIME", help="How long to wait for leases to end")] = "30s",
     force: Annotated[
-        bool, typer.Option("--force", help="Take messages from workers that have them; leave readers that are behind")
+        bool, typer.Option("--force", help="Move leased messages too, and ignore journal readers that are behind")
     ] = False,
     give_up: Annotated[
-        bool, typer.Option("--reopen", help="Give a move up: open the queues of SOURCE again, as they were")
+        bool, typer.Option("--reopen", help="Give up a move: reopen the queues of SOURCE as they were")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Move a house: all tenants, queues, settings and messages that have not ended, in order and with their ids.
+    """Move a store: all tenants, queues, settings and live messages, in order and with their ids.
 
     The queues of SOURCE are closed first and stay closed; its messages stay too. TARGET opens when everything has
-    arrived. Killed at any moment, the same command goes on.
+    arrived. If it is killed, run the same command again to continue.
     """
     if session.tenant is not None or session.url is not None:
-        raise tampu.InvalidMessage("copy moves all tenants, and names both stores itself", field="url")
-    here = Session(url=source, tenant=None, json=session.json)
-    here.check_there()
+        raise tampu.InvalidMessage(
+            "copy takes neither --url nor --tenant: it moves all tenants", field="url", hint="tampu copy SOURCE TARGET"
+        )
+    source_session = Session(url=source, tenant=None, json=session.json)
+    source_session.check_exists()
     if give_up:
-        _reopen(here, force=force)
+        _reopen(source_session, force=force)
         return
     if target is None:
-        raise tampu.InvalidMessage("name the target", field="target", hint="tampu copy SOURCE TARGET")
-    there = Session(url=target, tenant=None, json=session.json)
+        raise tampu.InvalidMessage("the target is missing", field="target", hint="tampu copy SOURCE TARGET")
+    target_session = Session(url=target, tenant=None, json=session.json)
     options = TransferOptions(ended, into_existing, force, parse.duration(wait, "wait"))
-    engine = make_engine(here.store)
+    engine = make_engine(source_session.store)
     try:
-        # A dry run leaves no trace: the target is not even opened.
-        goal = engine if dry_run else make_engine(there.store)
+        # A dry run does not even open the target.
+        goal = engine if dry_run else make_engine(target_session.store)
         try:
-            move = Move(engine, goal, options, origin=here.shown, goal=there.shown)
+            move = Move(engine, goal, options, origin=source_session.shown, goal=target_session.shown)
             report = move.look()
             if not dry_run:
                 with output.progress("moving", report.total) as advance:
@@ -70,22 +70,22 @@ def copy(
                 goal.close()
     finally:
         engine.close()
-    _tell(session, report, here.shown, there.shown)
+    _print(session, report, source_session.shown, target_session.shown)
 
 
-def _reopen(here: Session, *, force: bool) -> None:
-    engine = make_engine(here.store)
+def _reopen(source_session: Session, *, force: bool) -> None:
+    engine = make_engine(source_session.store)
     try:
         queues = reopen(engine, force=force)
     finally:
         engine.close()
-    if here.json:
-        here.out.document({"reopened": queues})
+    if source_session.json:
+        source_session.out.document({"reopened": queues})
     else:
-        here.out.say(f"{here.shown} is open again, as it was")
+        source_session.out.say(f"the queues of {source_session.shown} are open again, as they were")
 
 
-def _tell(session: Session, report: Report, source: str, target: str) -> None:
+def _print(session: Session, report: Report, source: str, target: str) -> None:
     if session.json:
         session.out.document(_document(report, source, target))
         return
@@ -99,7 +99,7 @@ def _tell(session: Session, report: Report, source: str, target: str) -> None:
         session.out.say(
             f"{source} has moved to {target}: {report.total:,} messages, {report.stored:,} of them by this run"
         )
-        session.out.note(f"{source} is closed and has all it had; point workers and publishers to the new url")
+        session.out.note(f"{source} is closed and keeps its messages; point workers and publishers to the new url")
 
 
 def _document(report: Report, source: str, target: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`doctor`: is the store sound? It answers with a report also when the file is missing, foreign or damaged."""
+"""`doctor`: checks the store. It prints a report also if the file is missing, damaged or not a tampu store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tampu.engines.sqlite.checks import folder
 
 
 def examine(session: Session) -> list[Finding]:
-    """What `check` finds; of a store that can not be opened, what can be said of it from outside."""
+    """The findings of `Store.check`; if the store cannot be opened, why not."""
     try:
         with session.open() as store:
             return store.check()
@@ -22,13 +22,13 @@ def examine(session: Session) -> list[Finding]:
         raise
     except tampu.TampuError as error:
         hint = f"; {error.hint}" if error.hint else ""
-        shut: Finding = ("open", "bad", f"{error.code}: {error.message}{hint}")
-        return [shut] if session.path is None else [folder(session.path), shut]
+        failed: Finding = ("open", "bad", f"{error.code}: {error.message}{hint}")
+        return [failed] if session.path is None else [folder(session.path), failed]
 
 
-@command("doctor", "Care")
+@command("doctor", "Maintain")
 def doctor(session: Session) -> None:
-    """Check file, schema, durability, space and clock, and say what to do. Exit code 1 if something is bad."""
+    """Check file, schema, durability, disk space and clock, and say what to do. Exit code 1 if a check is bad."""
     found = examine(session)
     worst = max((level for _, level, _ in found), key=("ok", "warn", "bad").index)
     if session.json:
@@ -45,7 +45,7 @@ def doctor(session: Session) -> None:
         for what, level, detail in found:
             grid.add_row(word(level), text(what, "bold"), text(detail))
         session.out.show(grid)
-        summary = {"ok": "all is well", "warn": "works; see the warnings", "bad": "something is wrong"}[worst]
+        summary = {"ok": "all checks passed", "warn": "works, with warnings", "bad": "problems found"}[worst]
         session.out.say(f"\n{summary}", output.STYLES[worst])
     if worst == "bad":
         raise typer.Exit(exits.FAILED)

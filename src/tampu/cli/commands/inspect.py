@@ -1,4 +1,4 @@
-"""Looking without changing: `peek list stats queues`."""
+"""Commands that only read: `peek list stats queues`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="FIELD=VALUE",
-        help="type, reason, error (a part of it), key, group, correlation_id, label.NAME, "
-        "created_after, created_before, ended_after, ended_before; repeatable, all must hold",
+        help="type, reason, error (part of its text), key, group, correlation_id, label.NAME, "
+        "created_after, created_before, ended_after, ended_before; repeatable, all must match",
     ),
 ]
 
@@ -32,7 +32,7 @@ Where = Annotated[
 _LIMITS = ("max_depth", "max_in_flight", "group_concurrency", "group_rate", "rate")
 _WIDE = 100
 _SOONEST = 0.05
-"""Between two looks, however often the bell rings."""
+"""Minimum between two refreshes, however many wake-ups there are."""
 _RARE = (tampu.State.HELD, tampu.State.CANCELLED, tampu.State.EXPIRED)
 
 
@@ -69,15 +69,15 @@ def _when(m: tampu.Message) -> str:
     return output.ago(m.ended_at or m.created_at)
 
 
-@command("peek", "Look")
+@command("peek", "Inspect")
 def peek(
     session: Session,
     queue: QueueName,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 10,
 ) -> None:
-    """What would be delivered next, without claiming it. Exit code 3 when there is nothing.
+    """Show the messages that would be delivered next, without claiming them. Exit code 3 if there are none.
 
-    Messages whose delay is over stand at the end; the next claim puts them at the back of their rank.
+    Messages whose delay has ended come last. The next claim puts them behind the ready ones of the same priority.
     """
     now = datetime.now(UTC)
     with session.open() as store:
@@ -91,24 +91,24 @@ def peek(
     elif found:
         session.out.show(message_table(found))
     else:
-        session.out.note("nothing to deliver")
+        session.out.note("no message to deliver")
     queue_notes.note(session, queue, status)
     if not found:
         raise typer.Exit(exits.NOTHING)
 
 
-@command("list", "Look")
+@command("list", "Inspect")
 def list_(
     session: Session,
     queue: QueueName,
     state: Annotated[
-        tampu.State | None, typer.Option("--state", case_sensitive=False, help="Only of this state")
+        tampu.State | None, typer.Option("--state", case_sensitive=False, help="Only messages in this state")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Messages at most")] = 50,
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after a page")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum messages")] = 50,
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue after a page")] = None,
     where: Where = None,
 ) -> None:
-    """Messages of a queue, page by page."""
+    """List the messages of a queue, page by page."""
     with session.open() as store:
         page = store.messages(queue, state=state, limit=limit, after=after, where=parse.where(where))
     if session.json:
@@ -117,16 +117,16 @@ def list_(
     elif page.messages:
         session.out.show(message_table(page.messages, states=state is None))
     else:
-        session.out.note("no such messages")
+        session.out.note("no messages found")
     if page.cursor is not None:
-        again = ["--state", state] if state else []
+        state_option = ["--state", state] if state else []
         chosen = [word for condition in where or [] for word in ("--where", condition)]
-        session.out.note(f"more: {session.call('list', queue, *again, *chosen, '--after', page.cursor)}")
+        session.out.note(f"more: {session.command_line('list', queue, *state_option, *chosen, '--after', page.cursor)}")
 
 
 def stats_table(found: list[tampu.Stats]) -> Table:
-    roomy = output.width() >= _WIDE
-    states = [s for s in tampu.State if roomy or s not in _RARE or any(row.counts.get(s) for row in found)]
+    wide = output.width() >= _WIDE
+    states = [s for s in tampu.State if wide or s not in _RARE or any(row.counts.get(s) for row in found)]
     rows = []
     for s in found:
         counts = [count(s.counts.get(state, 0), output.STYLES[state]) for state in states]
@@ -135,17 +135,17 @@ def stats_table(found: list[tampu.Stats]) -> Table:
     return output.table(["queue", "status", *states, "oldest"], rows, right=(*states, "oldest"))
 
 
-@command("stats", "Look")
+@command("stats", "Inspect")
 def stats(
     session: Session,
     queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="One queue (all)", autocompletion=queue_names)
+        str | None, typer.Argument(metavar="[QUEUE]", help="One queue (default: all)", autocompletion=queue_names)
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C")] = False,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Look at least this often")] = "1s",
-    times: Annotated[int | None, typer.Option("--times", min=1, help="Stop after so many looks")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C")] = False,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Refresh at least this often")] = "1s",
+    times: Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many refreshes")] = None,
 ) -> None:
-    """Counts by state, and the age of the oldest ready message."""
+    """Show counts by state, and the age of the oldest ready message."""
     seconds = max(0.05, parse.duration(interval, "interval"))
     with session.open() as store:
         if watch:
@@ -168,7 +168,7 @@ def _stats(store: tampu.Store, queue: str | None) -> list[tampu.Stats]:
 def _watch(session: Session, store: tampu.Store, queue: str | None, seconds: float, times: int | None) -> None:
     from rich.live import Live
 
-    looks, bell, pause = 0, Wakeup(store), threading.Event()
+    refreshes, wakeup, pause = 0, Wakeup(store), threading.Event()
     live = None if session.json else Live(console=session.out.console, auto_refresh=False)
     with live or store:
         while True:
@@ -177,16 +177,16 @@ def _watch(session: Session, store: tampu.Store, queue: str | None, seconds: flo
                 session.out.document({"queues": [documents.stats(s) for s in found]})
             else:
                 live.update(stats_table(found), refresh=True)
-            looks += 1
-            if looks == times:
+            refreshes += 1
+            if refreshes == times:
                 return
-            bell.wait(seconds)
+            wakeup.wait(seconds)
             pause.wait(_SOONEST)
 
 
-@command("queues", "Look")
+@command("queues", "Inspect")
 def queues(session: Session) -> None:
-    """All queues, with the settings that matter most."""
+    """List all queues, with their most important settings."""
     with session.open() as store:
         rows = [(s, store.queues.get(s.queue)) for s in _stats(store, None)]
     if session.json:

@@ -1,4 +1,4 @@
-"""`journal`: what happened, in order; the last of it, all after a position, or as it happens."""
+"""`journal`: the last transitions, those after a position, or new ones as they happen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDE = 115
 _COLUMNS = ("offset", "at", "queue", "verb", "state", "id", "attempt", "type", "worker", "detail")
 
 
-@command("journal", "Look")
+@command("journal", "Inspect")
 def journal(
     session: Session,
     after: Annotated[
@@ -30,18 +30,18 @@ def journal(
         typer.Option(
             "--after",
             metavar="POSITION",
-            help="Start after this position, as shown; 0 is the beginning",
+            help="Start after this position, as printed; 0 is the beginning",
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Entries at most, of the queue if one is named")
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum entries (of --queue, if given)")
     ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens, until Ctrl-C")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new entries until Ctrl-C")] = False,
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue", autocompletion=queue_names)
+        str | None, typer.Option("--queue", metavar="NAME", help="Only this queue", autocompletion=queue_names)
     ] = None,
 ) -> None:
-    """Every transition, in order. With --json --follow, one JSON document per entry and line."""
+    """Show the transitions of messages, in order. With --json --follow, one JSON document per line."""
     with session.open() as store:
         if after is None:
             page = journal_positions.last(store, limit, queue)
@@ -62,15 +62,15 @@ def journal(
     if page.transitions:
         session.out.show(_table(page.transitions))
     else:
-        session.out.note("nothing in the journal there")
+        session.out.note("no journal entries found")
     if after is not None and journal_positions.behind(page):
         words = ["journal", "--after", journal_positions.write(page.position), "--limit", str(limit)]
-        further = session.call(*words, *(["--queue", queue] if queue else []))
-        session.out.note(f"more: {further}")
+        more = session.command_line(*words, *(["--queue", queue] if queue else []))
+        session.out.note(f"more: {more}")
 
 
 def _follow(session: Session, store: tampu.Store, page: tampu.JournalPage, limit: int, queue: str | None) -> None:
-    bell = Wakeup(store)
+    wakeup = Wakeup(store)
     while True:
         for t in page.transitions:
             if queue in (None, t.queue):
@@ -79,12 +79,12 @@ def _follow(session: Session, store: tampu.Store, page: tampu.JournalPage, limit
                 else:
                     session.out.show(line(t))
         if not page.transitions:
-            bell.wait(_LOOK_SECONDS)
+            wakeup.wait(_LOOK_SECONDS)
         page = store.journal(after=page.position, limit=limit)
 
 
 def line(t: tampu.Transition) -> Text:
-    """A transition in one line, for what scrolls by."""
+    """A transition in one line, for continuous output."""
     made = text(f"{t.at.astimezone():%H:%M:%S} ", "dim") + text(f"{t.queue:<12} {t.verb:<10} ")
     made += word(f"{t.state or 'removed'}") + text(" " * max(1, 10 - len(t.state or "removed")))
     made += text(f"{t.id} ", "dim") + text(" ".join(part for part in (t.type, t.worker, t.detail) if part))

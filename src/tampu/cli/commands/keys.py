@@ -1,4 +1,4 @@
-"""`tampu keys`: make, list, rotate and revoke the keys that a server asks for, on the store itself."""
+"""`tampu keys`: creates, lists, rotates and revokes the server's API keys, directly in the store."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tampu.cli.app import app, command
 from tampu.cli.session import Session
 
 _PANEL = "Serve"
-keys = typer.Typer(name="keys", help="Keys of the server: make, list, rotate, revoke", no_args_is_help=True)
+keys = typer.Typer(name="keys", help="API keys of the server: create, list, rotate, revoke", no_args_is_help=True)
 app.add_typer(keys, rich_help_panel=_PANEL)
 
-Id = Annotated[str, typer.Argument(metavar="KEY", help="The key's id or prefix, as tampu keys list shows it")]
+Id = Annotated[str, typer.Argument(metavar="KEY", help="Id or prefix of the key, as in tampu keys list")]
 
 
-def _ring(session: Session, store: tampu.Store, tenant: str | None = None) -> Any:
+def _key_admin(session: Session, store: tampu.Store, tenant: str | None = None) -> Any:
     from tampu.server.auth.key_admin import KeyAdmin
 
     if not access.is_local(store):
         raise tampu.InvalidConfig(
-            "keys are made on the store itself", field="url", hint="name the store, or use POST /v1/keys on the server"
+            "this url is a server's", field="url", hint="use the url of its store, or POST /v1/keys on the server"
         )
     return KeyAdmin(access.core(store), tenant or session.tenant or "*")
 
@@ -31,32 +31,31 @@ def _ring(session: Session, store: tampu.Store, tenant: str | None = None) -> An
 @command("create", _PANEL, of=keys)
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for")],
     grant: Annotated[
-        list[str], typer.Option("--grant", metavar="GRANT", help="For example publish,view:orders.* (may be repeated)")
+        list[str], typer.Option("--grant", metavar="GRANT", help="For example publish,view:orders.* (repeatable)")
     ],
-    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="May act in any tenant")] = False,
-    expires_in: Annotated[float | None, typer.Option("--expires-in", metavar="SECONDS", help="Ends after")] = None,
-    rate: Annotated[float, typer.Option("--rate", help="Messages a second it may move; 0: no limit")] = 0,
-    burst: Annotated[int, typer.Option("--burst", help="Messages at once after a quiet time")] = 0,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Valid for all tenants")] = False,
+    expires_in: Annotated[float | None, typer.Option("--expires-in", metavar="SECONDS", help="Lifetime")] = None,
+    rate: Annotated[float, typer.Option("--rate", help="Maximum messages per second; 0: no limit")] = 0,
+    burst: Annotated[int, typer.Option("--burst", help="Maximum messages at once")] = 0,
 ) -> None:
-    """Make a key and show it, once."""
+    """Create a key and show it once."""
     from tampu.server.auth.grants import parse
 
     grants = [parse(text) for text in grant]
-    with session.make() as store:
+    with session.open_or_create() as store:
         tenant = "*" if all_tenants else session.tenant or "default"
-        made = access.run(
-            store, _ring(session, store, tenant).create(name, grants, expires_in=expires_in, rate=rate, burst=burst)
-        )
-    _tell(session, made)
+        keys = _key_admin(session, store, tenant)
+        made = access.run(store, keys.create(name, grants, expires_in=expires_in, rate=rate, burst=burst))
+    _print(session, made)
 
 
 @command("list", _PANEL, of=keys)
 def list_keys(session: Session) -> None:
-    """The keys, without their secrets."""
+    """List the keys, without their secrets."""
     with session.open() as store:
-        found = access.run(store, _ring(session, store).list())
+        found = access.run(store, _key_admin(session, store).list())
     if session.json:
         session.out.document(found)
         return
@@ -86,27 +85,27 @@ def rotate(
     session: Session,
     id: Id,
     overlap: Annotated[
-        float, typer.Option("--overlap", metavar="SECONDS", help="The old secret holds so long")
+        float, typer.Option("--overlap", metavar="SECONDS", help="Keep the old secret valid for this long")
     ] = 86_400,
 ) -> None:
     """Give a key a new secret, and show it once."""
     with session.open() as store:
-        made = access.run(store, _ring(session, store).rotate(id, overlap=overlap))
-    _tell(session, made)
+        made = access.run(store, _key_admin(session, store).rotate(id, overlap=overlap))
+    _print(session, made)
 
 
 @command("revoke", _PANEL, of=keys)
 def revoke(session: Session, id: Id) -> None:
-    """The key no longer holds, on any server, within a second."""
+    """Revoke a key. All servers refuse it within a second."""
     with session.open() as store:
-        access.run(store, _ring(session, store).revoke(id))
+        access.run(store, _key_admin(session, store).revoke(id))
     if not session.json:
         session.out.say("revoked")
 
 
-def _tell(session: Session, made: Any) -> None:
+def _print(session: Session, made: Any) -> None:
     if session.json:
         session.out.document(made)
     else:
         session.out.say(made.token)
-        session.out.note("This is the only time it is shown.")
+        session.out.note("Store it now: it is not shown again.")

@@ -1,4 +1,4 @@
-"""`migrate`: bring the store's schema up to date, or print how."""
+"""`migrate`: updates the schema of the store, or prints the SQL for it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import tampu
 from tampu.cli.app import command
 from tampu.cli.session import Session
 
-Sql = Annotated[bool, typer.Option("--sql", help="Print the SQL that is missing, and change nothing")]
+Sql = Annotated[bool, typer.Option("--sql", help="Print the SQL instead of running it")]
 
 
-@command("migrate", "Care")
+@command("migrate", "Maintain")
 def migrate(session: Session, sql: Sql = False) -> None:
-    """Bring the store's schema up to date. Opening a store does it too, where the role may change tables."""
+    """Update the schema of the store. Opening a store does this too, if the database role may change tables."""
     if session.store.startswith(("postgresql://", "postgres://")):
         _postgres(session, sql=sql)
         return
@@ -25,13 +25,13 @@ def migrate(session: Session, sql: Sql = False) -> None:
         return
     if sql:
         raise tampu.InvalidConfig(
-            "only a database server's schema is changed by SQL",
+            "--sql works only for PostgreSQL and MariaDB",
             field="url",
-            hint="name a postgresql:// or mariadb:// url",
+            hint="use a postgresql:// or mariadb:// url, or leave out --sql",
         )
-    with session.make() as store:
+    with session.open_or_create() as store:
         (version,) = [detail for what, _, detail in store.check() if what == "schema"]
-    _tell(session, version)
+    _print_version(session, version)
 
 
 def _postgres(session: Session, *, sql: bool) -> None:
@@ -39,17 +39,17 @@ def _postgres(session: Session, *, sql: bool) -> None:
 
     from tampu.engines.postgres import connect, migrations
 
-    place = connect.target(session.store, None)
+    target = connect.target(session.store, None)
     try:
-        with psycopg.connect(place.conninfo, autocommit=True) as connection:
-            has = migrations.version_of(connection, place.schema)
+        with psycopg.connect(target.conninfo, autocommit=True) as connection:
+            has = migrations.version_of(connection, target.schema)
             if not sql:
-                _tell_migrated(session, place.schema, has, migrations.migrate(connection, place.schema))
+                _print_migrated(session, target.schema, has, migrations.migrate(connection, target.schema))
                 return
-            missing = migrations.script(place.schema, has)
+            missing = migrations.script(target.schema, has)
     except psycopg.Error as error:
-        raise connect.translate(error, place) from error
-    _print(session, place.schema, has, missing, begin=["BEGIN;"], end=["COMMIT;"])
+        raise connect.translate(error, target) from error
+    _print(session, target.schema, has, missing, begin=["BEGIN;"], end=["COMMIT;"])
 
 
 def _mariadb(session: Session, *, sql: bool) -> None:
@@ -57,25 +57,25 @@ def _mariadb(session: Session, *, sql: bool) -> None:
 
     from tampu.engines.mariadb import connect, migrations
 
-    place = connect.target(session.store, None)
-    driver = connect.MariaDriver(place)
+    target = connect.target(session.store, None)
+    driver = connect.MariaDriver(target)
     try:
         db = driver.connect()
         try:
-            has = migrations.version_of(db.connection, place.database)
+            has = migrations.version_of(db.connection, target.database)
             if not sql:
-                _tell_migrated(session, place.database, has, migrations.migrate(db.connection, place.database))
+                _print_migrated(session, target.database, has, migrations.migrate(db.connection, target.database))
                 return
-            missing = migrations.script(place.database, has)
+            missing = migrations.script(target.database, has)
         finally:
             db.close()
     except pymysql.Error as error:
         raise driver.translate(error) from error
-    _print(session, place.database, has, missing)  # nothing here could be taken back by a rollback
+    _print(session, target.database, has, missing)  # MariaDB cannot roll back schema changes
 
 
-def _tell_migrated(session: Session, schema: str, was: int, version: int) -> None:
-    _tell(session, f"{schema}: version {version}" + (f", was {was}" if was != version else ""))
+def _print_migrated(session: Session, schema: str, was: int, version: int) -> None:
+    _print_version(session, f"{schema}: version {version}" + (f", was {was}" if was != version else ""))
 
 
 def _print(
@@ -87,7 +87,7 @@ def _print(
         typer.echo("\n".join([*begin, *(f"{statement};" for statement in missing), *end]))
 
 
-def _tell(session: Session, version: str) -> None:
+def _print_version(session: Session, version: str) -> None:
     if session.json:
         session.out.document({"schema": version})
     else:

@@ -1,4 +1,4 @@
-"""`publish`: one message from the command line, a file or standard input; or many, as JSON lines (see lines.py)."""
+"""`publish`: one message from an argument, a file or standard input. Many, as JSON lines: see publish_lines.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tampu.cli.session import Session
 
 _WHEN = "When"
 _WHO = "Identity"
-_EMPTY_HINT = "write null for nothing; an empty text is --text ''"
+_EMPTY_HINT = "write null for no value, or --text '' for an empty text"
 _TEXT_HINT = "quote it for the shell, such as '{\"a\": 1}'; or send it as text with --text"
 
 
@@ -27,7 +27,7 @@ def read_bytes(source: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except (OSError, ValueError) as error:
-        raise tampu.InvalidMessage(f"{source} can not be read: {_why(error)}", field="file") from None
+        raise tampu.InvalidMessage(f"{source} cannot be read: {_why(error)}", field="file") from None
 
 
 def _why(error: Exception) -> str:
@@ -37,7 +37,7 @@ def _why(error: Exception) -> str:
 def read_payload(
     given: str | None, file: str | None, *, text: bool, content_type: str | None
 ) -> tuple[Any, str | None]:
-    """(payload, content type)"""
+    """(payload, content type) of the options."""
     if (given is None) == (file is None):
         raise tampu.InvalidMessage(
             "give one payload", field="payload", hint="JSON as an argument, - for standard input, or --file PATH"
@@ -72,53 +72,53 @@ def publish(
         typer.Option("--fields", help='With --lines: each line is {"payload": …, "type": …, "priority": …, …}'),
     ] = False,
     content_type: Annotated[
-        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes as they are, as this type")
+        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
     ] = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="A dotted name: email.send")] = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")] = None,
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")] = 0,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Deliveries at most")] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")] = None,
     label: Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")] = None,
     delay: Annotated[
         str | None, typer.Option("--delay", metavar="TIME", help="Deliver after 30s, 5m, 1h30m", rich_help_panel=_WHEN)
     ] = None,
     run_at: Annotated[
-        str | None, typer.Option("--run-at", metavar="ISO", help="Deliver at a time with zone", rich_help_panel=_WHEN)
+        str | None, typer.Option("--run-at", metavar="ISO", help="Deliver at this time", rich_help_panel=_WHEN)
     ] = None,
     ttl: Annotated[
-        str | None, typer.Option("--ttl", metavar="TIME", help="Expires unworked after this", rich_help_panel=_WHEN)
+        str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer", rich_help_panel=_WHEN)
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option("--deadline", metavar="ISO", help="Orders a deadline queue", rich_help_panel=_WHEN),
+        typer.Option("--deadline", metavar="ISO", help="Due time; orders a deadline queue", rich_help_panel=_WHEN),
     ] = None,
     hold: Annotated[
         str | None,
-        typer.Option("--hold", metavar="REASON", help="Wait until tampu free lets it go", rich_help_panel=_WHEN),
+        typer.Option("--hold", metavar="REASON", help="Hold until tampu free", rich_help_panel=_WHEN),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Replaces the waiting message with this key", rich_help_panel=_WHO)
+        str | None, typer.Option("--key", help="Replace the waiting message that has this key", rich_help_panel=_WHO)
     ] = None,
     idempotency_key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", help="Publishing it again answers with the first", rich_help_panel=_WHO),
+        typer.Option("--idempotency-key", help="Publishing again returns the first message", rich_help_panel=_WHO),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Ordered within it, if the queue says so", rich_help_panel=_WHO)
+        str | None, typer.Option("--group", help="Group, for order or limits within it", rich_help_panel=_WHO)
     ] = None,
     correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", help="What belongs together", rich_help_panel=_WHO)
+        str | None, typer.Option("--correlation-id", help="Shared by related messages", rich_help_panel=_WHO)
     ] = None,
     causation_id: Annotated[
         str | None, typer.Option("--causation-id", help="The message that caused it", rich_help_panel=_WHO)
     ] = None,
     parent_id: Annotated[
-        str | None, typer.Option("--parent-id", help="The message above it", rich_help_panel=_WHO)
+        str | None, typer.Option("--parent-id", help="The parent message", rich_help_panel=_WHO)
     ] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Who sends it", rich_help_panel=_WHO)] = None,
-    id: Annotated[str | None, typer.Option("--id", help="An id of your own, a UUID", rich_help_panel=_WHO)] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Who published it", rich_help_panel=_WHO)] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Your own id, a UUID", rich_help_panel=_WHO)] = None,
 ) -> None:
-    """Hand in a message, or many with --lines. Makes the file if it is not there."""
+    """Publish a message, or many with --lines. Creates the store's file if it does not exist."""
     options: dict[str, Any] = {
         "type": type,
         "priority": priority,
@@ -150,12 +150,12 @@ def publish(
     def act(store: tampu.Store) -> tampu.Message:
         return store.publish(queue, value, content_type=kind, **options)
 
-    with session.make(act) as store:
+    with session.open_or_create(act) as store:
         message = act(store)
     if session.json:
         session.out.document(documents.message(message))
     else:
-        _tell(session, message)
+        _print(session, message)
 
 
 def _refuse_with_lines(payload: str | None, **single: str | None) -> None:
@@ -167,9 +167,9 @@ def _refuse_with_lines(payload: str | None, **single: str | None) -> None:
             raise tampu.InvalidMessage(f"{option} is for one message, not for --lines", field=name, hint="use --fields")
 
 
-def _tell(session: Session, message: tampu.Message) -> None:
+def _print(session: Session, message: tampu.Message) -> None:
     when = f", due {output.ago(message.run_at)}" if message.run_at else ""
     held = f" ({message.reason})" if message.reason else ""
     session.out.say(f"{message.id}  {message.queue}: {message.state}{held}{when}")
     if message.duplicate:
-        session.out.note("it was there already: the same key, idempotency key or id")
+        session.out.note("not published again: a message with this key, idempotency key or id exists")

@@ -1,7 +1,7 @@
-"""Publishing many: JSON lines from a file or standard input, a commit for each batch.
+"""Publishes JSON lines from a file or standard input, in one commit per batch.
 
-A file is read through before anything is stored, so a broken line changes nothing. Standard input may have no end:
-there, whatever has arrived makes the next batch.
+A file is checked before anything is stored, so that a broken line changes nothing. Standard input may be endless:
+the next batch is what has arrived.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
             for batch in _stream() if source == "-" else _file(source):
                 messages = [read(line) for line in batch]
                 if opened is None:
-                    opened = session.make(lambda store, m=messages: store.publish_many(queue, m))  # type: ignore[misc]  # bound now
+                    opened = session.open_or_create(lambda store, m=messages: store.publish_many(queue, m))  # type: ignore[misc]  # bound now
                 made = opened.publish_many(queue, messages)
                 stored += len(made)
                 duplicates += sum(m.duplicate for m in made)
@@ -45,7 +45,7 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
         first, last = batch[0][0], batch[-1][0]
         place = f"line {first}: " if first == last else f"lines {first} to {last}: "
         at = "" if "line " in error.message else place
-        error.message = f"{at}{error.message}; {stored} messages before were published"
+        error.message = f"{at}{error.message}; {stored} messages were published before"
         raise
     finally:
         if opened is not None:
@@ -53,7 +53,7 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
     if session.json:
         session.out.document({"queue": queue, "published": stored - duplicates, "duplicates": duplicates})
     else:
-        again = f", {duplicates:,} were there already" if duplicates else ""
+        again = f", {duplicates:,} existed already" if duplicates else ""
         session.out.say(f"{stored - duplicates:,} messages published to {queue}{again}")
 
 
@@ -65,7 +65,7 @@ def _message(line: Line, options: dict[str, Any], *, text: bool, fields: bool) -
         value = parse.json_value(raw, "payload")
         return tampu.NewMessage(**{**options, **_fields(value)}) if fields else tampu.NewMessage(value, **options)
     except UnicodeDecodeError:
-        raise tampu.InvalidMessage(f"line {number}: this is not UTF-8 text", field="payload") from None
+        raise tampu.InvalidMessage(f"line {number}: not UTF-8 text", field="payload") from None
     except tampu.InvalidMessage as error:
         error.message = f"line {number}: {error.message.replace('at line 1, ', 'at ')}"
         raise
@@ -75,7 +75,7 @@ def _fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or "payload" not in value:
         raise tampu.InvalidMessage("no field payload", field="payload", hint='a line is {"payload": …, "type": …}')
     for name in value.keys() - _NAMES:
-        raise tampu.InvalidMessage(f"no such field: {name}", field="fields", hint=f"known: {', '.join(sorted(_NAMES))}")
+        raise tampu.InvalidMessage(f"unknown field: {name}", field="fields", hint=f"known: {', '.join(sorted(_NAMES))}")
     for name in ("delay", "ttl"):
         if isinstance(value.get(name), str):
             value[name] = parse.duration(value[name], name)
@@ -86,7 +86,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _check(source: str, read: Any) -> int:
-    """Read the file through; its size."""
+    """Check all lines of the file, and return its size."""
     size = 0
     try:
         total = Path(source).stat().st_size
@@ -98,7 +98,7 @@ def _check(source: str, read: Any) -> int:
                 advance(sum(len(raw) for _, raw in batch))
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise tampu.InvalidMessage(f"{source} can not be read: {why}", field="file") from None
+        raise tampu.InvalidMessage(f"{source} cannot be read: {why}", field="file") from None
     return size
 
 
@@ -121,7 +121,7 @@ def _file(source: str) -> Iterator[list[Line]]:
 
 
 def _stream() -> Iterator[list[Line]]:
-    """Standard input, in batches of what has arrived meanwhile."""
+    """Standard input; each batch is what has arrived since the last one."""
     arrived: channels.Queue[Line | None] = channels.Queue(2 * BATCH)
     stdin = sys.stdin.buffer
 

@@ -1,4 +1,4 @@
-"""`tampu schedule`: what is published by the clock: add, list, show, pause, resume, remove, fire."""
+"""`tampu schedule`: add, list, show, pause, resume, remove and fire schedules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tampu.cli.session import Session
 
 _PANEL = "Work"
 _WHEN = "When"
-schedule = typer.Typer(name="schedule", help="Publish by the clock: add, list, show, fire", no_args_is_help=True)
+schedule = typer.Typer(name="schedule", help="Publish by cron or interval", no_args_is_help=True)
 app.add_typer(schedule, rich_help_panel=_PANEL)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule")]
 
 
 @command("add", _PANEL, of=schedule)
@@ -26,50 +26,50 @@ def add(
     session: Session,
     name: Name,
     queue: Annotated[
-        str, typer.Option("--queue", metavar="QUEUE", help="Where to publish", autocompletion=queue_names)
+        str, typer.Option("--queue", metavar="QUEUE", help="The queue to publish to", autocompletion=queue_names)
     ],
     payload: Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)] = None,
     text: Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")] = False,
     file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")] = None,
     content_type: Annotated[
-        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes as they are, as this type")
+        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
     ] = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="A dotted name: email.send")] = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")] = None,
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")] = 0,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Deliveries at most")] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")] = None,
     label: Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")] = None,
-    ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Expires unworked after this")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="A tick replaces the one that still waits")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Ordered within it, if the queue says so")] = None,
+    ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="A run replaces the waiting message with this key")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Group, for order or limits within it")] = None,
     cron: Annotated[
         str | None, typer.Option("--cron", metavar="EXPR", help="For example '*/5 * * * *'", rich_help_panel=_WHEN)
     ] = None,
     tz: Annotated[
-        str, typer.Option("--tz", metavar="ZONE", help="The zone of --cron: Europe/Rome", rich_help_panel=_WHEN)
+        str, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron: Europe/Rome", rich_help_panel=_WHEN)
     ] = "UTC",
     every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="30s, 5m, 1h30m", rich_help_panel=_WHEN)
+        str | None, typer.Option("--every", metavar="TIME", help="Interval: 30s, 5m, 1h30m", rich_help_panel=_WHEN)
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="ISO", help="No tick before", rich_help_panel=_WHEN)
+        str | None, typer.Option("--start", metavar="ISO", help="No run before this time", rich_help_panel=_WHEN)
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--end", metavar="ISO", help="No tick after", rich_help_panel=_WHEN)
+        str | None, typer.Option("--end", metavar="ISO", help="No run after this time", rich_help_panel=_WHEN)
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="So many ticks", rich_help_panel=_WHEN)] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Maximum number of runs", rich_help_panel=_WHEN)] = None,
     jitter: Annotated[
-        str, typer.Option("--jitter", metavar="TIME", help="Each tick is late by up to this", rich_help_panel=_WHEN)
+        str, typer.Option("--jitter", metavar="TIME", help="Random delay of each run", rich_help_panel=_WHEN)
     ] = "0",
     missed: Annotated[
         str,
-        typer.Option("--missed", help="Ticks nobody was there for: skip, once or all(n)", rich_help_panel=_WHEN),
+        typer.Option("--missed", help="Missed runs: skip, once or all(n)", rich_help_panel=_WHEN),
     ] = "once",
     paused: Annotated[
-        bool | None, typer.Option("--paused/--active", help="As it is, if not given", rich_help_panel=_WHEN)
+        bool | None, typer.Option("--paused/--active", help="Default: unchanged", rich_help_panel=_WHEN)
     ] = None,
 ) -> None:
-    """Make a schedule, or change the one of this name."""
+    """Create a schedule, or change the one with this name."""
     value: Any = None
     if payload is not None or file is not None:
         value, content_type = read_payload(payload, file, text=text, content_type=content_type)
@@ -99,12 +99,12 @@ def add(
     def act(store: tampu.Store) -> tampu.Schedule:
         return store.schedules.put(name, **terms)
 
-    with session.make(act) as store:
+    with session.open_or_create(act) as store:
         made = act(store)
-    _tell(session, made)
+    _print(session, made)
 
 
-def _tell(session: Session, made: tampu.Schedule) -> None:
+def _print(session: Session, made: tampu.Schedule) -> None:
     if session.json:
         session.out.document(documents.schedule(made))
         return
@@ -114,7 +114,7 @@ def _tell(session: Session, made: tampu.Schedule) -> None:
 
 @command("list", _PANEL, of=schedule)
 def list_schedules(session: Session) -> None:
-    """All schedules, with when they fired last and fire next."""
+    """List all schedules, with their last and next run."""
     with session.open() as store:
         found = store.schedules.list()
     if session.json:
@@ -146,49 +146,49 @@ def _when(one: tampu.Schedule) -> str:
 
 @command("show", _PANEL, of=schedule)
 def show(session: Session, name: Name) -> None:
-    """One schedule, with its message."""
+    """Show one schedule, with its message."""
     with session.open() as store:
         found = store.schedules.get(name)
     if session.json:
         session.out.document(documents.schedule(found))
     else:
-        told = {key: value for key, value in documents.schedule(found).items() if value is not None}
-        session.out.show(output.pretty(told))
+        shown = {key: value for key, value in documents.schedule(found).items() if value is not None}
+        session.out.show(output.pretty(shown))
 
 
 def _change(session: Session, name: str, act: Callable[[Any, str], tampu.Schedule]) -> None:
     with session.open() as store:
         changed = act(store.schedules, name)
-    _tell(session, changed)
+    _print(session, changed)
 
 
 @command("pause", _PANEL, of=schedule)
 def pause(session: Session, name: Name) -> None:
-    """No ticks until resume; those in between are not fired later."""
+    """Pause a schedule. Runs that fall into the pause are not made up for."""
     _change(session, name, lambda schedules, one: schedules.pause(one))
 
 
 @command("resume", _PANEL, of=schedule)
 def resume(session: Session, name: Name) -> None:
-    """Fire again, from now on."""
+    """Resume a paused schedule, from now on."""
     _change(session, name, lambda schedules, one: schedules.resume(one))
 
 
 @command("remove", _PANEL, of=schedule)
 def remove(session: Session, name: Name) -> None:
-    """Forget a schedule; messages it has published stay."""
+    """Remove a schedule. Messages that it has published stay."""
     with session.open() as store:
         store.schedules.get(name)
         store.schedules.delete(name)
     if session.json:
         session.out.document({"name": name, "removed": True})
     else:
-        session.out.say(f"{name} is removed")
+        session.out.say(f"{name} removed")
 
 
 @command("fire", _PANEL, of=schedule)
 def fire(session: Session, name: Name) -> None:
-    """Publish its message now, besides its ticks."""
+    """Publish its message now, in addition to its regular runs."""
     with session.open() as store:
         message = store.schedules.fire(name)
     if session.json:

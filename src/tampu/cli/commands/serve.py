@@ -1,4 +1,4 @@
-"""`tampu serve`: every setting of the server is an option, made from its description."""
+"""`tampu serve`: runs the server. Each server setting is an option, generated from its description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PANEL = "Serve"
 
 
 def serve(session: Session, /, **given: Any) -> None:
-    """Serve the queues over HTTP: API, metrics and the dashboard."""
+    """Serve the store over HTTP: API, metrics and dashboard."""
     try:
         from tampu.server import logs, settings
         from tampu.server.run import Running
@@ -27,34 +27,34 @@ def serve(session: Session, /, **given: Any) -> None:
     file = given.pop("config", None)
     if session.url is not None:
         given["url"] = session.url
-    held = settings.load(file, **given)
-    logs.set_up(held)
-    running = Running(held)
+    config = settings.load(file, **given)
+    logs.set_up(config)
+    running = Running(config)
     about = running.about()
     if session.json:
         session.out.document(about)
     else:
-        session.out.say(f"tampu serves {hidden(held.url)} at {about.url}")
+        session.out.say(f"tampu serves {hidden(config.url)} at {about.url}")
         if about.sign_in is not None:
-            session.out.say(f"sign in (works once, for 15 minutes): {about.sign_in}")
+            session.out.say(f"sign in (the link works once, for 15 minutes): {about.sign_in}")
             session.out.say(f"the admin key is in {about.key_file}")
-        if not held.auth:
-            session.out.say("auth is off: everybody on this machine is admin")
+        if not config.auth:
+            session.out.say("auth is off: every user of this machine is admin")
     running.run()
 
 
 def _options() -> list[inspect.Parameter]:
-    file = typer.Option("--config", metavar="FILE", help="Settings (tampu.toml, if it is there)")
+    file = typer.Option("--config", metavar="FILE", help="Settings file (default: tampu.toml, if it exists)")
     made = [_option("config", Annotated[Path | None, file])]
     for name, option in OPTIONS.items():
         if name != "url":  # a global option of the command
             flag = f"--{name.replace('_', '-')}"
-            told = typer.Option(
+            typer_option = typer.Option(
                 f"{flag}/--no-{flag[2:]}" if option.kind is bool else flag,
                 help=f"{option.help} [TAMPU_{name.upper()}; {_shown(option.default)}]",
                 show_default=False,
             )
-            made.append(_option(name, Annotated[option.kind | None, told]))
+            made.append(_option(name, Annotated[option.kind | None, typer_option]))
     return made
 
 
@@ -69,5 +69,5 @@ def _shown(value: Any) -> str:
 
 
 _session = inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Session)
-serve.__signature__ = inspect.Signature([_session, *_options()])  # type: ignore[attr-defined]  # how inspect is told
+serve.__signature__ = inspect.Signature([_session, *_options()])  # type: ignore[attr-defined]  # read by inspect
 command("serve", _PANEL)(serve)

@@ -1,4 +1,4 @@
-"""`show`: one message whole, with its failures, its result and what the journal says of it."""
+"""`show`: all about one message, with its failures, its result and its history from the journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLACK = timedelta(minutes=1)
 
 
 def timeline(store: tampu.Store, message: tampu.Message) -> list[tampu.Transition]:
-    """What the journal still has of a message. Reading starts where it was made and stops where it ended."""
+    """The journal's transitions of a message. Reading starts where it was created and stops where it ended."""
     latest = store.journal(limit=1).latest
     position = _before(store, message, latest)
     found: list[tampu.Transition] = []
@@ -41,9 +41,9 @@ def timeline(store: tampu.Store, message: tampu.Message) -> list[tampu.Transitio
 
 
 def _before(store: tampu.Store, message: tampu.Message, latest: Position) -> Position:
-    """A position before the message was made: a partition is in order of time, so halving finds it.
+    """A position before the message was created, by binary search: a partition is in order of time.
 
-    Where each queue has a partition of its own, only that one is read.
+    If each queue has its own partition, only that one is read.
     """
     own = f"{message.tenant}/{message.queue}"
     start = dict(latest)
@@ -60,13 +60,13 @@ def _before(store: tampu.Store, message: tampu.Message, latest: Position) -> Pos
     return start
 
 
-@command("show", "Look")
+@command("show", "Inspect")
 def show(
     session: Session,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The message")],
-    history: Annotated[bool, typer.Option("--history/--no-history", help="Also what the journal says")] = True,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Message id")],
+    history: Annotated[bool, typer.Option("--history/--no-history", help="With its journal entries")] = True,
 ) -> None:
-    """One message whole: payload, failures with tracebacks, result, and its history."""
+    """Show one message: payload, failures with tracebacks, result, and history."""
     with session.open() as store:
         message = store.get(id)
         transitions = timeline(store, message) if history else []
@@ -107,7 +107,7 @@ def _facts(m: tampu.Message) -> Table:
     rows: list[tuple[str, Any]] = [
         ("id", text(m.id, "bold")),
         ("queue", m.queue if m.tenant == "default" else f"{m.queue} of tenant {m.tenant}"),
-        ("state", word(m.state) + text(reason + (", asked to cancel" if m.cancel_requested else ""))),
+        ("state", word(m.state) + text(reason + (", cancel requested" if m.cancel_requested else ""))),
         ("type", m.type),
         ("attempts", f"{m.attempts} of {m.max_attempts}"),
         ("priority", m.priority or None),

@@ -1,4 +1,4 @@
-"""Opening and shutting queues: `pause resume drain close`."""
+"""Changes the status of queues: `pause resume drain close`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tampu.cli.session import Session
 def _set(session: Session, queues: list[str], act: Callable[[tampu.Store, str], None]) -> None:
     with session.open() as store:
         for queue in queues:
-            store.stats(queue)  # all must be there before one is changed
+            store.stats(queue)  # all must exist before one is changed
         for queue in queues:
             act(store, queue)
         found = [(queue, store.stats(queue).status) for queue in queues]
@@ -24,25 +24,25 @@ def _set(session: Session, queues: list[str], act: Callable[[tampu.Store, str], 
             session.out.say(f"{queue} is {status}", STYLES.get(status, ""))
 
 
-@command("pause", "Steer")
+@command("pause", "Manage")
 def pause(session: Session, queues: QueueNames) -> None:
-    """No delivery until resume; messages are still taken in."""
+    """Stop delivery until resume. Publishing still works."""
     _set(session, queues, tampu.Store.pause)
 
 
-@command("resume", "Steer")
+@command("resume", "Manage")
 def resume(session: Session, queues: QueueNames) -> None:
-    """Deliver and take in again."""
+    """Resume delivery and publishing."""
     _set(session, queues, tampu.Store.resume)
 
 
-@command("drain", "Steer")
+@command("drain", "Manage")
 def drain(session: Session, queues: QueueNames) -> None:
-    """Take in nothing new; what is there is still delivered."""
+    """Refuse new messages; deliver the existing ones."""
     _set(session, queues, tampu.Store.drain)
 
 
-@command("close", "Steer")
+@command("close", "Manage")
 def close(session: Session, queues: QueueNames) -> None:
-    """Neither delivery nor intake, until resume."""
+    """Stop both delivery and publishing until resume."""
     _set(session, queues, tampu.Store.close_queue)

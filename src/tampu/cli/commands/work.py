@@ -20,61 +20,61 @@ from tampu.cli.session import Session
 @command(
     "work",
     "Work",
-    "Exit codes: 0 stopped, all work finished or given back · 1 ended at once by a second signal, or work was left · "
-    "2 the app or an option is wrong · 5 the store can not be used.",
+    "Exit codes: 0 stopped, all messages finished or released · 1 killed by a second signal, or messages could not be "
+    "settled · 2 the app or an option is wrong · 5 the store cannot be used.",
 )
 def work(
     session: Session,
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the tampu.App is, such as shop.tasks:app")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The tampu.App, such as shop.tasks:app")],
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queues", "-q", metavar="NAME=WEIGHT,…", help="From these, in turns by weight (all of the app)"),
+        typer.Option("--queues", "-q", metavar="NAME=WEIGHT,…", help="Queues, in turns by weight (default: all)"),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Earlier queues first, always")] = False,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Tasks at once, in each process")] = 100,
+    strict: Annotated[bool, typer.Option("--strict", help="Always take from earlier queues first")] = False,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", help="Maximum tasks at once per process")] = 100,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=1000, help="Worker processes")] = 1,
     children: Annotated[
-        int | None, typer.Option("--children", help="Child processes for tasks that run in one (processors)")
+        int | None, typer.Option("--children", help="Child processes for execution=process (default: CPUs)")
     ] = None,
-    memory: Annotated[int | None, typer.Option("--memory", metavar="MB", help="What a child may use")] = None,
-    recycle: Annotated[int | None, typer.Option("--recycle", help="Messages after which a child is replaced")] = None,
+    memory: Annotated[int | None, typer.Option("--memory", metavar="MB", help="Memory limit of a child")] = None,
+    recycle: Annotated[int | None, typer.Option("--recycle", help="Replace a child after this many messages")] = None,
     process_memory: Annotated[
-        int | None, typer.Option("--process-memory", metavar="MB", min=1, help="A worker above this is replaced")
+        int | None, typer.Option("--process-memory", metavar="MB", min=1, help="Replace a worker that uses more memory")
     ] = None,
     process_recycle: Annotated[
-        int | None, typer.Option("--process-recycle", min=1, help="Messages after which a worker is replaced")
+        int | None, typer.Option("--process-recycle", min=1, help="Replace a worker after this many messages")
     ] = None,
-    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="To finish what runs, when stopped")] = "30",
-    lease: Annotated[str | None, typer.Option("--lease", metavar="TIME", help="Of each claim (the queues')")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Who works (host:pid)")] = None,
+    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Time to finish tasks when stopped")] = "30",
+    lease: Annotated[str | None, typer.Option("--lease", metavar="TIME", help="Lease (default: the queues')")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the worker (default: host:pid)")] = None,
     unknown: Annotated[str, typer.Option("--unknown", help="Messages without a task: retry or reject")] = "retry",
     alive_file: Annotated[
-        Path | None, typer.Option("--alive-file", help="Touched every 2 s while the worker moves")
+        Path | None, typer.Option("--alive-file", help="Touch this file every 2 s while the worker runs")
     ] = None,
-    alive_port: Annotated[int | None, typer.Option("--alive-port", help="Answers /live and /ready over HTTP")] = None,
-    alive_host: Annotated[str, typer.Option("--alive-host", help="The address of that port")] = "127.0.0.1",
-    live: Annotated[bool, typer.Option("--live", help="Show in the terminal what goes on")] = False,
-    reload: Annotated[bool, typer.Option("--reload", help="Start anew when a Python file here changes")] = False,
+    alive_port: Annotated[int | None, typer.Option("--alive-port", help="Serve /live and /ready on this port")] = None,
+    alive_host: Annotated[str, typer.Option("--alive-host", help="Address for --alive-port")] = "127.0.0.1",
+    live: Annotated[bool, typer.Option("--live", help="Show tasks and queues in the terminal")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file here changes")] = False,
 ) -> None:
-    """Call the tasks of an app for the messages of its queues, until stopped by SIGTERM or Ctrl-C."""
+    """Run the tasks of an app for the messages of its queues, until SIGTERM or Ctrl-C."""
     from tampu.worker import queue_order
     from tampu.worker.process import run, supervisor
     from tampu.worker.process.logs import set_up
 
-    pipe = os.environ.pop(run.PICTURES, None)
+    pipe = os.environ.pop(run.SNAPSHOTS, None)
     set_up(json=session.json, quiet=live or pipe is not None)
-    ceiling = run.Ceiling(process_memory, process_recycle)
-    if (processes > 1 or reload or ceiling != run.Ceiling()) and run.PARENT not in os.environ:
+    limits = run.Limits(process_memory, process_recycle)
+    if (processes > 1 or reload or limits != run.Limits()) and run.PARENT not in os.environ:
         words = [word for word in sys.argv[1:] if word != "--live"]
-        again = [sys.executable, "-c", "from tampu.cli.main import main; main()", *words]
+        restart = [sys.executable, "-c", "from tampu.cli.main import main; main()", *words]
         watch = supervisor.changes(Path.cwd()) if reload else None
         if not live:
-            raise typer.Exit(supervisor.Supervisor(again, processes, watch).run())
-        from tampu.worker.process.live import Frame, shown
+            raise typer.Exit(supervisor.Supervisor(restart, processes, watch).run())
+        from tampu.worker.process.live import SnapshotReader, shown
 
-        boss = supervisor.Supervisor(again, processes, watch, Frame)
-        with shown(boss.pictures):
-            code = boss.run()
+        workers = supervisor.Supervisor(restart, processes, watch, SnapshotReader)
+        with shown(workers.snapshots):
+            code = workers.run()
         raise typer.Exit(code)
     found = run.load(app)
     if session.url is not None:
@@ -94,16 +94,18 @@ def work(
         children=children or os.cpu_count() or 1,
     )
     runner = tampu.Runner(found, options)
-    signs = run.Signs(alive_file, alive_port, alive_host)
+    checks = run.HealthChecks(alive_file, alive_port, alive_host)
     try:
-        with contextlib.ExitStack() as seen:
+        with contextlib.ExitStack() as view:
             if live or pipe is not None:
-                from tampu.worker.process.live import picture, shown, told
+                from tampu.worker.process.live import sent_to_supervisor, shown, snapshot
 
-                seen.enter_context(
-                    shown(lambda: [picture(runner)], after=runner.started) if pipe is None else told(runner, int(pipe))
+                view.enter_context(
+                    shown(lambda: [snapshot(runner)], after=runner.started)
+                    if pipe is None
+                    else sent_to_supervisor(runner, int(pipe))
                 )
-            code = run.run(runner, signs, ceiling)
+            code = run.run(runner, checks, limits)
         run.close(found, code)
     finally:
         found.close()

@@ -1,4 +1,4 @@
-"""`demo`: a queue at work. Publishes an example, runs workers, shows what happens, and leaves a file to look into."""
+"""`demo`: publishes example messages, runs workers, shows what happens, and leaves a store to explore."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ WORKERS = 3
 
 
 class Workload:
-    """What is handed in: mostly good, some of it late, urgent, broken or said twice."""
+    """The example messages: mostly normal, some delayed, urgent, broken or published twice."""
 
-    def __init__(self, store: tampu.Store, pace: float) -> None:
+    def __init__(self, store: tampu.Store, time_scale: float) -> None:
         self._q = store
-        self._pace = pace
+        self._time_scale = time_scale
         self._chance = random.Random(7)
         self._number = 0
         self.published = 0
 
     def prepare(self) -> None:
-        pace = self._pace
-        self._q.queues.put("emails", max_attempts=3, backoff=[0.4 * pace, 0.8 * pace], lease=10)
-        self._q.queues.put("webhooks", ordering="priority", backoff=tampu.exponential(0.2 * pace, jitter="full"))
+        time_scale = self._time_scale
+        self._q.queues.put("emails", max_attempts=3, backoff=[0.4 * time_scale, 0.8 * time_scale], lease=10)
+        self._q.queues.put("webhooks", ordering="priority", backoff=tampu.exponential(0.2 * time_scale, jitter="full"))
         self._q.queues.put("reports", max_in_flight=1)
 
     def begin(self) -> str:
-        """The messages with a story; the id of the one that will end dead."""
+        """Publish the special messages. Returns the id of the one that will be dead-lettered."""
         store = self._q
         broken = store.publish("emails", {"to": "nobody@example.org", "subject": "Hello?"}, type="email.bounce")
-        store.publish("reports", {"name": "weekly"}, type="report.build", delay=2 * self._pace)
-        for to in ("draft", "final"):  # the second replaces the first, which has not begun
+        store.publish("reports", {"name": "weekly"}, type="report.build", delay=2 * self._time_scale)
+        for to in ("draft", "final"):  # the second replaces the first, which still waits
             store.publish("reports", {"name": "nightly", "version": to}, type="report.build", key="nightly", delay=3600)
-        for _ in range(2):  # safe to say twice: the second is answered with the first
+        for _ in range(2):  # idempotent: the second call returns the first message
             store.publish(
                 "emails", {"to": "ada@example.org", "subject": "Welcome"}, type="email.send", idempotency_key="welcome"
             )
@@ -55,7 +55,7 @@ class Workload:
         return broken.id
 
     def more(self) -> None:
-        """A handful of everyday messages, in one commit per queue."""
+        """Publish a few normal messages, in one commit per queue."""
         self._number += 1
         n, chance = self._number, self._chance
         emails = [
@@ -77,11 +77,11 @@ class Workload:
 
 
 class Workers:
-    """A few threads that claim and carry out."""
+    """A few threads that claim and process messages."""
 
-    def __init__(self, store: tampu.Store, pace: float) -> None:
+    def __init__(self, store: tampu.Store, time_scale: float) -> None:
         self._q = store
-        self._pace = pace
+        self._time_scale = time_scale
         self._chance = random.Random(11)
         self._stop = threading.Event()
         self.done = 0
@@ -104,7 +104,7 @@ class Workers:
         while not self._stop.is_set():
             for lease in self._q.claim(SERVED, limit=1, wait=0.2, worker=name):
                 try:
-                    result = self._carry_out(lease)
+                    result = self._process(lease)
                 except ConnectionError as error:
                     self._q.nack(lease, error=error)
                     self.failed += 1
@@ -112,10 +112,10 @@ class Workers:
                     self._q.ack(lease, result=result)
                     self.done += 1
 
-    def _carry_out(self, lease: tampu.Lease) -> Any:
+    def _process(self, lease: tampu.Lease) -> Any:
         kind = lease.message.type
         seconds = {"report.build": 0.25, "webhook.call": 0.05}.get(kind, 0.03)
-        self._stop.wait(seconds * self._pace * (0.5 + self._chance.random()))
+        self._stop.wait(seconds * self._time_scale * (0.5 + self._chance.random()))
         if kind == "email.bounce":
             raise ConnectionError(f"550 no mailbox for {lease.payload['to']}")
         if kind == "webhook.call" and lease.attempt == 1 and self._chance.random() < 0.25:
@@ -123,70 +123,70 @@ class Workers:
         return {"pages": 12} if kind == "report.build" else None
 
 
-@command("demo", "Care")
+@command("demo", "Maintain")
 def demo(
     session: Session,
-    fast: Annotated[bool, typer.Option("--fast", help="Be done in about a second, without the lake")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Take about a second, without the lake")] = False,
     lake: Annotated[
         bool | None,
-        typer.Option("--lake/--no-lake", help="Have Spark bring it to tables in the end (if tampu[spark] is there)"),
+        typer.Option("--lake/--no-lake", help="Run the pipeline at the end (default: if tampu[spark] is installed)"),
     ] = None,
     serve: Annotated[
         bool | None,
-        typer.Option("--serve/--no-serve", help="Serve it, with a page to watch it on (if tampu[server] is there)"),
+        typer.Option("--serve/--no-serve", help="Serve the dashboard (default: if tampu[server] is installed)"),
     ] = None,
 ) -> None:
-    """A queue at work for some seconds, in ./tampu-demo.db (or --url), which stays for you to look into.
+    """Show queues at work for some seconds, in ./tampu-demo.db (or --url). The store stays for you to explore.
 
-    A server shows it on a page meanwhile; on a terminal, until you press Ctrl-C. Then the pipeline runs over what
-    happened, and gold is shown.
+    A server shows the dashboard meanwhile; in a terminal, until you press Ctrl-C. At the end the pipeline writes the
+    lake, and the insights are printed.
     """
     session = replace(session, url=session.url or DEMO_URL)
     wanted = server.possible() and not fast and not session.json if serve is None else serve
-    with contextlib.ExitStack() as held:
-        served = held.enter_context(server.server(session)) if wanted else None
-        store = held.enter_context(session.make(maintenance=True) if served is None else served.open(session))
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(server.server(session)) if wanted else None
+        store = stack.enter_context(served.open(session) if served else session.open_or_create(maintenance=True))
         show = Show(session, store, *((0.1, 0.8) if fast else (1.0, 8.0)))
-        told = show.run(served)
+        summary = show.run(served)
         if demo_lake.possible() and not fast if lake is None else lake:
-            told |= demo_lake.run(session)
+            summary |= demo_lake.run(session)
         if session.json:
-            session.out.document(told)
+            session.out.document(summary)
             return
-        _farewell(session, told)
+        _print_summary(session, summary)
         if served is not None and server.watched(session):
-            show.go_on(served)
+            show.continue_watched(served)
 
 
 class Show:
-    """The example at work, with a view of it."""
+    """Runs the example and draws the view."""
 
-    def __init__(self, session: Session, store: tampu.Store, pace: float, seconds: float) -> None:
+    def __init__(self, session: Session, store: tampu.Store, time_scale: float, seconds: float) -> None:
         self._session = session
         self._q = store
-        self._pace = pace
+        self._time_scale = time_scale
         self._seconds = seconds
-        self._work = Workload(store, pace)
+        self._work = Workload(store, time_scale)
 
     def run(self, served: server.Served | None) -> dict[str, Any]:
-        """Some seconds of it; what came of them."""
+        """Run for some seconds. Returns a summary."""
         session, work, store = self._session, self._work, self._q
-        workers = Workers(store, self._pace)
+        workers = Workers(store, self._time_scale)
         work.prepare()
         began = time.monotonic()
         broken = work.begin()
         if not session.json:
-            session.out.say(f"tampu {tampu.__version__}: {session.url} is open, {WORKERS} workers start", "bold")
+            session.out.say(f"tampu {tampu.__version__}: opened {session.url}, starting {WORKERS} workers", "bold")
             if served is not None:
-                session.out.say(f"See it in your browser (the link works once): {served.link() or served.url}", "bold")
+                session.out.say(f"Watch it in a browser (the link works once): {served.link() or served.url}", "bold")
         with View(session.out, store) as view:
             workers.start()
             try:
-                while not _over(store, time.monotonic() - began, self._seconds, broken):
+                while not _finished(store, time.monotonic() - began, self._seconds, broken):
                     if time.monotonic() - began < 0.7 * self._seconds:
                         work.more()
                     view.refresh(work.published, workers.done, workers.failed)
-                    time.sleep(0.15 * self._pace)
+                    time.sleep(0.15 * self._time_scale)
             finally:
                 workers.stop()
             view.refresh(work.published, workers.done, workers.failed)
@@ -201,9 +201,9 @@ class Show:
             **({} if served is None else {"server": served.url}),
         }
 
-    def go_on(self, served: server.Served) -> None:
-        """More of it, for a person who looks on."""
-        workers = Workers(self._q, self._pace)
+    def continue_watched(self, served: server.Served) -> None:
+        """Continue while a person watches."""
+        workers = Workers(self._q, self._time_scale)
         workers.start()
         try:
             server.stay(self._session, served, self._work.more)
@@ -211,8 +211,8 @@ class Show:
             workers.stop()
 
 
-def _over(store: tampu.Store, elapsed: float, seconds: float, broken: str) -> bool:
-    """The time is up, the broken one is dead, and nothing of the everyday work waits (or it takes far too long)."""
+def _finished(store: tampu.Store, elapsed: float, seconds: float, broken: str) -> bool:
+    """True if time is up, the broken message is dead and no normal message waits; or if it takes far too long."""
     if elapsed < seconds:
         return False
     waiting = sum(s.ready + s.leased + (s.delayed if s.queue != "reports" else 0) for s in _served(store))
@@ -223,27 +223,27 @@ def _served(store: tampu.Store) -> list[tampu.Stats]:
     return [s for s in store.stats() if s.queue in SERVED]
 
 
-def _farewell(session: Session, summary: dict[str, Any]) -> None:
+def _print_summary(session: Session, summary: dict[str, Any]) -> None:
     say = session.out.say
     lake = (
-        (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "ask the lake"),
-        (("insights", "--html", "tampu-demo.html"), "a report with pictures"),
+        (("sql", "SELECT state, count(*) FROM silver.messages GROUP BY state"), "query the lake"),
+        (("insights", "--html", "tampu-demo.html"), "a report with charts"),
     )
     say(
-        f"\n{summary['published']} messages handed in, {summary['done']} carried out in {summary['seconds']:.1f} s;"
-        f" {summary['failed_attempts']} attempts failed and were tried again.",
+        f"\n{summary['published']} messages published, {summary['done']} done in {summary['seconds']:.1f} s;"
+        f" {summary['failed_attempts']} attempts failed.",
         "bold",
     )
-    say(f"Left in {session.url} for you: a dead letter, a message due in an hour, and one that is ready. Try:\n")
+    say(f"Left in {session.url} for you: a dead message, one that is due in an hour, and one that is ready. Try:\n")
     for words, why in (
-        (("stats",), "the queues in numbers"),
-        (("list", "emails", "--state", "dead"), "what has failed for good"),
+        (("stats",), "counts of all queues"),
+        (("list", "emails", "--state", "dead"), "messages that failed"),
         (("show", summary["dead_id"]), "why, with traceback and history"),
-        (("replay", "emails", "--all", "--dry-run"), "let it run again (without --dry-run)"),
-        (("claim", "for-you"), "take the ready one, then ack its receipt"),
-        (("list", "reports", "--state", "delayed"), "what is due later"),
+        (("replay", "emails", "--all", "--dry-run"), "retry it (without --dry-run)"),
+        (("claim", "for-you"), "claim the ready one, then ack its receipt"),
+        (("list", "reports", "--state", "delayed"), "messages that are due later"),
         (("journal",), "everything that happened"),
-        (("doctor",), "is the file sound?"),
+        (("doctor",), "check the store"),
         *(lake if "lake" in summary else ()),
     ):
-        say(f"  {session.call(*words):<52}  # {why}")
+        say(f"  {session.command_line(*words):<52}  # {why}")

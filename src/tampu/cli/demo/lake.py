@@ -1,4 +1,4 @@
-"""The second half of the demo: Spark brings what happened to the lake, and gold is shown."""
+"""The second half of the demo: the pipeline writes the lake, and the insights are printed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ def possible() -> bool:
 
 
 def run(session: Session) -> dict[str, Any]:
-    """Run the pipeline over the demo's file and show what gold says; what a script wants to know of it."""
+    """Run the pipeline over the demo's store and print the insights. Returns a summary for --json."""
     from tampu.cli.lake.run_pipeline import translated, working_session
     from tampu.cli.lake.view import show
     from tampu.lake.insights import gather
-    from tampu.lake.query import Lake as Looking
+    from tampu.lake.query import Lake as QueryLake
     from tampu.lake.run import Pipeline
     from tampu.lake.storage import Lake
     from tampu.lake.urls import default_lake
 
     path = default_lake(session.store)
     if not session.json:
-        session.out.say("\nSpark starts, to bring every transition into tables (some seconds) …", "bold")
-    work = Pipeline(session.store, Lake(path), few=0)  # it is Spark that we want to show
+        session.out.say("\nStarting Spark, to write every transition to tables (some seconds) …", "bold")
+    work = Pipeline(session.store, Lake(path), few=0)  # always use Spark: the demo shows it
     with translated():
         reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
     transitions = sum(report.transitions for report in reports)
     if not session.json:
-        session.out.say(f"{transitions:,} transitions are in {path}; this is what gold says:\n")
-        show(session.out, gather(Looking(path), days=1, tenant=session.tenant))
+        session.out.say(f"{transitions:,} transitions are in {path}. Insights from its gold tables:\n")
+        show(session.out, gather(QueryLake(path), days=1, tenant=session.tenant))
     return {"lake": path, "transitions": transitions}

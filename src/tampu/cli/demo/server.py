@@ -1,4 +1,4 @@
-"""The demo's server: a page on which a person sees the work as it happens, for as long as they like."""
+"""The demo's server, with the dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tampu.cli.session import Session
 _NEEDED = ("aiohttp", "fastapi", "jinja2", "prometheus_client", "pydantic_settings", "structlog", "urllib3", "uvicorn")
 _TRICKLE_SECONDS = 1.0
 _PRIVATE = Path(".tampu-demo")
-"""Where the demo keeps its admin key: a folder that only its owner can look into, and that git passes over."""
+"""The folder of the demo's admin key: only its owner can read it, and git ignores it."""
 
 
 def possible() -> bool:
@@ -24,12 +24,12 @@ def possible() -> bool:
 
 
 def watched(session: Session) -> bool:
-    """Does a person look on, who can end it? Else it has to end by itself."""
+    """True if a person watches and can end it; otherwise it has to end by itself."""
     return session.out.console.is_terminal and sys.stdin.isatty() and not session.json and not os.environ.get("CI")
 
 
 class Served:
-    """The demo's store behind a server of this process."""
+    """The demo's store, served by this process."""
 
     def __init__(self, url: str, token: str, link: Callable[[], str | None]) -> None:
         self.url = url
@@ -37,7 +37,7 @@ class Served:
         self._token = token
 
     def open(self, session: Session) -> tampu.Store:
-        """The queues as everybody else has them, over HTTP."""
+        """Open the store over HTTP, as any client does."""
         return tampu.open(self.url, token=self._token, tenant=session.tenant or "default")
 
 
@@ -47,47 +47,47 @@ def server(session: Session) -> Iterator[Served]:
     from tampu.server.auth import first_key
     from tampu.server.run import Running
 
-    held = settings.load(url=session.store, host="127.0.0.1", auth=True, log_level="error")
-    if held.key_file is None:
-        held = held.model_copy(update={"key_file": _private(first_key.path_of(held).name)})
-    logs.set_up(held)
+    config = settings.load(url=session.store, host="127.0.0.1", auth=True, log_level="error")
+    if config.key_file is None:
+        config = config.model_copy(update={"key_file": _private(first_key.path_of(config).name)})
+    logs.set_up(config)
     try:
-        running = Running(held)
+        running = Running(config)
     except tampu.InvalidConfig as error:
         if error.field != "port":
             raise
-        running = Running(held.model_copy(update={"port": 0}))  # another server has its place: any other will do
+        running = Running(config.model_copy(update={"port": 0}))  # the port is in use: take any free one
     thread = threading.Thread(target=running.run, name="tampu-server", daemon=True)
     thread.start()
     try:
         while not running.started.wait(0.1):
             if not thread.is_alive():
-                raise tampu.Unavailable("the demo's server did not start", hint="without it: --no-serve")
+                raise tampu.Unavailable("the demo's server did not start", hint="run the demo with --no-serve")
         if running.key_id is None:
             raise tampu.InvalidConfig(
-                f"the admin key of {session.shown} is not in {first_key.path_of(held)}",
-                hint="without a server: --no-serve; or remove the demo's store to begin anew",
+                f"the admin key of {session.shown} is not in {first_key.path_of(config)}",
+                hint="run the demo with --no-serve, or delete the demo's store to start anew",
             )
-        yield Served(running.url, first_key.path_of(held).read_text().strip(), lambda: running.about().sign_in)
+        yield Served(running.url, first_key.path_of(config).read_text().strip(), lambda: running.about().sign_in)
     finally:
         running.stop()
         thread.join()
 
 
 def _private(name: str) -> Path:
-    """A path in a folder of the demo's own: ``git add .`` must not take the key."""
+    """A path in the demo's own folder, so that ``git add .`` does not add the key."""
     _PRIVATE.mkdir(mode=0o700, exist_ok=True)
     (_PRIVATE / ".gitignore").write_text("*\n")
     return _PRIVATE / name
 
 
 def stay(session: Session, served: Served, more: Callable[[], None]) -> None:
-    """Go on with a little work, until Ctrl-C."""
-    session.out.say(f"\nThe server goes on, and so does the work. See it: {served.link() or served.url}", "bold")
-    session.out.say("Ctrl-C ends it.")
+    """Continue with a little work, until Ctrl-C."""
+    session.out.say(f"\nThe server and the workers keep running. Watch them: {served.link() or served.url}", "bold")
+    session.out.say("Stop with Ctrl-C.")
     never = threading.Event()
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             more()
             never.wait(_TRICKLE_SECONDS)
-    session.out.say("\nThe server has ended; what it served stays.")
+    session.out.say("\nThe server has stopped. The store stays.")

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: counts by queue and state, throughput, and the newest lines of the journal."""
+"""The demo's live view: counts by queue and state, throughput, and the latest journal entries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _RECENT = 10
 _WINDOW = 2.0
-_TELL_SECONDS = 1.0
+_PRINT_SECONDS = 1.0
 
 
 class View:
-    """A live view on a terminal; a line now and then elsewhere; nothing with --json."""
+    """A live view in a terminal, a line per second elsewhere, nothing with --json."""
 
     def __init__(self, out: Output, store: tampu.Store) -> None:
         self._out = out
@@ -30,7 +30,7 @@ class View:
         self._position = store.journal(limit=1).latest
         self._recent: deque[tampu.Transition] = deque(maxlen=_RECENT)
         self._done: deque[tuple[float, int]] = deque()
-        self._began = self._told = time.monotonic()
+        self._began = self._printed = time.monotonic()
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -52,8 +52,8 @@ class View:
             self._done.popleft()
         if self._live is not None:
             self._live.update(self._render(now, published, done, failed), refresh=True)
-        elif not self._out.json and now - self._told >= _TELL_SECONDS:
-            self._told = now
+        elif not self._out.json and now - self._printed >= _PRINT_SECONDS:
+            self._printed = now
             self._out.say(f"{now - self._began:4.0f}s  {published} published, {done} done, {failed} failed attempts")
 
     def _render(self, now: float, published: int, done: int, failed: int) -> Group:

@@ -1,4 +1,4 @@
-"""The lake that a command is for: for those who keep it, and for those who only ask."""
+"""Opens the lake of a command, to write or to query it."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
 PANEL = "Lake"
 LakePath = Annotated[
     str | None,
-    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or beside the file: jobs.db has jobs.lake)"),
+    typer.Option("--lake", metavar="PATH", help="The lake (TAMPU_LAKE, or next to the store: jobs.db has jobs.lake)"),
 ]
 LakeOptions = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="For the lake's storage: AWS_REGION=eu-west-1; repeatable"),
+    typer.Option("--option", metavar="NAME=VALUE", help="Storage option: AWS_REGION=eu-west-1; repeatable"),
 ]
 _FOR_SPARK = "spark."
 
 
-def to_keep(session: Session, path: str | None, options: list[str] | None, format: str | None = None) -> storage.Lake:
-    with _needing_the_extra():
+def to_write(session: Session, path: str | None, options: list[str] | None, format: str | None = None) -> storage.Lake:
+    with _needs_extra():
         from tampu.lake.storage import Lake
-    given = _given(options)
+    given = _parse_options(options)
     if format is not None:
         given["spark.format"] = format
-    return Lake(_place(session, path), given)
+    return Lake(_path(session, path), given)
 
 
-def to_ask(session: Session, path: str | None, options: list[str] | None) -> query.Lake:
-    with _needing_the_extra():
+def to_query(session: Session, path: str | None, options: list[str] | None) -> query.Lake:
+    with _needs_extra():
         from tampu.lake.query import Lake
-    given = {name: value for name, value in _given(options).items() if not name.startswith(_FOR_SPARK)}
-    return Lake(_place(session, path), storage_options=given or None)
+    given = {name: value for name, value in _parse_options(options).items() if not name.startswith(_FOR_SPARK)}
+    return Lake(_path(session, path), storage_options=given or None)
 
 
-def _given(options: list[str] | None) -> dict[str, str]:
+def _parse_options(options: list[str] | None) -> dict[str, str]:
     return parse.pairs(options, "option", tampu.InvalidConfig) or {}
 
 
-def _place(session: Session, path: str | None) -> str:
-    """The one that was named, or that belongs to the store."""
+def _path(session: Session, path: str | None) -> str:
+    """The given lake, or the one that belongs to the store."""
     from tampu.lake.urls import default_lake
 
     return path or default_lake(session.store)
 
 
 @contextlib.contextmanager
-def _needing_the_extra() -> Iterator[None]:
+def _needs_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
         raise tampu.Unavailable(
-            f"{error.name} is not installed", hint="pip install 'tampu[spark]', which brings what the lake needs"
+            f"{error.name} is not installed", hint="the lake needs: pip install 'tampu[spark]'"
         ) from None

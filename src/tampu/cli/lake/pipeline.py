@@ -1,4 +1,4 @@
-"""`tampu pipeline`: keeps the lake up to date with the journal, and cares for it."""
+"""`tampu pipeline`: keeps the lake up to date with the journal, and maintains its tables."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 pipeline = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(
-    pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake: the journal and ended messages as tables."
+    pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake, the journal and messages as tables"
 )
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The reader, when a store feeds several lakes")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master (local[*])")]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Reader's name, if a store feeds several lakes")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Spark setting; repeatable")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*])")]
 Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="Spark Connect: sc://host:port")]
-Format = Annotated[str | None, typer.Option("--format", help="How Spark reads the tables: parquet, or delta by jars")]
+Format = Annotated[str | None, typer.Option("--format", help="How Spark reads tables: parquet, or delta (needs jars)")]
 
 
 def _must_exist(session: Session) -> None:
-    """A url that is wrong is told before Spark is started."""
+    """Report a wrong url before Spark is started."""
     with session.open():
         pass
 
@@ -45,8 +45,8 @@ def _must_exist(session: Session) -> None:
 def run(
     session: Session,
     lake: LakePath = None,
-    once: Annotated[bool, typer.Option("--once", help="Bring the lake up to date and end")] = False,
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look for news")] = "30s",
+    once: Annotated[bool, typer.Option("--once", help="Update the lake once and exit")] = False,
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="Interval between updates")] = "30s",
     name: Name = "main",
     master: Master = None,
     remote: Remote = None,
@@ -54,27 +54,27 @@ def run(
     option: LakeOptions = None,
     archive_after: Annotated[
         str | None,
-        typer.Option("--archive-after", metavar="TIME", help="The store may drop ended messages the lake has by then"),
+        typer.Option("--archive-after", metavar="TIME", help="Delete ended messages the lake has after this"),
     ] = None,
     objectives: Annotated[
-        Path | None, typer.Option("--objectives", metavar="FILE", help="JSON: what gold.slo measures against")
+        Path | None, typer.Option("--objectives", metavar="FILE", help="JSON file with the objectives of gold.slo")
     ] = None,
     skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="Go on when transitions were trimmed before the lake had them")
+        bool, typer.Option("--skip-lost", help="Continue if transitions were trimmed before the lake read them")
     ] = False,
     metrics_port: Annotated[
-        str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464, or 0.0.0.0:9464")
+        str | None, typer.Option("--metrics-port", metavar="PORT", help="Prometheus metrics: 9464 or 0.0.0.0:9464")
     ] = None,
 ) -> None:
-    """Bring the lake up to date with the journal, again and again until SIGTERM or Ctrl-C, or --once.
+    """Update the lake from the journal, repeatedly until SIGTERM or Ctrl-C, or --once.
 
-    A run that was killed is repeated exactly by the next one. Spark is started when there is much to do, or named.
+    If a run is killed, the next one repeats it exactly. Large updates use Spark; with --master or --remote all do.
     """
     from tampu.model.times import duration
 
     seconds = cli_parse.duration(every, "every")
     archive = cli_parse.optional_duration(archive_after, "archive_after")
-    place = lake_option.to_keep(session, lake, option)
+    place = lake_option.to_write(session, lake, option)
     _must_exist(session)
     from tampu.cli.lake.run_pipeline import Runner
     from tampu.lake.run import Pipeline
@@ -91,7 +91,7 @@ def run(
         few=_few(master, remote),
     )
     settings = cli_parse.pairs(conf, "conf") or {}
-    runner = Runner(work, master, remote, settings, _Telling(session))
+    runner = Runner(work, master, remote, settings, _ReportPrinter(session))
     if metrics_port is not None:
         port = runner.serve(metrics_port)
         session.out.note(f"metrics on port {port}")
@@ -100,7 +100,7 @@ def run(
 
 
 def _few(master: str | None, remote: str | None) -> int:
-    """A Spark that was named does all the work; else one is started here when there is much of it."""
+    """Updates up to this size run without Spark; 0 if a Spark was given, which then does all of them."""
     from tampu.lake.hands import FEW
 
     return FEW if master is None and remote is None else 0
@@ -116,7 +116,7 @@ def _objectives(path: Path) -> list[Any]:
 
 
 class _Steps:
-    """What is being done, on standard error, when that is a terminal."""
+    """Shows the current step on standard error, if that is a terminal."""
 
     def __init__(self, session: Session) -> None:
         import sys
@@ -125,7 +125,7 @@ class _Steps:
         if sys.stderr.isatty() and not session.json:
             from rich.console import Console
 
-            self._status = Console(stderr=True).status("looking for news")
+            self._status = Console(stderr=True).status("looking for new transitions")
 
     def __call__(self, step: str) -> None:
         if self._status is not None:
@@ -140,8 +140,8 @@ class _Steps:
             self._status.stop()
 
 
-class _Telling:
-    """A line for each run; that there is nothing new is said once, however often it is found."""
+class _ReportPrinter:
+    """Prints each run. Runs without news are printed once in a row."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -149,11 +149,11 @@ class _Telling:
 
     def __call__(self, report: RunReport) -> None:
         if report.news or self._last_had_news or self._session.json:
-            _tell(self._session, report)
+            _print(self._session, report)
         self._last_had_news = report.news
 
 
-def _tell(session: Session, report: RunReport) -> None:
+def _print(session: Session, report: RunReport) -> None:
     if session.json:
         session.out.document({**msgspec.to_builtins(report), "transitions": report.transitions, "took": report.took})
     elif not report.news:
@@ -170,17 +170,17 @@ def _tell(session: Session, report: RunReport) -> None:
 
 @command("status", PANEL, of=pipeline)
 def status(session: Session, lake: LakePath = None, name: Name = "main", option: LakeOptions = None) -> None:
-    """How far the lake is, table by table, and how far behind the journal. Starts no Spark."""
-    place = lake_option.to_keep(session, lake, option)
+    """Show the tables of the lake, and how far it is behind the journal. Does not start Spark."""
+    place = lake_option.to_write(session, lake, option)
     _must_exist(session)
-    from tampu.lake.status import status as look
+    from tampu.lake.status import status as read_status
 
-    found = look(session.store, place, name)
+    found = read_status(session.store, place, name)
     if session.json:
         session.out.document(found)
         return
     if not found["registered"]:
-        session.out.say(f"no run of {found['reader']} yet; begin with: {session.call('pipeline', 'run', '--once')}")
+        session.out.say(f"no run of {found['reader']} yet; try: {session.command_line('pipeline', 'run', '--once')}")
     session.out.say(
         f"{found['lake']}: {found['lag_messages']:,} transitions behind"
         + (f", the oldest {output.span(found['lag_seconds'])} old" if found["lag_messages"] else "")
@@ -198,8 +198,8 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
 def backfill(
     session: Session,
     first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day (UTC): 2026-01-31")],
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (today)")] = None,
-    table: Annotated[str, typer.Option("--table", help="gold, or silver and what follows from it")] = "gold",
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (default: today)")] = None,
+    table: Annotated[str, typer.Option("--table", help="gold; or silver, which includes gold")] = "gold",
     lake: LakePath = None,
     name: Name = "main",
     master: Master = None,
@@ -207,13 +207,13 @@ def backfill(
     conf: Conf = None,
     option: LakeOptions = None,
 ) -> None:
-    """Compute days anew from bronze."""
+    """Recompute days from the bronze tables."""
     if table not in ("silver", "gold"):
-        raise tampu.InvalidConfig(f"--table is {table!r:.40}", field="table", hint="silver or gold")
+        raise tampu.InvalidConfig(f"--table cannot be {table!r:.40}", field="table", hint="use silver or gold")
     start, end = _day(first, "from"), _day(last, "to") if last else datetime.now(UTC).date()
     if end < start:
         raise tampu.InvalidConfig("--to is before --from", field="to")
-    place = lake_option.to_keep(session, lake, option)
+    place = lake_option.to_write(session, lake, option)
     _must_exist(session)
     from tampu.cli.lake.run_pipeline import translated, working_session
     from tampu.lake.run import Pipeline
@@ -223,110 +223,110 @@ def backfill(
     settings = cli_parse.pairs(conf, "conf") or {}
     with translated():
         report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)
-    _tell(session, report)
+    _print(session, report)
 
 
 def _day(given: str, field: str) -> date:
     try:
         return date.fromisoformat(given)
     except ValueError:
-        raise tampu.InvalidConfig(f"{given!r:.40} is no day", field=field, hint="such as 2026-01-31") from None
+        raise tampu.InvalidConfig(f"{given!r:.40} is not a date", field=field, hint="write it as 2026-01-31") from None
 
 
 @command("compact", PANEL, of=pipeline)
 def compact(session: Session, lake: LakePath = None, option: LakeOptions = None) -> None:
-    """Join small files, so that reading stays quick. Runs and readers may go on meanwhile."""
+    """Merge small files, so that queries stay fast. Runs and queries can go on meanwhile."""
     from tampu.lake import maintenance
 
-    done = maintenance.compact(_there(lake_option.to_keep(session, lake, option)))
-    _cared(session, done, "nothing to join")
+    done = maintenance.compact(_must_have_tables(lake_option.to_write(session, lake, option)))
+    _print_done(session, done, "nothing to compact")
 
 
 @command("vacuum", PANEL, of=pipeline)
 def vacuum(
     session: Session,
     retain: Annotated[
-        str, typer.Option("--retain", metavar="TIME", help="Keep what the tables were, this long")
+        str, typer.Option("--retain", metavar="TIME", help="Keep old versions of the tables for this long")
     ] = "7d",
     drop_before: Annotated[
-        str | None, typer.Option("--drop-before", metavar="DAY", help="Let the rows of days before this one go")
+        str | None, typer.Option("--drop-before", metavar="DAY", help="Also delete rows of days before this one")
     ] = None,
     dry_run: DryRun = False,
     lake: LakePath = None,
     option: LakeOptions = None,
 ) -> None:
-    """Remove files that no table needs any more, and days that nobody wants."""
+    """Delete files that no table uses any more, and old days with --drop-before."""
     from tampu.lake import maintenance
 
     hours = cli_parse.duration(retain, "retain") / 3600
-    place = _there(lake_option.to_keep(session, lake, option))
+    place = _must_have_tables(lake_option.to_write(session, lake, option))
     before = None if drop_before is None else _day(drop_before, "drop_before")
     dropped = None if before is None else maintenance.drop_days(place, before, dry_run=dry_run)
-    gone = maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run)
+    removed = maintenance.vacuum(place, retain_hours=int(hours), dry_run=dry_run)
     if session.json:
-        told = {} if dropped is None else {"dropped": msgspec.to_builtins(dropped)}
-        session.out.document({"tables": msgspec.to_builtins(gone), **told})
+        extra = {} if dropped is None else {"dropped": msgspec.to_builtins(dropped)}
+        session.out.document({"tables": msgspec.to_builtins(removed), **extra})
         return
-    verb = "would go" if dry_run else "let go"
+    verb = "would be deleted" if dry_run else "deleted"
     for care in dropped or []:
         if not care.table.startswith("_"):
             session.out.say(f"{care.table}: {care.rows:,} rows of days before {before} {verb}")
     if dropped and not dry_run:
-        session.out.note(f"their files go with a vacuum when they are older than {retain}")
-    _list(session, gone)
-    if not gone and not dropped:
+        session.out.note(f"a vacuum removes their files when they are older than {retain}")
+    _print_tables(session, removed)
+    if not removed and not dropped:
         session.out.say("nothing to remove")
 
 
-def _there(place: Lake) -> Lake:
+def _must_have_tables(place: Lake) -> Lake:
     if not place.table("bronze.events").exists():
-        raise tampu.NotFound(f"there is no lake in {place.uri}", field="lake", hint="make it with: tampu pipeline run")
+        raise tampu.NotFound(f"no lake in {place.uri}", field="lake", hint="create it with: tampu pipeline run")
     return place
 
 
-def _cared(session: Session, done: list[Any], nothing: str) -> None:
+def _print_done(session: Session, done: list[Any], nothing: str) -> None:
     if session.json:
         session.out.document({"tables": [msgspec.to_builtins(care) for care in done]})
         return
-    _list(session, done)
+    _print_tables(session, done)
     if not done:
         session.out.say(nothing)
 
 
-def _list(session: Session, done: list[Any]) -> None:
+def _print_tables(session: Session, done: list[Any]) -> None:
     for care in done:
         session.out.say(f"{care.table}: {care.files:,} files" + (f" into {care.into:,}" if care.into else ""))
 
 
 @command("forget", PANEL, of=pipeline)
 def forget(session: Session, name: Annotated[str, typer.Argument(metavar="NAME", help="The reader's --name")]) -> None:
-    """The store keeps nothing for this reader any more. Its lake stays, and can go on only from what is left."""
+    """Remove a reader: the store keeps no journal for it any more. Its lake stays, but may miss transitions later."""
     from tampu.lake.state import reader_name
     from tampu.stores.open_store import open_existing
 
     with open_existing(session.store) as store:
-        (gone,) = store.run([journal_readers.forgetting(reader_name(name))])
-    if not gone:
-        raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor names them")
+        (removed,) = store.run([journal_readers.forgetting(reader_name(name))])
+    if not removed:
+        raise tampu.NotFound(f"no reader {name}", field="name", hint="tampu doctor lists them")
     if session.json:
         session.out.document({"forgotten": name})
     else:
-        session.out.say(f"forgot {name}")
+        session.out.say(f"reader {name} removed")
 
 
 @command("shell", PANEL, of=pipeline)
 def shell(
     session: Session,
     lake: LakePath = None,
-    code: Annotated[str | None, typer.Option("--command", "-c", help="Run this Python and end")] = None,
+    code: Annotated[str | None, typer.Option("--command", "-c", help="Run this Python code and exit")] = None,
     master: Master = None,
     remote: Remote = None,
     conf: Conf = None,
     format: Format = None,
     option: LakeOptions = None,
 ) -> None:
-    """A Python prompt with `spark`, and the tables as views: bronze_events, silver_messages, gold_queue_minutes …"""
-    place = _there(lake_option.to_keep(session, lake, option, format))
+    """Open a Python prompt with `spark`, and the tables as views: bronze_events, silver_messages and so on."""
+    place = _must_have_tables(lake_option.to_write(session, lake, option, format))
     from tampu.cli.lake.run_pipeline import prompt, spark_session, translated
     from tampu.lake.frames import read
 

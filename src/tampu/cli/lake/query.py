@@ -1,4 +1,4 @@
-"""Asking the lake: `sql export insights`. No Spark is started; what the pipeline has committed is read as it stands."""
+"""Queries of the lake: `sql export insights`. They do not start Spark; they read what the pipeline has committed."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _MORE = "  ... "
 @command("sql", PANEL)
 def sql(
     session: Session,
-    query: Annotated[str | None, typer.Argument(metavar="[SQL]", help="One SELECT; without it, a prompt")] = None,
+    query: Annotated[str | None, typer.Argument(metavar="[SQL]", help="A SELECT; without it, a prompt")] = None,
     lake: LakePath = None,
     option: LakeOptions = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV for scripts")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows at most; 0 for all")] = 1000,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Maximum rows; 0: all")] = 1000,
 ) -> None:
-    """Ask the lake in SQL (DuckDB): bronze.events, silver.messages, gold.queue_minutes and the others.
+    """Query the lake with SQL (DuckDB): bronze.events, silver.messages, gold.queue_minutes and others.
 
-    Only reads, and only the lake. With --tenant, only that tenant's rows. The names "at", "group" and "offset" are
-    words of SQL: put them in double quotes.
+    Queries are read-only and see only the lake. With --tenant, they see only the rows of that tenant. Put the column
+    names "at", "group" and "offset" in double quotes: they are SQL keywords.
     """
     if as_csv and session.json:
         raise tampu.InvalidMessage("choose --csv or --json", field="csv")
-    with lake_option.to_ask(session, lake, option).ask(tenant=session.tenant) as ask:
-        if query is None and prompts.somebody():
+    with lake_option.to_query(session, lake, option).ask(tenant=session.tenant) as ask:
+        if query is None and prompts.is_interactive():
             _prompt(session, ask, limit)
         else:
             _answer(session, ask, sys.stdin.read() if query is None else query, limit, as_csv=as_csv)
@@ -79,7 +79,7 @@ def _answer(session: Session, ask: Questions, query: str, limit: int, *, as_csv:
             session.out.show(_table(names, found, numbers))
         session.out.note(f"{len(found):,} row{'' if len(found) == 1 else 's'}")
     if more:
-        session.out.note(f"only the first {limit:,} rows: see more with --limit N, or write all with tampu export")
+        session.out.note(f"only the first {limit:,} rows; use --limit N for more, or tampu export for all")
 
 
 def _table(names: list[str], rows: list[tuple[Any, ...]], numbers: list[str]) -> Any:
@@ -90,7 +90,7 @@ def _table(names: list[str], rows: list[tuple[Any, ...]], numbers: list[str]) ->
 
 
 def _wide(names: list[str], rows: list[list[Text]]) -> list[str]:
-    """Columns that may give way: those with something longer than an id."""
+    """Columns that may be cut: those with a value longer than an id."""
     return [name for at, name in enumerate(names) if max((row[at].cell_len for row in rows), default=0) > 36]
 
 
@@ -110,8 +110,8 @@ def _cell(value: Any) -> Text:
             return text(f"{len(value):,} bytes", "dim")
     if isinstance(value, float):
         return text(f"{value:,.6g}" if abs(value) < 1e15 else f"{value:g}")
-    said = plain(value)
-    return text(output.short(said, 500) if isinstance(said, dict | list) else " ".join(str(said).split())[:500])
+    cell = plain(value)
+    return text(output.short(cell, 500) if isinstance(cell, dict | list) else " ".join(str(cell).split())[:500])
 
 
 def _csv_cell(value: Any) -> Any:
@@ -119,10 +119,10 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _prompt(session: Session, ask: Questions, limit: int) -> None:
-    """Questions until Ctrl-D; an error is told and the next question may come."""
-    with contextlib.suppress(ImportError):  # the prompt works without it, only plainer
+    """Read and run queries until Ctrl-D. Errors are printed."""
+    with contextlib.suppress(ImportError):  # optional
         import readline  # noqa: F401 - gives input() its history and editing
-    session.out.note('The lake, read-only. End a query with ";". \\d lists the tables, \\q leaves.')
+    session.out.note('The lake, read-only. End a query with ";". \\d lists the tables, \\q quits.')
     lines: list[str] = []
     while True:
         try:
@@ -147,24 +147,24 @@ def _prompt(session: Session, ask: Questions, limit: int) -> None:
         try:
             _answer(session, ask, query, limit)
         except tampu.TampuError as error:
-            exits.tell(exits.describe_error(error), json=False)
+            exits.print_error(exits.describe_error(error), json=False)
 
 
 @command("export", PANEL)
 def export(
     session: Session,
     what: Annotated[str, typer.Argument(metavar="TABLE|SQL", help="A table such as gold.failures, or a SELECT")],
-    to: Annotated[str, typer.Option("--to", metavar="FILE", help="A name in .parquet, .csv, .json or .jsonl")],
-    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="A condition on the rows")] = None,
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="A .parquet, .csv, .json or .jsonl file")],
+    where: Annotated[str | None, typer.Option("--where", metavar="SQL", help="SQL condition on the rows")] = None,
     lake: LakePath = None,
     option: LakeOptions = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file")] = False,
 ) -> None:
-    """Write a table of the lake, or the answer of a query, to a file: whole, or not at all.
+    """Write a table of the lake, or the result of a query, to a file: completely or not at all.
 
-    Bytes such as payloads are written as they are to Parquet, and in base64 to the others.
+    Bytes, such as payloads, are written unchanged to Parquet, and in base64 to the other formats.
     """
-    found = lake_option.to_ask(session, lake, option)
+    found = lake_option.to_query(session, lake, option)
     from tampu.lake import export as lake_export
 
     with output.progress(f"exporting to {Path(to).name}", None) as advance:
@@ -181,12 +181,12 @@ def insights(
     session: Session,
     lake: LakePath = None,
     option: LakeOptions = None,
-    days: Annotated[int, typer.Option("--days", help="So many days, up to the newest of the lake")] = 7,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write a report that stands alone")] = None,
+    days: Annotated[int, typer.Option("--days", help="Number of days, up to the latest in the lake")] = 7,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write the report to an HTML file")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open the report in the browser")] = False,
 ) -> None:
-    """What the queues did, what fails, what is slow, and what comes next. With --tenant, of that tenant only."""
-    found = lake_option.to_ask(session, lake, option)
+    """Report throughput, failures, slow tasks and forecasts from the lake. With --tenant, of that tenant only."""
+    found = lake_option.to_query(session, lake, option)
     from tampu.lake.insights import gather
 
     gathered = gather(found, days=days, tenant=session.tenant)
@@ -210,6 +210,6 @@ def _report(session: Session, gathered: Any, html: str | None, *, open_it: bool)
     if session.json:
         session.out.document({"file": str(path), "bytes": path.stat().st_size})
     else:
-        session.out.say(f"report in {path}")
+        session.out.say(f"report written to {path}")
     if open_it and not webbrowser.open(path.absolute().as_uri()):
         session.out.note("no browser could be opened")

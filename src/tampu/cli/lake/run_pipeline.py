@@ -1,4 +1,4 @@
-"""What `tampu pipeline` does with Spark: a session, runs until told to end, a prompt."""
+"""The Spark side of `tampu pipeline`: the session, repeated runs, and the prompt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tampu.pipeline")
 _MOST_FAILURES = 5
-"""Runs that fail one after the other before the command gives up."""
+"""Number of consecutive failed runs after which the command gives up."""
 _OURS = re.compile(r"tampu\.model\.errors\.(\w+): (.*)")
 
 
@@ -34,8 +34,8 @@ def spark_session(master: str | None, remote: str | None, settings: Mapping[str,
 
 
 def working_session(master: str | None, remote: str | None, settings: Mapping[str, str]) -> SparkSession:
-    """A session for a command that Ctrl-C ends. Spark's own way to be interrupted is for prompts: it asks to cancel the
-    job on a connection that is in use, and logs two tracebacks about it."""
+    """A session for a command that Ctrl-C ends. Spark's own signal handler is made for prompts: it cancels the job over
+    a connection that is in use, and logs two tracebacks."""
     spark = spark_session(master, remote, settings)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,13 +44,13 @@ def working_session(master: str | None, remote: str | None, settings: Mapping[st
 
 
 def _worth_logging(record: logging.LogRecord) -> bool:
-    """All but that somebody pressed Ctrl-C, which py4j tells at length."""
+    """False for py4j's long log entries about Ctrl-C."""
     return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 @contextlib.contextmanager
 def translated(hint: str | None = "nothing is lost: the next run repeats it") -> Iterator[None]:
-    """What Spark says at length is told in a line, and with our own words where the fault is ours to tell."""
+    """Turn errors of Spark and the storage into a `TampuError` with one line; our own errors keep their class."""
     try:
         yield
     except tampu.TampuError:
@@ -58,18 +58,18 @@ def translated(hint: str | None = "nothing is lost: the next run repeats it") ->
     except OSError as error:
         from tampu.lake.error_text import storage_error
 
-        told_so = storage_error(error, hint)
-        if told_so is None:
+        storage_failure = storage_error(error, hint)
+        if storage_failure is None:
             raise
-        raise told_so from error
+        raise storage_failure from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j", "deltalake", "_internal")):
             raise
-        told = _OURS.search(str(error))
-        kind = getattr(tampu, told[1], tampu.Unavailable) if told else tampu.Unavailable
+        ours = _OURS.search(str(error))
+        kind = getattr(tampu, ours[1], tampu.Unavailable) if ours else tampu.Unavailable
         first = (
-            told[2]
-            if told
+            ours[2]
+            if ours
             else next((line.strip() for line in str(error).splitlines() if line.strip()), "Spark failed")
         )
         raise kind(first[:500], hint=hint) from error
@@ -82,15 +82,15 @@ class Runner:
         master: str | None,
         remote: str | None,
         settings: Mapping[str, str],
-        tell: Callable[[RunReport], None],
+        on_report: Callable[[RunReport], None],
     ) -> None:
         self._work = work
         self._where = (master, remote, settings)
         self._spark: SparkSession | None = None
-        self._tell = tell
+        self._on_report = on_report
         self._metrics: Metrics | None = None
         self._stop = threading.Event()
-        self._until_told = False
+        self._forever = False
 
     def serve(self, where: str) -> int:
         from tampu.lake.metrics import Metrics
@@ -101,8 +101,8 @@ class Runner:
     def _session(self) -> SparkSession:
         if self._spark is None:
             self._spark = working_session(*self._where)
-            if self._until_told:
-                self._catch()  # Spark has put its own in place
+            if self._forever:
+                self._catch()  # Spark has installed its own handlers
         return self._spark
 
     def once(self) -> None:
@@ -111,7 +111,7 @@ class Runner:
         for report in reports:
             if self._metrics is not None:
                 self._metrics.ran(report)
-            self._tell(report)
+            self._on_report(report)
         self._measure()
 
     def _measure(self) -> None:
@@ -121,16 +121,16 @@ class Runner:
                 self._metrics.lag(*lag(store, known.position if known else {}))
 
     def _count_failure(self) -> None:
-        """Also how far behind the lake is by now: it is while runs fail that somebody looks."""
+        """Also measure the lag: it matters most while runs fail."""
         if self._metrics is not None:
             self._metrics.failed()
-            with contextlib.suppress(tampu.StorageError):  # it may be the store that is away
+            with contextlib.suppress(tampu.StorageError):  # perhaps the store cannot be used
                 self._measure()
 
     def forever(self, seconds: float) -> None:
-        """Run, rest, run again; a signal ends it between two runs."""
+        """Run at an interval. A signal ends it between two runs."""
         before = self._catch()
-        self._until_told = True
+        self._forever = True
         failures = 0
         try:
             while not self._stop.is_set():
@@ -144,7 +144,7 @@ class Runner:
                     self._count_failure()
                     if failures >= _MOST_FAILURES:
                         raise
-                    log.warning("run failed, trying again: %s", error)
+                    log.warning("run failed, retrying in %g s: %s", seconds, error)
                 self._stop.wait(seconds)
         finally:
             for one, handler in before.items():
@@ -158,14 +158,14 @@ class Runner:
 
 
 def prompt(spark: SparkSession, names: list[str], code: str | None) -> None:
-    """Python with the session at hand."""
+    """A Python prompt with the session."""
     import code as consoles
 
     from pyspark.sql import functions
 
     known = {"spark": spark, "F": functions, "sql": spark.sql}
     if code is not None:
-        exec(compile(code, "<command>", "exec"), known)  # noqa: S102 - the user's own words, as in python -c
+        exec(compile(code, "<command>", "exec"), known)  # noqa: S102 - the user's own code, as in python -c
         return
-    banner = f"spark is the session, F its functions, sql(…) asks. Views: {', '.join(names)}"
+    banner = f"spark is the session, F its functions, sql(…) runs a query. Views: {', '.join(names)}"
     consoles.interact(banner=banner, local=known, exitmsg="")

@@ -1,4 +1,4 @@
-"""How `tampu insights` looks in a terminal: headline, lines of blocks, tables, and the week in shades."""
+"""The terminal view of `tampu insights`: headline, sparklines, tables, and a heat map of the week."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LABEL = 18
 
 
 def show(out: Output, found: Insights) -> None:
-    """Everything, from the most to the least urgent."""
+    """Print everything, most urgent first."""
     of = f", tenant {found.tenant}" if found.tenant else ""
     out.say(f"{found.since:%d %b %Y} to {found.until:%d %b %Y %H:%M} UTC{of}", "bold")
     if found.empty:
-        out.say("the lake has no minutes yet: run tampu pipeline run --once, then ask again")
+        out.say("the lake has no data yet: first run tampu pipeline run --once")
         return
     _headline(out, found)
     _lines(out, found)
@@ -48,7 +48,7 @@ def _headline(out: Output, found: Insights) -> None:
 
 def _lines(out: Output, found: Insights) -> None:
     s = found.series
-    room = max(10, min(output.width() - _LABEL - 20, len(s.at) or 1))
+    columns = max(10, min(output.width() - _LABEL - 20, len(s.at) or 1))
     out.say(f"\nper {seconds(s.step)}, up to {s.at[-1]:%d %b %H:%M} UTC" if s.at else "", "dim")
     for name, values, style, most in (
         ("in", s.published, "blue", compact(max(s.published, default=0))),
@@ -57,7 +57,7 @@ def _lines(out: Output, found: Insights) -> None:
         ("waiting", s.depth, "magenta", compact(max(s.depth, default=0))),
         ("wait p95", s.wait_p95, "cyan", seconds(max((w for w in s.wait_p95 if w is not None), default=None))),
     ):
-        line = text(f"{name:<{_LABEL}}") + text(sparkline(values, room), style) + text(f"  max {most}", "dim")
+        line = text(f"{name:<{_LABEL}}") + text(sparkline(values, columns), style) + text(f"  max {most}", "dim")
         out.show(line)
 
 

@@ -1,1 +1,1 @@
-"""Keeping the leases of running messages alive."""
+"""The lease keeper: extends the leases of a worker's messages while they run."""

@@ -1,11 +1,11 @@
-"""Keeping leases alive while their messages are worked on.
+"""The worker's side of the lease keeper, which extends leases while their messages are worked on.
 
-`LeaseKeeperProcess` runs in a process of its own, with its own connection, so that no task can stop it by holding the
-interpreter, blocking the loop or using all processor time. `LeaseKeeperThread` does the same from a thread, for stores
-that no other process can open.
+`LeaseKeeperProcess` starts a separate process with its own connection: no task can stop it by blocking the interpreter
+or the event loop, or by using all processor time. `LeaseKeeperThread` is a thread, for stores that no other process can
+open.
 
-The warden is told what is held before a task starts, and goes when the worker goes. It does not extend for a worker
-that was stopped (SIGSTOP), nor for one whose loop has not moved for longer than any of its tasks may take.
+The process learns of a lease before its task starts, and ends with the worker. It does not extend leases of a worker
+that was stopped (SIGSTOP), or whose event loop has not run for longer than any of its tasks may take.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tampu.broker.store import Store
 from tampu.model.errors import LeaseLost, RateLimited, TampuError, Unavailable
 from tampu.worker.current import CANCELLED, LOST
 from tampu.worker.leases.lease_timers import LeaseTimers
-from tampu.worker.outages import AWAY, retry_after
+from tampu.worker.outages import RETRYABLE, retry_after
 
 log = logging.getLogger("tampu.worker")
-Told = Callable[[Sequence[str], str], None]
-"""Is told of receipts whose work should stop, and why."""
+OnStop = Callable[[Sequence[str], str], None]
+"""Called with receipts whose tasks should stop, and the reason."""
 _HEAD = struct.Struct(">I")
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_GOOD_SECONDS = 10.0
-"""A warden that lived so long was not broken from the start."""
+_STABLE_SECONDS = 10.0
+"""A process that ran this long is restarted at once if it dies."""
 
 
 class LeaseKeeper(Protocol):
@@ -50,15 +50,14 @@ class LeaseKeeper(Protocol):
 
 
 class Extended(msgspec.Struct, frozen=True):
-    """What became of leases that were to be extended; those not named were."""
+    """Result of `extend`. Receipts that are in no list were extended."""
 
     cancelled: list[str]
-    """Somebody wants these to stop."""
+    """Extended, but their messages have a cancel request."""
     lost: list[str]
     missed: list[str]
-    """The store could not be asked about these."""
+    """Not extended, because of ``error``."""
     error: TampuError | None = None
-    """Why not."""
 
 
 def extend(store: Store, receipts: Sequence[str], lease: float) -> Extended:
@@ -66,22 +65,22 @@ def extend(store: Store, receipts: Sequence[str], lease: float) -> Extended:
         replies = access.run(store, access.verbs(store).extend_many([(receipt, lease) for receipt in receipts]))
     except RateLimited as error:
         return _in_halves(store, receipts, lease, error)
-    except TampuError as error:  # also one that will not go by itself: the next try says so again
+    except TampuError as error:  # also permanent errors: the next try reports them again
         return Extended([], [], list(receipts), error)
-    cancelled, lost, missed, away = [], [], [], None
+    cancelled, lost, missed, retryable = [], [], [], None
     for receipt, reply in zip(receipts, replies, strict=True):
         if isinstance(reply, LeaseLost):
             lost.append(receipt)
-        elif isinstance(reply, AWAY):
+        elif isinstance(reply, RETRYABLE):
             missed.append(receipt)
-            away = reply
+            retryable = reply
         elif not isinstance(reply, TampuError) and reply.cancel_requested:
             cancelled.append(receipt)
-    return Extended(cancelled, lost, missed, away)
+    return Extended(cancelled, lost, missed, retryable)
 
 
 def _in_halves(store: Store, receipts: Sequence[str], lease: float, error: RateLimited) -> Extended:
-    """Too many at once: as many as the server takes, and the others soon."""
+    """The server refused so many at once: extend what it accepts now, and the others soon."""
     half = len(receipts) // 2
     if not half:
         return Extended([], [], list(receipts), error)
@@ -93,16 +92,16 @@ def _in_halves(store: Store, receipts: Sequence[str], lease: float, error: RateL
 
 
 class LeaseKeeperThread:
-    """From a thread of this process."""
+    """Extends leases from a thread of this process."""
 
-    def __init__(self, store: Store, lease: float, told: Told) -> None:
+    def __init__(self, store: Store, lease: float, on_stop: OnStop) -> None:
         self._q = store
         self._lease = lease
-        self._told = told
+        self._on_stop = on_stop
         self._timers = LeaseTimers(lease)
         self._lock = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="tampu-alive", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tampu-lease-keeper", daemon=True)
         self._thread.start()
 
     def add(self, receipts: Sequence[str]) -> None:
@@ -115,7 +114,7 @@ class LeaseKeeperThread:
             self._timers.remove(receipts)
 
     def beat(self) -> None:
-        """The thread itself shows that this process runs."""
+        """Not needed: the thread runs only if this process does."""
 
     def close(self) -> None:
         with self._lock:
@@ -136,36 +135,36 @@ class LeaseKeeperThread:
                 due = self._timers.due(time.monotonic())
             found = extend(self._q, due, self._lease)
             if found.error is not None and not failing:
-                log.warning("leases could not be extended, trying again: %s", found.error)
+                log.warning("leases could not be extended, retrying: %s", found.error)
             failing = found.error is not None
             with self._lock:
                 self._timers.remove(found.lost)
-                self._timers.again(found.missed, time.monotonic(), retry_after(found.error))
-            self._told(found.cancelled, CANCELLED)
-            self._told(found.lost, LOST)
+                self._timers.retry(found.missed, time.monotonic(), retry_after(found.error))
+            self._on_stop(found.cancelled, CANCELLED)
+            self._on_stop(found.lost, LOST)
 
 
 class LeaseKeeperProcess:
-    """By a process of its own; started again if it dies."""
+    """Extends leases from a separate process, which is restarted if it dies."""
 
-    def __init__(self, opening: dict[str, Any], lease: float, patience: float | None, told: Told) -> None:
+    def __init__(self, opening: dict[str, Any], lease: float, patience: float | None, on_stop: OnStop) -> None:
         self._hello = {**opening, "lease": lease, "patience": patience, "pid": os.getpid()}
-        self._told = told
+        self._on_stop = on_stop
         self._lock = threading.Lock()
         self._held: set[str] = set()
         self._ended = threading.Event()
         self._next_pause = 0.0
         self._up = threading.Event()
         self._start()
-        if not self._up.wait(_START_SECONDS):  # from now on it is quicker than any lease
+        if not self._up.wait(_START_SECONDS):  # leases may be shorter than its start takes
             self.close()
-            raise Unavailable("the process that keeps leases alive does not start")
+            raise Unavailable("the lease keeper process does not start")
 
     def _start(self) -> None:
         self._began = time.monotonic()
         ours, theirs = socket.socketpair()
         with theirs:
-            # Nothing is handed over by arguments: a url may hold a password.
+            # Nothing is passed as an argument: the url may contain a password.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tampu.worker.leases.lease_keeper_process"],
                 stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
@@ -173,11 +172,11 @@ class LeaseKeeperProcess:
             )  # fmt: skip
         self._socket = ours
         self._send(self._hello)
-        threading.Thread(target=self._hear, args=(ours,), name="tampu-warden", daemon=True).start()
+        threading.Thread(target=self._read, args=(ours,), name="tampu-lease-keeper", daemon=True).start()
 
     def _send(self, message: Any) -> None:
         raw = msgspec.msgpack.encode(message)
-        with contextlib.suppress(OSError):  # it died: it is started again by who hears it, and told everything
+        with contextlib.suppress(OSError):  # it died: `_read` restarts it and sends everything again
             self._socket.sendall(_HEAD.pack(len(raw)) + raw)
 
     def add(self, receipts: Sequence[str]) -> None:
@@ -191,7 +190,7 @@ class LeaseKeeperProcess:
             self._send({"remove": receipts})
 
     def beat(self) -> None:
-        """The loop of this worker moves."""
+        """Heartbeat: the event loop of this worker runs."""
         with self._lock:
             self._send({"beat": True})
 
@@ -205,29 +204,29 @@ class LeaseKeeperProcess:
             self._socket.close() if self._process.poll() is not None else self._socket.shutdown(socket.SHUT_WR)
         try:
             self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:  # it waits for a store that is gone
+        except subprocess.TimeoutExpired:  # it waits for a store that does not answer
             self._process.kill()
             self._process.wait()
 
-    def _hear(self, ours: socket.socket) -> None:
+    def _read(self, ours: socket.socket) -> None:
         with ours, ours.makefile("rb") as stream:
             while (message := receive(stream)) is not None:
                 if "up" in message:
                     self._up.set()
-                self._told(message.get("cancelled", ()), CANCELLED)
-                self._told(message.get("lost", ()), LOST)
+                self._on_stop(message.get("cancelled", ()), CANCELLED)
+                self._on_stop(message.get("lost", ()), LOST)
                 if "warn" in message:
                     log.warning("%s", message["warn"])
             code = self._process.wait()
         if self._ended.is_set():
             return
-        log.warning("the process that keeps leases alive ended (%s), starting it again", code)
+        log.warning("the lease keeper process ended with %s, restarting it", code)
         if not self._ended.wait(self._pause()):
             self._start_again()
 
     def _pause(self) -> float:
-        """At once for one that has lived; longer and longer for one that can not start."""
-        if time.monotonic() - self._began > _GOOD_SECONDS:
+        """Seconds until the restart: none after a long run, longer and longer if it cannot start."""
+        if time.monotonic() - self._began > _STABLE_SECONDS:
             self._next_pause = 0.0
         pause, self._next_pause = self._next_pause, min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._next_pause))
         return pause
@@ -240,13 +239,13 @@ class LeaseKeeperProcess:
 
 
 def receive(stream: Any) -> Any:
-    """The next message; None at the end, however the other side has ended."""
+    """The next message; None when the other side has ended, in whatever way."""
     try:
         head = stream.read(_HEAD.size)
         if head is None or len(head) < _HEAD.size:
             return None
         (size,) = _HEAD.unpack(head)
         raw = stream.read(size)
-    except OSError:  # it was killed, and had something unread
+    except OSError:  # it was killed before it read everything
         return None
     return msgspec.msgpack.decode(raw) if len(raw) == size else None

@@ -1,13 +1,13 @@
-"""The book of leases that a worker holds, and when each has to be extended. No I/O, no clock of its own."""
+"""The leases that a worker holds, and when each has to be extended. No I/O, no clock of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 _PART = 3
-"""A lease is extended when a third of it is over, so that two more tries fit into the rest."""
+"""A lease is extended after a third of its time, so that two more tries fit into the rest."""
 _ASK_SECONDS = 3.0
-"""Asked at least so often, because the answer also says whether somebody wants the message cancelled."""
+"""Extend at least this often: the reply also says whether the message has a cancel request."""
 
 
 class LeaseTimers:
@@ -15,7 +15,7 @@ class LeaseTimers:
         self._lease = lease
         self._every = min(lease / _PART, _ASK_SECONDS)
         self._due: dict[str, float] = {}
-        """When to extend each; in that order, because all are extended after the same time."""
+        """When to extend each. Sorted by time, because the interval is the same for all."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -32,7 +32,7 @@ class LeaseTimers:
             self._due.pop(receipt, None)
 
     def due(self, now: float) -> list[str]:
-        """Those to extend now; they count as extended."""
+        """The leases to extend now; they count as extended."""
         found = []
         for receipt, at in self._due.items():
             if at > now:
@@ -43,19 +43,19 @@ class LeaseTimers:
             self._due[receipt] = now + self._every
         return found
 
-    def again(self, receipts: Sequence[str], now: float, after: float = 0.0) -> None:
-        """They were not extended after all: soon again, but not before so many seconds.
+    def retry(self, receipts: Sequence[str], now: float, after: float = 0.0) -> None:
+        """These were not extended: try again soon, but not before ``after`` seconds.
 
-        Who wants to be left alone is asked no more often than leases need it.
+        A store that asked for a pause is from then on called no more often than the leases need.
         """
         if after:
             self._every = self._lease / _PART
-        soon = now + min(self._every, max(self._every / 10, after))
+        retry_at = now + min(self._every, max(self._every / 10, after))
         for receipt in receipts:
             if receipt in self._due:
-                self._due[receipt] = soon
+                self._due[receipt] = retry_at
         self._due = dict(sorted(self._due.items(), key=lambda item: item[1]))
 
     def next(self) -> float | None:
-        """When something is due."""
+        """When the next lease is due."""
         return next(iter(self._due.values()), None)

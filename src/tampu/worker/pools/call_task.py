@@ -1,4 +1,4 @@
-"""Calling the function of a message: its arguments, and the middleware around it."""
+"""Calls the function of a message, with its arguments decoded and the middleware around it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tampu.worker.current import LOST, Current, enter
 
 
 def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the function is called with; raises `WrongArguments` and `AttemptsUsed`."""
+    """(args, kwargs) of the function; raises `WrongArguments` and `AttemptsUsed`."""
     endings.check_attempts(work)
     task = work.task
     if task.app.receiving:
@@ -26,8 +26,8 @@ def arguments(work: Current) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return task.arguments.unpack(work.message.body.payload, work.message.body.content_type)
 
 
-def around(work: Current) -> contextlib.ExitStack:
-    """The middleware, entered; where the program traces, a span around it all."""
+def enter_middleware(work: Current) -> contextlib.ExitStack:
+    """Enter the middleware, inside a span if tracing is on."""
     with contextlib.ExitStack() as stack:
         if tracing.on():
             stack.enter_context(tracing.process(work.lease))
@@ -37,7 +37,7 @@ def around(work: Current) -> contextlib.ExitStack:
 
 
 def call(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The function's value, in this thread; of an async one, by an event loop of its own."""
+    """Call the function in this thread; an async one in a new event loop."""
     function = work.task.function
     if work.task.is_async:
         import asyncio
@@ -46,15 +46,15 @@ def call(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
-def _called(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_with_middleware(work: Current, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if work.task.app.running or tracing.on():
-        with around(work):
+        with enter_middleware(work):
             return call(work, args, kwargs)
     return call(work, args, kwargs)
 
 
 def run(work: Current) -> Settlement | None:
-    """Carry one message out in this thread."""
+    """Run the task of one message in this thread."""
     context = contextvars.copy_context()
     context.run(enter, work)
     try:
@@ -62,7 +62,7 @@ def run(work: Current) -> Settlement | None:
     except BaseException as error:
         return endings.not_begun(work, error)
     try:
-        value = context.run(_called, work, args, kwargs)
-    except BaseException as error:  # SystemExit, too: a task that wants to exit must not take the thread with it
+        value = context.run(_call_with_middleware, work, args, kwargs)
+    except BaseException as error:  # also SystemExit: a task that exits must not end the thread
         return endings.raised(work, error)
     return None if work._stop == LOST else endings.returned(work, value)

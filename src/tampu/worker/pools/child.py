@@ -1,4 +1,4 @@
-"""What runs in a child process: one message after the other, until the worker is gone or says so."""
+"""The child process: runs one message after another, until the worker ends or tells it to end."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ _MEGABYTE = 1 << 20
 
 
 class PipeTaskStore:
-    """The desk of tasks in a child: the worker does what they wish."""
+    """Notes, progress and lease extensions of tasks in a child: the worker carries them out."""
 
     def __init__(self, worker: Connection) -> None:
         self._worker = worker
         self._lock = threading.Lock()
 
-    def _ask(self, *wish: Any) -> Any:
+    def _request(self, *request: Any) -> Any:
         with self._lock:
-            self._worker.send(wish)
+            self._worker.send(request)
             answer = self._worker.recv()
         if isinstance(answer, TampuError):
             raise answer
         return answer
 
     def read_note(self, _lease: Lease) -> Any:
-        return self._ask(READ)
+        return self._request(READ)
 
     def write_note(self, _lease: Lease, note: Any) -> None:
-        self._ask(WRITE, note)
+        self._request(WRITE, note)
 
     def extend(self, _lease: Lease, by: Duration | None) -> None:
-        self._ask(EXTEND, by)
+        self._request(EXTEND, by)
 
     def progressed(self, work: Current) -> None:
         work._noted = True
-        self._ask(PROGRESS, work._note)
+        self._request(PROGRESS, work._note)
 
 
 def find(module: str, name: str) -> Task[Any, Any]:
-    """The task as this process has it."""
+    """Import the task in this process."""
     if "<locals>" in name:
-        raise TypeError(f"a task of a child process must be a name of its module, which {name} is not")
+        raise TypeError(f"a task with execution='process' must be defined at module level; {name} is not")
     found: Any = sys.modules.get(module) or importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
@@ -69,18 +69,18 @@ def find(module: str, name: str) -> Task[Any, Any]:
     return found
 
 
-def _ready(asked: Any, task_store: PipeTaskStore) -> Current:
-    """What was asked for, as this process has it; raises whatever its module raises."""
-    module, name, lease, url, tenant = asked
+def _load(request: Any, task_store: PipeTaskStore) -> Current:
+    """Import the task of a request; raises whatever its module raises."""
+    module, name, lease, url, tenant = request
     task = find(module, name)
-    task.app.live_at(url, tenant)
+    task.app.use_store_at(url, tenant)
     return Current(lease, task, task_store)
 
 
-def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Lines | None) -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # the worker decides when it ends
+def main(worker: Connection, lifeline: Connection, memory: int | None, lines: logs.Format | None) -> None:
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the worker decides when this process ends
         signal.signal(ignored, signal.SIG_IGN)
-    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_exit_with_worker, args=(lifeline,), daemon=True).start()
     if lines is not None:
         logs.set_up(json=lines.json, quiet=lines.quiet)
     if memory is not None:
@@ -88,19 +88,19 @@ def main(worker: Connection, lifeline: Connection, memory: int | None, lines: lo
     task_store = PipeTaskStore(worker)
     while True:
         try:
-            asked = worker.recv()
+            request = worker.recv()
         except EOFError:
             return
-        if asked is None:
+        if request is None:
             return
         try:
-            work = _ready(asked, task_store)
-        except (Exception, SystemExit) as error:  # the message fails, and the next one may be of another module
+            work = _load(request, task_store)
+        except (Exception, SystemExit) as error:  # the next message may need another module
             worker.send((MISSING, *validate.error_text(error)))
             continue
         worker.send((READY,))
         if not worker.recv():
-            continue  # the worker has been stopped meanwhile
+            continue  # the worker was stopped meanwhile
         if work.task.settings.timeout is not None:
             work._until = time.monotonic() + work.task.settings.timeout
         settlement = call_task.run(work)
@@ -109,29 +109,29 @@ def main(worker: Connection, lifeline: Connection, memory: int | None, lines: lo
         worker.send((ENDED, settlement, work._noted, memory is not None and resident() > memory * _MEGABYTE))
 
 
-def _die_with(lifeline: Connection) -> None:
-    """A worker that was killed must not leave children that work on."""
+def _exit_with_worker(lifeline: Connection) -> None:
+    """Exit when the worker is killed: a child must not run on without it."""
     try:
         lifeline.recv()
     except (EOFError, OSError):
         os._exit(1)
 
 
-def _limit(most: int) -> None:
-    """Above this, allocations fail: a `MemoryError` in the task, instead of a machine that swaps."""
+def _limit(memory: int) -> None:
+    """Make allocations above this fail: a `MemoryError` in the task, instead of a machine that swaps."""
     try:
         import resource
-    except ImportError:  # not on this system; what is resident is still looked at after each task
+    except ImportError:  # not on this system; resident memory is still checked after each task
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def resident() -> int:
-    """Bytes in memory now; 0 where the system does not say."""
+    """Resident memory in bytes; 0 if the system does not say."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - nothing else is read so often
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - read after every message
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0

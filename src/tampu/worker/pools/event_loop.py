@@ -1,7 +1,7 @@
-"""An event loop that ends when it is told to, whatever still runs in it.
+"""Like `asyncio.run`, but ends even if tasks do not.
 
-`asyncio.run` waits for tasks that swallow their cancellation, and for threads that such tasks have started. A worker
-has given their messages back by then, and somebody waits for it to be gone.
+`asyncio.run` waits for tasks that swallow their cancellation, and for threads that they started. A worker has released
+their messages by then and must exit.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ def run(main: Coroutine[Any, Any, R], factory: Callable[[], asyncio.AbstractEven
         return runner.run(main)
     finally:
         try:
-            loop.run_until_complete(_leave(loop))
+            loop.run_until_complete(_cancel_all(loop))
         finally:
             asyncio.set_event_loop(None)
             loop.close()
 
 
-async def _leave(loop: asyncio.AbstractEventLoop) -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
+async def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    if left:
-        _, stubborn = await asyncio.wait(left, timeout=_LAST_SECONDS)
-        for task in stubborn:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # the worker has said so already
+    if tasks:
+        _, still_running = await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+        for task in still_running:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # the worker has logged it already
     await loop.shutdown_asyncgens()

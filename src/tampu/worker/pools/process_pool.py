@@ -1,6 +1,6 @@
 """Tasks with ``execution="process"``: each runs in a child process, which can be killed at any time.
 
-A thread of the worker stands beside each child: it hands it a message, serves its wishes, and sees it end.
+Each child has a thread in the worker, which sends it messages, carries out its requests, and notices its end.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class Child:
     """One process, with the worker's end of its pipes."""
 
     def __init__(self, memory: int | None) -> None:
-        context = multiprocessing.get_context("spawn")  # forking a process with threads is asking for deadlocks
-        self.pipe, theirs = context.Pipe()
+        context = multiprocessing.get_context("spawn")  # forking a process with threads invites deadlocks
+        self.pipe, child_end = context.Pipe()
         self._lifeline, end = context.Pipe()
         self.process = context.Process(
-            target=child.main, args=(theirs, end, memory, logs.chosen), name="tampu-child", daemon=True
+            target=child.main, args=(child_end, end, memory, logs.chosen), name="tampu-child", daemon=True
         )
         self.process.start()
-        theirs.close()
+        child_end.close()
         end.close()
         self.served = 0
-        """Messages, of which it has ended all but the last."""
+        """Number of messages that it has finished."""
         self.began = False
-        """It works on the last one."""
+        """True if it has started the task of its current message."""
 
     def kill(self) -> None:
         if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Let it go; its exit code."""
+        """End the process and return its exit code."""
         try:
             self.pipe.send(None)
         except OSError:
@@ -65,7 +65,7 @@ class Child:
 
 
 class ProcessPool(ThreadPool):
-    """The lane of such tasks."""
+    """Runs tasks in child processes."""
 
     def __init__(
         self, settle_queue: SettleQueue, prefetch: Prefetch, most: int, *, memory: int | None, recycle: int | None
@@ -75,84 +75,84 @@ class ProcessPool(ThreadPool):
         self._recycle = recycle
         self._spare: list[Child] = []
         self._busy: dict[str, Child] = {}
-        self._process_pool = threading.Lock()
+        self._lock = threading.Lock()
 
     def interrupt(self, work: Current) -> None:
-        """Kill the child. Its `_stop` says why."""
-        with self._process_pool:
+        """Kill the child. The reason is in `Current._stop`."""
+        with self._lock:
             found = self._busy.get(work.lease.receipt)
             if found is not None:
                 found.kill()
 
     def drain(self) -> list[Current]:
-        """Take back what has not been started; children that only were to start are not waited for."""
-        with self._process_pool:
+        """Remove and return what has not been started. Children that are still starting are killed."""
+        with self._lock:
             for one in self._busy.values():
                 if self.halted and not one.began:
                     one.kill()
         return super().drain()
 
     def close(self) -> None:
-        with self._process_pool:
+        with self._lock:
             spare, self._spare = self._spare, []
         for one in spare:
             one.end()
 
     def _in_child(self, work: Current) -> Settlement | None:
-        work._until = None  # starting the child does not count
+        work._until = None  # the start of the child does not count
         while True:
             one = self._take(work)
             try:
-                settlement, full = self._attend(one, work)
+                settlement, too_large = self._run_in(one, work)
             except (EOFError, OSError):
                 if self.halted and not one.began and work._stop is None:
                     one.end()
                     return Release(work.lease)
-                if work._stop is None and self._was_gone(one):
+                if work._stop is None and self._died_before_start(one):
                     continue
                 return self._died(one, work)
             finally:
-                with self._process_pool:
+                with self._lock:
                     del self._busy[work.lease.receipt]
             break
         one.served += 1
-        if full or (self._recycle is not None and one.served >= self._recycle):
+        if too_large or (self._recycle is not None and one.served >= self._recycle):
             one.end()
         else:
-            with self._process_pool:
+            with self._lock:
                 self._spare.append(one)
         return None if work._stop == LOST else settlement
 
     @staticmethod
-    def _was_gone(one: Child) -> bool:
-        """It ended while it had nothing to do, or nearly: the message has not been begun, and is for another."""
+    def _died_before_start(one: Child) -> bool:
+        """True if the child died before it started this message: another child can run it."""
         if one.began or not one.served:
             return False
-        log.warning("a child process that waited for work is gone (%s)", _why(one.end()))
+        log.warning("an idle child process ended: %s", _why(one.end()))
         return True
 
     def _take(self, work: Current) -> Child:
-        with self._process_pool:
+        with self._lock:
             one = self._spare.pop() if self._spare else None
         if one is None:
             one = Child(self._memory)
-        with self._process_pool:
+        with self._lock:
             one.began = False
             self._busy[work.lease.receipt] = one
-            if work._stop is not None or self.halted:  # meanwhile
+            if work._stop is not None or self.halted:  # since the child was chosen
                 one.kill()
         return one
 
-    def _attend(self, one: Child, work: Current) -> tuple[Settlement | None, bool]:
-        """What the child makes of the message; and whether it has grown too large to go on."""
+    def _run_in(self, one: Child, work: Current) -> tuple[Settlement | None, bool]:
+        """(settlement of the message, True if the child uses too much memory and must be replaced)"""
         app = work.task.app
-        place = (app.opening()["url"], app.tenant)
-        one.pipe.send((work.task.module, work.task.function.__qualname__, work.lease, *place))
+        store = (app.opening()["url"], app.tenant)
+        one.pipe.send((work.task.module, work.task.function.__qualname__, work.lease, *store))
         while True:
             kind, *rest = one.pipe.recv()
             if kind == child.MISSING:
                 text, trace = rest
-                error = f"a child process can not import {work.task.name} of {work.task.module}: {text}"
+                error = f"a child process cannot import {work.task.name} from {work.task.module}: {text}"
                 return endings.crashed(work, error, trace), False
             if kind == child.READY:
                 if not self._may_begin(one, work):
@@ -163,21 +163,21 @@ class ProcessPool(ThreadPool):
                     work._until = time.monotonic() + work.task.settings.timeout
                 continue
             if kind == child.ENDED:
-                settlement, noted, full = rest
+                settlement, noted, too_large = rest
                 work._noted = work._noted or noted
                 if isinstance(settlement, Ack) and settlement.result is not None:
                     settlement = Ack(work.lease, msgspec.Raw(settlement.result))
-                return settlement, full
-            one.pipe.send(self._wish(work, kind, rest))
+                return settlement, too_large
+            one.pipe.send(self._handle_request(work, kind, rest))
 
     def _may_begin(self, one: Child, work: Current) -> bool:
-        """Decided here: nothing is begun after the worker was told to stop, however long a child takes to start."""
-        with self._process_pool:
+        """False once the worker stops: a child that took long to start must not start its task then."""
+        with self._lock:
             one.began = not self.halted and work._stop is None
             return one.began
 
     @staticmethod
-    def _wish(work: Current, kind: str, rest: list[Any]) -> Any:
+    def _handle_request(work: Current, kind: str, rest: list[Any]) -> Any:
         task_store, lease = work._task_store, work.lease
         try:
             if kind == child.READ:
@@ -197,7 +197,7 @@ class ProcessPool(ThreadPool):
         if work._stop is not None:
             return endings.stopped(work)
         why = _why(code)
-        log.warning("%s %s: its child process ended: %s", work.task.name, work.id, why)
+        log.warning("%s %s: the child process ended: %s", work.task.name, work.id, why)
         return endings.crashed(work, f"ChildDied: the process that ran {work.task.name} ended: {why}")
 
 
@@ -205,4 +205,4 @@ def _why(code: int | None) -> str:
     if code is None or code >= 0:
         return f"exit code {code}"
     name = signal.Signals(-code).name
-    return f"killed by {name}" + (", perhaps because memory ran out" if -code == signal.SIGKILL else "")
+    return f"killed by {name}" + (", perhaps out of memory" if -code == signal.SIGKILL else "")

@@ -1,4 +1,4 @@
-"""Work that is to stop is told so: once, and again while it goes on all the same."""
+"""Interrupts tasks that should stop: once, and again while they still run."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from tampu.worker.current import Current
 
 log = logging.getLogger("tampu.worker")
 _AGAIN_SECONDS = 5.0
-"""A function that was told may need a moment to clean up. One that goes on for longer is told once more, and later."""
+"""A function may need a moment to clean up. One that still runs after this is interrupted again, and later again."""
 
 
 class Stopper:
     def __init__(self, held: Mapping[str, Current]) -> None:
         self._held = held
         self._lock = threading.Lock()
-        self._told: dict[str, tuple[float, float]] = {}
-        """(when it was told first, when to tell it again), by receipt."""
+        self._interrupted: dict[str, tuple[float, float]] = {}
+        """(first interrupt, next interrupt), by receipt."""
 
     def stop(self, receipts: Sequence[str], why: str) -> None:
-        """From any thread. Who was told for another reason before stays with that one."""
+        """Callable from any thread. The first reason stays."""
         for receipt in receipts:
             work = self._held.get(receipt)
             if work is not None and self._is_first(work, why):
                 log.warning("%s %s: %s", work.task.name, work.id, why)
-                self._tell(receipt, work, time.monotonic())
+                self._interrupt(receipt, work, time.monotonic())
 
-    def again(self) -> None:
-        """Tell those that still run, now and then."""
+    def repeat(self) -> None:
+        """Interrupt tasks that still run once more, if it is time."""
         now = time.monotonic()
-        for receipt, (first, at) in list(self._told.items()):
+        for receipt, (first, at) in list(self._interrupted.items()):
             work = self._held.get(receipt)
             if work is None:
-                self._told.pop(receipt, None)
+                self._interrupted.pop(receipt, None)
             elif at <= now:
-                self._tell(receipt, work, first)
+                self._interrupt(receipt, work, first)
 
     def _is_first(self, work: Current, why: str) -> bool:
         with self._lock:
@@ -46,8 +46,8 @@ class Stopper:
             work._stop = why
             return True
 
-    def _tell(self, receipt: str, work: Current, first: float) -> None:
+    def _interrupt(self, receipt: str, work: Current, first: float) -> None:
         now = time.monotonic()
-        self._told[receipt] = (first, now + max(_AGAIN_SECONDS, now - first))
+        self._interrupted[receipt] = (first, now + max(_AGAIN_SECONDS, now - first))
         if work._pool is not None:
             work._pool.interrupt(work)

@@ -1,1 +1,1 @@
-"""A worker as a process: start, signals, supervision, logs, the live view."""
+"""A worker as a process: start, signals, health checks, supervision of several workers, logs, the live view."""

@@ -41,23 +41,23 @@ class Json(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-class Lines(msgspec.Struct, frozen=True):
-    """What was chosen; child processes write their lines in the same way."""
+class Format(msgspec.Struct, frozen=True):
+    """The chosen format; child processes use the same."""
 
     json: bool
     quiet: bool
 
 
-chosen: Lines | None = None
-"""None: the program has its own way."""
+chosen: Format | None = None
+"""None: the program has set up logging itself."""
 
 
 def set_up(*, json: bool, quiet: bool = False) -> None:
-    """Everything goes to standard error, unless the program has its own way already."""
+    """Log to standard error, unless the program has set up logging itself."""
     global chosen  # noqa: PLW0603 - as the root logger is
     root = logging.getLogger()
     if not root.handlers:
-        chosen = Lines(json, quiet)
+        chosen = Format(json, quiet)
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(Json() if json else Plain())
         root.addHandler(handler)

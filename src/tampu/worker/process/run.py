@@ -1,6 +1,6 @@
-"""A worker as a process: signals, signs of life for orchestrators, and how it ends.
+"""A worker as a process: signals, health checks for orchestrators, and exit codes.
 
-The first SIGTERM or SIGINT stops it gracefully, the second at once. It also stops when its supervisor is gone.
+The first SIGTERM or SIGINT stops it gracefully, the second at once. It also stops when its supervisor has ended.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tampu.worker.runner import Runner
 
 log = logging.getLogger("tampu.worker")
 PARENT = "TAMPU_SUPERVISOR"
-"""In the environment of a supervised worker: the process it must not outlive."""
-PICTURES = "TAMPU_PICTURES"
-"""In the environment of a supervised worker: the number of the pipe that its supervisor sees it through."""
+"""Environment variable of a supervised worker: the process id of its supervisor."""
+SNAPSHOTS = "TAMPU_SNAPSHOTS"
+"""Environment variable of a supervised worker: the pipe for the snapshots of the live view."""
 CLEAN, FORCED = 0, 1
 _STUCK_SECONDS = 30.0
 _AT_ONCE_SECONDS = 2.0
@@ -36,7 +36,7 @@ _CLOSING_SECONDS = 10.0
 
 
 def load(text: str) -> App:
-    """``package.module:app`` → the app; ``app`` if no name is given."""
+    """``package.module:name`` → the app; the default name is ``app``."""
     module, _, name = text.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -47,7 +47,9 @@ def load(text: str) -> App:
             found = getattr(found, part)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise InvalidConfig(f"no module {module} here", field="app", hint="run it where import finds it") from None
+            raise InvalidConfig(
+                f"module {module} not found", field="app", hint="run it where Python can import it"
+            ) from None
         raise
     except AttributeError:
         raise InvalidConfig(f"{module} has no {name or 'app'}", field="app", hint="tampu work module:app") from None
@@ -56,32 +58,32 @@ def load(text: str) -> App:
     return found
 
 
-class Signs(msgspec.Struct, frozen=True):
-    """Where signs of life go."""
+class HealthChecks(msgspec.Struct, frozen=True):
+    """How an orchestrator sees that the worker lives: a file, a port, or both."""
 
     file: Path | None = None
-    """Touched every two seconds while the loop moves."""
+    """Touched every two seconds while the event loop runs."""
     port: int | None = None
     host: str = "127.0.0.1"
 
 
-class Ceiling(msgspec.Struct, frozen=True):
-    """Beyond it a worker finishes what it runs and ends, for its supervisor to start another."""
+class Limits(msgspec.Struct, frozen=True):
+    """A worker that reaches a limit finishes its running tasks and ends. The supervisor starts another."""
 
     memory: int | None = None
     """Megabytes."""
     messages: int | None = None
 
 
-def run(runner: Runner, signs: Signs, ceiling: Ceiling | None = None) -> int:
-    """Work until a signal, or up to the ceiling; the exit code."""
+def run(runner: Runner, checks: HealthChecks, limits: Limits | None = None) -> int:
+    """Work until a signal or a limit. Returns the exit code."""
     asked = 0
 
     def stop(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
         asked += 1
         if asked == 1:
-            log.warning("%s: no more claims, %d messages to finish", signal.Signals(number).name, runner.held)
+            log.warning("%s: stopped claiming, %d messages to finish", signal.Signals(number).name, runner.held)
             runner.stop()
         else:
             log.warning("%s again: ending at once", signal.Signals(number).name)
@@ -90,18 +92,18 @@ def run(runner: Runner, signs: Signs, ceiling: Ceiling | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    runner.on_pulse = _pulse(runner, signs, ceiling or Ceiling())
-    if signs.port is not None:
-        threading.Thread(target=_answer, args=(runner, signs), name="tampu-signs", daemon=True).start()
+    runner.on_pulse = _pulse(runner, checks, limits or Limits())
+    if checks.port is not None:
+        threading.Thread(target=_serve_health, args=(runner, checks), name="tampu-health", daemon=True).start()
     left = runner.run()
     if left:
-        log.error("%d messages could not be settled, because the store did not answer", left)
+        log.error("%d messages could not be settled because the store did not answer", left)
     log.info("%s has ended", runner.name)
     return FORCED if asked > 1 or left else CLEAN
 
 
 def close(app: App, code: int) -> None:
-    """Close the store, in a process that ends with this exit code even if the store or a thread of a task does not."""
+    """Close the store. The process exits with this code even if the store, or a thread of a task, hangs."""
     _exit_within(_CLOSING_SECONDS if code == CLEAN else _AT_ONCE_SECONDS, code)
     app.close()
 
@@ -112,42 +114,42 @@ def _exit_within(seconds: float, code: int) -> None:
     end.start()
 
 
-def _pulse(runner: Runner, signs: Signs, ceiling: Ceiling) -> Any:
+def _pulse(runner: Runner, checks: HealthChecks, limits: Limits) -> Any:
     supervisor = int(os.environ.get(PARENT, "0"))
 
     def pulse() -> None:
         if supervisor and os.getppid() != supervisor:
-            log.warning("the supervisor is gone")
+            log.warning("the supervisor has ended; stopping")
             runner.stop()
-        if beyond := _beyond(runner, ceiling):
-            log.warning("%s: no more claims, %d messages to finish; another worker takes over", beyond, runner.held)
+        if reached := _limit_reached(runner, limits):
+            log.warning("%s: stopped claiming, %d messages to finish; another worker takes over", reached, runner.held)
             runner.stop()
-        if signs.file is not None:
-            signs.file.touch()
+        if checks.file is not None:
+            checks.file.touch()
 
     return pulse
 
 
 def live(runner: Runner) -> bool:
-    """The loop moves."""
+    """True if the event loop runs."""
     return time.monotonic() - runner.alive_at <= _STUCK_SECONDS
 
 
 def ready(runner: Runner) -> bool:
-    """It claims, and the store answers."""
+    """True if the worker claims, and the store answers."""
     return live(runner) and runner.started.is_set() and not runner.outages.down and not runner.stopping
 
 
-def _beyond(runner: Runner, ceiling: Ceiling) -> str | None:
-    if ceiling.messages is not None and runner.done >= ceiling.messages:
-        return f"{runner.done} messages are done"
-    if ceiling.memory is not None and resident() > ceiling.memory << 20:
-        return f"{resident() >> 20} MB are in use"
+def _limit_reached(runner: Runner, limits: Limits) -> str | None:
+    if limits.messages is not None and runner.done >= limits.messages:
+        return f"limit reached, {runner.done} messages done"
+    if limits.memory is not None and resident() > limits.memory << 20:
+        return f"limit reached, {resident() >> 20} MB in use"
     return None
 
 
-def _answer(runner: Runner, signs: Signs) -> None:
-    """``/live`` and ``/ready`` over HTTP, from a thread with a loop of its own: a busy worker answers too."""
+def _serve_health(runner: Runner, checks: HealthChecks) -> None:
+    """Serve ``/live`` and ``/ready`` over HTTP, in a thread with its own loop, so that a busy worker answers too."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -161,12 +163,12 @@ def _answer(runner: Runner, signs: Signs) -> None:
             writer.write(head + b"\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(word) + word)
             await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            return  # whoever asked is gone, or asked too much
+            return  # the client is gone, or its request is too long
         finally:
             writer.close()
 
     async def serve() -> None:
-        server = await asyncio.start_server(one, signs.host, signs.port)
+        server = await asyncio.start_server(one, checks.host, checks.port)
         async with server:
             await server.serve_forever()
 
