@@ -48,7 +48,7 @@ def test_a_url_can_come_from_the_environment(tmp_path: Path, monkeypatch: pytest
         pass
     with open_existing("env:JOBS_URL") as store:
         assert store.bounds() == ({"0": 0}, {"0": 0})
-    with pytest.raises(tampu.InvalidConfig, match="can not be seen by Spark"):
+    with pytest.raises(tampu.InvalidConfig, match="cannot read a store in memory"):
         open_store("memory://")
 
 
