@@ -17,41 +17,42 @@ decode = msgspec.msgpack.decode
 
 
 def rooms_of(engine: Any, model: Model) -> list[QueueEntry]:
-    return [engine.registry._rooms[place] for place in model.rules if place in engine.registry._rooms]
+    return [engine.registry._entries[place] for place in model.rules if place in engine.registry._entries]
 
 
 def fill_blocks(engine: Any, model: Model) -> None:
     """Let the last blocks count as full: what comes next begins one, so that a few messages are in many."""
     engine.wire.send(
-        [ScriptCall(room.tag, ("HSET", f"{room.tag}:n", "size", 1_000_000)) for room in rooms_of(engine, model)]
+        [ScriptCall(entry.tag, ("HSET", f"{entry.tag}:n", "size", 1_000_000)) for entry in rooms_of(engine, model)]
     )
 
 
 def keys_agree(engine: Any, model: Model) -> None:
-    rooms = rooms_of(engine, model)
+    entries = rooms_of(engine, model)
     asks: list[ScriptCall] = []
-    for room in rooms:
-        asks += [ScriptCall(room.tag, ("ZRANGE", f"{room.tag}:{name}", 0, -1)) for name in (*NAMES, "aged", "lanes")]
+    for entry in entries:
+        asks += [ScriptCall(entry.tag, ("ZRANGE", f"{entry.tag}:{name}", 0, -1)) for name in (*NAMES, "aged", "lanes")]
         asks += [
-            ScriptCall(room.tag, ("ZRANGE", f"{room.tag}:{name}", 0, -1, "WITHSCORES")) for name in ("leased", "expiry")
+            ScriptCall(entry.tag, ("ZRANGE", f"{entry.tag}:{name}", 0, -1, "WITHSCORES"))
+            for name in ("leased", "expiry")
         ]
-        asks += [ScriptCall(room.tag, ("HGETALL", f"{room.tag}:{name}")) for name in ("key", "lane", "own", "n")]
-        asks.append(ScriptCall(room.tag, ("ZRANGE", f"{room.tag}:blocks", 0, -1)))
+        asks += [ScriptCall(entry.tag, ("HGETALL", f"{entry.tag}:{name}")) for name in ("key", "lane", "own", "n")]
+        asks.append(ScriptCall(entry.tag, ("ZRANGE", f"{entry.tag}:blocks", 0, -1)))
     replies = engine.wire.send(asks)
     assert not any(isinstance(reply, Exception) for reply in replies)
-    size = len(asks) // len(rooms) if rooms else 0
+    size = len(asks) // len(entries) if entries else 0
     total = 0
-    for i, room in enumerate(rooms):
+    for i, entry in enumerate(entries):
         *mine, blocks = replies[i * size : (i + 1) * size]
-        total += room_agrees(room, mine, *in_blocks(engine, room, blocks), model=model)
+        total += room_agrees(entry, mine, *in_blocks(engine, entry, blocks), model=model)
     assert total == len(model.entries), "messages without an entry"
 
 
-def in_blocks(engine: Any, room: QueueEntry, blocks: list[bytes]) -> list[dict[bytes, bytes]]:
+def in_blocks(engine: Any, entry: QueueEntry, blocks: list[bytes]) -> list[dict[bytes, bytes]]:
     """`m` and `x` of a queue; all are in the last block that does not begin after them, and only the last is empty."""
     keys = [(name, block) for name in "mx" for block in blocks]
     flats = engine.wire.send(
-        [ScriptCall(room.tag, ("HGETALL", f"{room.tag}:{name}:{at.decode()}")) for name, at in keys]
+        [ScriptCall(entry.tag, ("HGETALL", f"{entry.tag}:{name}:{at.decode()}")) for name, at in keys]
     )
     ends = dict(zip(blocks, [*blocks, b"~"][1:], strict=True))
     found: dict[str, dict[bytes, bytes]] = {"m": {}, "x": {}}
@@ -63,7 +64,7 @@ def in_blocks(engine: Any, room: QueueEntry, blocks: list[bytes]) -> list[dict[b
 
 
 def room_agrees(
-    room: QueueEntry, replies: list[Any], m: dict[bytes, bytes], x: dict[bytes, bytes], *, model: Model
+    entry: QueueEntry, replies: list[Any], m: dict[bytes, bytes], x: dict[bytes, bytes], *, model: Model
 ) -> int:
     """How many messages there are."""
     indexes = dict(zip(NAMES, replies, strict=False))
@@ -79,8 +80,8 @@ def room_agrees(
     assert rows.keys() <= m.keys(), "a place without a message"
     for code, name in enumerate(NAMES):
         assert all((rows[seq][0] if seq in rows else 0) == code for seq in places[name]), f"places of {name}"
-    ids = {seq: (decode(raw)[4] or {}).get("o") or room.ids.of(seq.decode()) for seq, raw in m.items()}
-    entries = {seq: model.entries[room.tenant, id] for seq, id in ids.items()}
+    ids = {seq: (decode(raw)[4] or {}).get("o") or entry.ids.of(seq.decode()) for seq, raw in m.items()}
+    entries = {seq: model.entries[entry.tenant, id] for seq, id in ids.items()}
     leases = dict(zip(leased[::2], map(float, leased[1::2]), strict=True))
     assert leases == {seq: entries[seq].until for seq in places["leased"]}, "every lease is watched"
     waiting = {seq: e.expires for seq, e in entries.items() if e.state in ("ready", "delayed", "held") and e.expires}

@@ -143,7 +143,7 @@ def test_a_task_of_a_fenced_driver_does_not_read_an_empty_batch(q, store, clock)
     log.latest(0, 10)
     piece = log.pieces(0, 1)[0]
     log.latest(1, 10)
-    with pytest.raises(Fenced, match="gone from the log"):
+    with pytest.raises(Fenced, match="no longer in the log"):
         entries(store, "default", piece)
 
 

@@ -131,7 +131,7 @@ def test_staged_rows_that_can_not_be_read_leave_what_came_before(url: str, q: ta
     part = tasks.write(writer, texts(ROWS))
     name = str(part.part.where).rpartition("/")[0]
     tasks.stores[url].run([DeleteDocument(staging.STAGED_ROWS, "default", f"{name}/4")])
-    with pytest.raises(tampu.StorageError, match="can not be read") as caught:
+    with pytest.raises(tampu.StorageError, match="cannot read what a task staged") as caught:
         writer.commit([part])
     assert payloads(q) == texts(30)
     assert "30 of 65 rows are published" in str(caught.value.hint)
@@ -176,7 +176,7 @@ def test_a_job_without_an_id_is_gone_on_with_under_the_one_that_its_error_names(
         with pytest.raises(tampu.Unavailable) as caught:
             writer.commit([part])
     assert payloads(q) == texts(30)
-    said = re.search(r"jobId=(\S+) goes on from there", str(caught.value.hint))
+    said = re.search(r"jobId=(\S+) continues from there", str(caught.value.hint))
     assert said
     batch_writer(url, jobId=said[1]).commit([part])
     messages = q.messages("jobs", limit=1000)

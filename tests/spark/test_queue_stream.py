@@ -326,7 +326,7 @@ def test_trigger_once_and_a_foreign_checkpoint_are_refused(q, url):
     assert one.initialOffset() == began
     with pytest.raises(tampu.InvalidState, match="availableNow"):
         one.latestOffset(began, ReadAllAvailable())
-    with pytest.raises(tampu.InvalidState, match="the checkpoint is not of consumer b"):
+    with pytest.raises(tampu.InvalidState, match="the checkpoint does not belong to consumer b"):
         two.latestOffset(began, ReadMaxRows(5))
     assert q.stats("emails").ready == 1
     one.stop()

@@ -40,7 +40,7 @@ def rows(store: ArrowStore, *columns: str) -> list[dict[str, Any]]:
 def test_what_only_some_messages_have_is_with_the_right_ones(
     q: tampu.Store, store: ArrowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_ranges, "STRETCH", 3)
+    monkeypatch.setattr(row_ranges, "RANGE_SIZE", 3)
     sent = [
         q.publish(
             "work",

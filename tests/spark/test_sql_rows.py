@@ -27,10 +27,10 @@ def q(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Store]:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of bodies and results that each answer brings."""
     sizes: list[int] = []
-    looked_up, beside = sql_rows.looked_up, sql_rows._Beside.__init__
+    look_up, beside = sql_rows.look_up, sql_rows._Beside.__init__
 
     def looking_up(*args: Any, **named: Any) -> Any:
-        found = looked_up(*args, **named)
+        found = look_up(*args, **named)
         sizes.append(found.bodies.nbytes + sum(len(result or b"") for result in found.results or ()))  # type: ignore[union-attr]  # as they are packed
         return found
 
@@ -38,7 +38,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         beside(self, *args)
         sizes.append(sum(len(result) for result in self._results.values()))
 
-    monkeypatch.setattr(sql_rows, "looked_up", looking_up)
+    monkeypatch.setattr(sql_rows, "look_up", looking_up)
     monkeypatch.setattr(sql_rows._Beside, "__init__", looking_beside)
     return sizes
 

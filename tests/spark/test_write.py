@@ -111,7 +111,7 @@ def test_bad_rows_fail_the_job_before_anything_is_published(spark: SparkSession,
     df = spark.createDataFrame(
         [("a", "t"), (None, "t"), ("c", "no type!"), ("d" * 300_000, "t")], "payload string, type string"
     ).coalesce(1)
-    with pytest.raises(Exception, match="3 of 4 rows can not be messages and nothing was published") as failed:
+    with pytest.raises(Exception, match="3 of 4 rows cannot become messages and nothing was published") as failed:
         save(df, url)
     text = str(failed.value)
     assert "partition 0 row 1: the payload is null" in text

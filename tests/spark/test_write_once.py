@@ -152,7 +152,7 @@ def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, q: tam
     late = batch_writer(url, onCommit="false", jobId="j")
     late.commit([tasks.write(late, texts(500), 0)])
     assert q.stats("jobs").counts["ready"] == 0
-    with pytest.raises(tampu.InvalidMessage, match="1 of 2 rows can not be messages: partition 0 row 1"):
+    with pytest.raises(tampu.InvalidMessage, match="1 of 2 rows cannot become messages: partition 0 row 1"):
         tasks.write(batch_writer(url, onCommit="false"), ["a", None], 0)
     assert q.stats("jobs").counts["ready"] == 0
 
@@ -189,7 +189,7 @@ def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
 ) -> None:
     q.queues.put("jobs", max_depth=15)
     writer = batch_writer(url)
-    with pytest.raises(tampu.QueueFull, match="no room for 25"):
+    with pytest.raises(tampu.QueueFull, match="25 more do not fit"):
         writer.commit([tasks.write(writer, texts(25))])
     assert payloads(q) == []
     with monkeypatch.context() as patch:
@@ -222,7 +222,7 @@ def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, 
         if (rows, partition) == (3, 0):
             writer.commit([done])
         else:
-            with pytest.raises(tampu.InvalidState, match="begun with other rows or partitions"):
+            with pytest.raises(tampu.InvalidState, match="began with other rows or partitions"):
                 writer.commit([done])
     assert payloads(q) == texts(3)
 
@@ -255,7 +255,7 @@ def test_staged_rows_that_are_gone_fail_the_job(url: str, q: tampu.Store, tasks:
     writer = batch_writer(url)
     gone = tasks.write(writer, texts(3))
     unstage(url, gone.folder)
-    with pytest.raises(tampu.StorageError, match="can not be read"):
+    with pytest.raises(tampu.StorageError, match="cannot read what a task staged"):
         writer.commit([gone])
     assert payloads(q) == []
 

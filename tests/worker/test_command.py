@@ -97,7 +97,7 @@ def test_store_that_can_not_be_used_at_the_start_is_exit_code_5(tmp_path: Path) 
     with crew(f"redis://127.0.0.1:{free_port()}/0", tmp_path) as made:
         worker = made.start()
         assert worker.process.wait(PATIENCE) == 5
-        assert worker.says("can not reach 127.0.0.1")
+        assert worker.says("cannot reach 127.0.0.1")
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["all", "one by one"])

@@ -1,4 +1,4 @@
-"""Queues as DataFrames: ``format("tampu")`` for Spark, and what a Spark program needs beside it.
+"""Queues as Spark DataFrames: ``format("tampu")``, sessions, and settling of streams.
 
 import tampu.spark
 spark = tampu.spark.session()
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "session", "settle"]
 
-# A module must not have the name of what it gives: once imported, it would stand in its place.
-_HOMES = {"register": "runtime.sessions", "session": "runtime.sessions", "settle": "queue.settle"}
+_MODULES = {"register": "runtime.sessions", "session": "runtime.sessions", "settle": "queue.settle"}
 
 
 def __getattr__(name: str) -> Any:
-    """Spark is imported when it is first needed: it takes a second, and workers import this package too."""
-    if name not in _HOMES:
+    """Import Spark on first use: it takes a second, and Spark's Python workers import this package too."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

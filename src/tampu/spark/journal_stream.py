@@ -1,8 +1,8 @@
-"""`readStream` of the journal: offsets that can be read again, so an idempotent sink gets each transition exactly once.
+"""`readStream` of the journal. Offsets can be read again, so an idempotent sink gets each transition exactly once.
 
-An offset is a position, ``{"0": n}``. A partition that it does not name came later, and is read from its beginning. A
-stream that begins at the end has a first offset that says only that: where the
-end was is settled by the first, empty batch, and so is the same when that batch is repeated after a crash.
+An offset is a position, ``{"0": n}``. A partition that it does not name was added later and is read from its beginning.
+A stream that starts at the end has a first offset that says only "latest". The first, empty batch fixes where the end
+was, so it is the same if that batch is repeated after a crash.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _fairly(news: Position, most: int) -> Position:
-    """At most so many of the news, from each partition by its share: none waits for another to be read to its end."""
+    """At most ``most`` new transitions, from each partition in proportion, so that none waits for another."""
     total, taken = sum(news.values()), {}
     for partition, count in sorted(news.items(), key=lambda one: one[1]):
         taken[partition] = min(count, -(-most * count // total) if total else 0)

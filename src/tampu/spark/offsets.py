@@ -1,6 +1,6 @@
-"""Where a read of the journal begins and ends: ``startingOffsets``, ``endingOffsets``, ``startingTime``.
+"""Start and end of a read of the journal: ``startingOffsets``, ``endingOffsets``, ``startingTime``.
 
-A position is ``{partition: offset}``: the offset read last, so a read begins after it and ends with it.
+A position is ``{partition: offset}`` with the last offset read: a read starts after it, and ends with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _to_position = from_json(dict[str, int]).decode
 
 
 def given(options: Options, name: str, default: str) -> str | Position:
-    """``earliest``, ``latest`` or a position; checked, so that a mistake shows before anything is read."""
+    """``earliest``, ``latest`` or a position. Checked here, so that a mistake shows before anything is read."""
     value = options.text(name, default) or default
     if value.lower() in (EARLIEST, LATEST):
         return value.lower()
@@ -37,7 +37,7 @@ def given(options: Options, name: str, default: str) -> str | Position:
 
 
 def resolve(store: ArrowStore, wanted: str | Position, default: str = EARLIEST) -> Position:
-    """The position meant; a partition that is not named is taken at ``default``."""
+    """The position that is meant. Partitions that it does not name start at ``default``."""
     earliest, latest = store.bounds()
     if isinstance(wanted, str):
         return earliest if wanted == EARLIEST else latest
@@ -52,21 +52,21 @@ def resolve(store: ArrowStore, wanted: str | Position, default: str = EARLIEST) 
 
 
 def retained(store: ArrowStore, start: Position, end: Position, fail: bool) -> Position:
-    """The start, moved to what is still there; raises when something was lost and that is not allowed."""
+    """The start, moved after trimmed transitions. Raises if some were trimmed and ``fail`` is set."""
     earliest, latest = store.bounds()
     moved = dict(start)
     for partition, offset in start.items():
         first, last = earliest.get(partition, 0), latest.get(partition, 0)
         if max(offset, end.get(partition, offset)) > last:
             lost = f"the journal ends at {last}, but it was read up to {max(offset, end.get(partition, offset))} before"
-            cure = "was the store restored or replaced? Begin anew with another checkpoint"
+            cure = "if the store was restored or replaced, start with a new checkpoint"
             raise NotFound(lost, field="offset", hint=cure)
         if offset < first and offset < end.get(partition, offset + 1):
             lost = f"transitions {offset + 1} to {min(first, end.get(partition, first))} of the journal were trimmed"
             if fail:
-                cure = "read more often or keep the journal longer (journal_retention); failOnDataLoss=false goes on"
+                cure = "read more often or keep the journal longer (journal_retention); failOnDataLoss=false continues"
                 raise NotFound(lost, field="offset", hint=cure)
-            log.warning("%s; going on after them", lost)
+            log.warning("%s; continuing after them", lost)
             moved[partition] = first
     return moved
 
@@ -80,7 +80,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def split(start: Position, end: Position, pieces: int, least: int) -> list[Range]:
-    """Ranges of about the same length, at most so many for each partition and none shorter than ``least`` by choice."""
+    """Ranges of about the same length, at most ``pieces`` per partition, and of at least ``least`` transitions."""
     found = []
     for partition, after in start.items():
         upto = end.get(partition, after)

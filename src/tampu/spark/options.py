@@ -1,4 +1,4 @@
-"""Options of ``format("tampu")``, read once and checked. Spark gives them as text and without regard to case."""
+"""Reads and checks the options of ``format("tampu")``. Spark passes them as text; names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECRET = re.compile(r"pass|secret|token", re.IGNORECASE)
 
 
 def has_password(url: str) -> bool:
-    """May the url hold a secret? Then it is kept out of everything that is written down."""
+    """True if the url may contain a secret. Such a url must not be written to files or logs."""
     query = url.partition("?")[2]
     return bool(_IN_ADDRESS.search(url)) or any(
         _SECRET.search(name) or has_password(value) for name, value in urllib.parse.parse_qsl(query)
@@ -40,7 +40,7 @@ class Options:
         for choice in choices:
             if choice.lower() == value.lower():
                 return choice
-        raise InvalidConfig(f"{name} is {value!r}", field=name, hint=f"one of {', '.join(choices)}")
+        raise InvalidConfig(f"{name} is {value!r}", field=name, hint=f"use one of {', '.join(choices)}")
 
     def flag(self, name: str, default: bool) -> bool:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
@@ -50,15 +50,15 @@ class Options:
         if value is None:
             return default
         if not value.isdigit() or int(value) < least:
-            raise InvalidConfig(f"{name} is {value!r}", field=name, hint=f"a whole number from {least} on")
+            raise InvalidConfig(f"{name} is {value!r}", field=name, hint=f"use a whole number, at least {least}")
         return int(value)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list with commas."""
+        """A list separated by commas."""
         return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
 
     def time(self, name: str) -> int | None:
-        """Microseconds since 1970 of an ISO time with a zone."""
+        """An ISO time with a zone, as microseconds since 1970."""
         value = self.text(name)
         if value is None:
             return None
@@ -67,5 +67,5 @@ class Options:
         except ValueError:
             at = None
         if at is None or at.tzinfo is None:
-            raise InvalidConfig(f"{name} is {value!r}", field=name, hint="a time with its zone: 2026-01-31T12:00:00Z")
+            raise InvalidConfig(f"{name} is {value!r}", field=name, hint="use a time with a zone: 2026-01-31T12:00:00Z")
         return round(at.timestamp() * 1_000_000)

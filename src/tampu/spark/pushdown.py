@@ -1,9 +1,9 @@
-"""Filters of a query that the store can carry out by itself, so that less is read.
+"""Filters that the store can apply itself, so that less is read.
 
-Spark calls a reader's ``pushFilters`` only where the session's ``spark.sql.python.filterPushdown.enabled`` is on, and
-refuses a reader that has one where it is off, which is the default. It tells by the function behind the method. So a
-reader here has no method of its own: an object stands in for it that shows the function of the base class, and is what
-gets called where the setting is on. In a session that we did not make, filters are carried out by Spark instead.
+Spark calls a reader's ``pushFilters`` only if the session's ``spark.sql.python.filterPushdown.enabled`` is on. If it is
+off, which is the default, Spark refuses a reader that overrides the method; it checks the function behind the method.
+So our readers do not override it. They set an object in its place that has the function of the base class as
+``__func__``, and that Spark calls if the setting is on. In other sessions, Spark applies the filters itself.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class PushFilters:
         self._take = take
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Those that Spark must carry out itself."""
-        return [one for one in filters if not self._take(one)]
+        """The filters that Spark must apply itself."""
+        return [filter_ for filter_ in filters if not self._take(filter_)]
 
 
-def column(one: Filter) -> str | None:
+def column(filter_: Filter) -> str | None:
     """The column a filter is about."""
-    path: tuple[str, ...] = getattr(one, "attribute", ())
+    path: tuple[str, ...] = getattr(filter_, "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
-def choices(one: Filter) -> set[Any] | None:
-    """The values that an equality leaves; None for any other filter."""
-    if isinstance(one, EqualTo):
-        return {one.value}
-    if isinstance(one, In):
-        return {value for value in one.value if value is not None}
+def choices(filter_: Filter) -> set[Any] | None:
+    """The values that an equality or IN filter allows; None for any other filter."""
+    if isinstance(filter_, EqualTo):
+        return {filter_.value}
+    if isinstance(filter_, In):
+        return {value for value in filter_.value if value is not None}
     return None
 
 
@@ -60,19 +60,19 @@ class Span(msgspec.Struct):
     low: int | None = None
     high: int | None = None
 
-    def take(self, one: Filter) -> bool:
-        """Narrow by a comparison; False if it is none."""
-        if not isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+    def take(self, filter_: Filter) -> bool:
+        """Narrow by a comparison. False if the filter is not one."""
+        if not isinstance(filter_, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
             return False
-        number = _number(one.value)
+        number = _number(filter_.value)
         if number is None:
             return False
         after = number + 1
-        if not isinstance(one, LessThan | LessThanOrEqual):
-            low = after if isinstance(one, GreaterThan) else number
+        if not isinstance(filter_, LessThan | LessThanOrEqual):
+            low = after if isinstance(filter_, GreaterThan) else number
             self.low = low if self.low is None else max(self.low, low)
-        if not isinstance(one, GreaterThan | GreaterThanOrEqual):
-            high = number if isinstance(one, LessThan) else after
+        if not isinstance(filter_, GreaterThan | GreaterThanOrEqual):
+            high = number if isinstance(filter_, LessThan) else after
             self.high = high if self.high is None else min(self.high, high)
         return True
 
@@ -83,19 +83,19 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def there(one: Filter) -> bool:
-    return isinstance(one, IsNotNull)
+def is_not_null(filter_: Filter) -> bool:
+    return isinstance(filter_, IsNotNull)
 
 
 class Scope(msgspec.Struct):
-    """Of whom is read: a tenant or all (None), some queues or all (None)."""
+    """What is read: one tenant or all (None), some queues or all (None)."""
 
     tenant: str | None
     queues: set[str] | None
     empty: bool = False
 
     def take(self, name: str, values: set[Any]) -> bool:
-        """Narrow to these tenants or queues; never to a tenant that was not asked for."""
+        """Narrow to these tenants or queues. A filter never adds a tenant."""
         if name == "queue":
             self.queues = values if self.queues is None else self.queues & values
         elif self.tenant is not None:

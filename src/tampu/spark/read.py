@@ -1,7 +1,7 @@
-"""`read`: a snapshot of messages, or a stretch of the journal, in parallel parts that belong together.
+"""Batch reads: a snapshot of messages, or a range of the journal, in parallel parts that are consistent.
 
-What is read is fixed when the query is planned. Each action plans anew: keep a result that is used twice (`cache`, or
-write it down).
+What is read is fixed when the query is planned. Each action plans again: use `cache`, or save the result, to use it
+twice.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 ALL = "*"
 LEAST_TRANSITIONS = 20_000
-"""A range of the journal is not made shorter by itself: opening the store costs as much as so many."""
-_ENDS = frozenset(TERMINAL)
+"""Minimum length of a range of the journal: opening the store costs as much as reading this many."""
+_TERMINAL = frozenset(TERMINAL)
 
 
 def reader(kind: str, options: Options) -> DataSourceReader:
@@ -40,20 +40,20 @@ def reader(kind: str, options: Options) -> DataSourceReader:
     if kind == "journal":
         return JournalReader(options)
     raise InvalidConfig(
-        "a queue is drained by a stream",
+        "only a stream can drain a queue",
         field="kind",
-        hint='spark.readStream for "queue"; "messages" looks at a queue without changing it',
+        hint='spark.readStream for "queue"; "messages" reads a queue without changing it',
     )
 
 
 def message_columns(options: Options) -> pa.Schema:
-    """The columns of messages that are read: all, or those that were asked for."""
+    """The columns to read: those of the option ``columns``, or all."""
     found = columns.chosen(columns.MESSAGES, options.names("columns"))
     return found.append(columns.POSITION) if options.flag("includePosition", False) else found
 
 
 def pieces(options: Options) -> int:
-    """Into how many parts a read is cut when it is long enough."""
+    """Into how many parts a long read is split."""
     return options.whole("minPartitions", 2 * (os.cpu_count() or 1)) or 1
 
 
@@ -75,16 +75,16 @@ class MessagesReader(DataSourceReader):
         if options.flag("pushdown", True):
             self.pushFilters = PushFilters(self._take)  # type: ignore[method-assign]  # see pushdown.py
 
-    def _take(self, one: Filter) -> bool:
-        """Narrow what is read; True if Spark need not look again."""
-        name, values = pushdown.column(one), pushdown.choices(one)
+    def _take(self, filter_: Filter) -> bool:
+        """Narrow the read by a filter. True if Spark need not apply it again."""
+        name, values = pushdown.column(filter_), pushdown.choices(filter_)
         if name in ("created_at", "ended_at"):
-            if pushdown.there(one):
-                self._states &= _ENDS if name == "ended_at" else self._states
+            if pushdown.is_not_null(filter_):
+                self._states &= _TERMINAL if name == "ended_at" else self._states
                 return True
-            return (self._created if name == "created_at" else self._ended).take(one)
+            return (self._created if name == "created_at" else self._ended).take(filter_)
         if name not in ("tenant", "queue", "state", "id") or values is None:
-            return name in ("tenant", "queue", "state", "id") and pushdown.there(one)
+            return name in ("tenant", "queue", "state", "id") and pushdown.is_not_null(filter_)
         if name == "state":
             self._states = {state for state in self._states if state.value in values}
         elif name == "id":
@@ -112,15 +112,15 @@ class MessagesReader(DataSourceReader):
         return [InputPartition((piece, dict(plan.position))) for piece in plan.pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's own, when there is nothing to read
+        if partition.value is None:  # Spark passes such a partition if there is nothing to read
             return
         piece, position = partition.value
         with open_store(self._url) as store:
             for batch in store.messages(piece):
-                yield _placed(batch, position) if columns.POSITION.name in self._columns else batch
+                yield _with_position(batch, position) if columns.POSITION.name in self._columns else batch
 
 
-def _placed(batch: pa.RecordBatch, position: Position) -> pa.RecordBatch:
+def _with_position(batch: pa.RecordBatch, position: Position) -> pa.RecordBatch:
     value = pa.scalar(msgspec.json.encode(position).decode(), pa.string())
     return batch.append_column(columns.POSITION, pa.repeat(value, batch.num_rows))
 
@@ -146,26 +146,26 @@ class JournalReader(DataSourceReader):
         if options.flag("pushdown", True):
             self.pushFilters = PushFilters(self._take)  # type: ignore[method-assign]  # see pushdown.py
 
-    def _take(self, one: Filter) -> bool:
-        """Narrow what is read; True if Spark need not look again."""
-        name, values = pushdown.column(one), pushdown.choices(one)
+    def _take(self, filter_: Filter) -> bool:
+        """Narrow the read by a filter. True if Spark need not apply it again."""
+        name, values = pushdown.column(filter_), pushdown.choices(filter_)
         if name == "offset":
-            return pushdown.there(one) or self._offset.take(one)
+            return pushdown.is_not_null(filter_) or self._offset.take(filter_)
         if name == "at":
-            # A clock that went back leaves a few in between that do not belong: Spark looks again.
-            self._at.take(one)
+            # A clock that went back leaves times out of order, so Spark must filter again.
+            self._at.take(filter_)
         if name in ("tenant", "queue"):
-            return pushdown.there(one) or (values is not None and self._scope.take(name, values))
+            return pushdown.is_not_null(filter_) or (values is not None and self._scope.take(name, values))
         return False
 
     def partitions(self) -> Sequence[InputPartition]:
         if self._scope.nothing:
             return []
         with open_existing(self._url) as store:
-            start, end = self._stretch(store)
+            start, end = self._range(store)
         return [InputPartition(part) for part in offsets.split(start, end, self._pieces, LEAST_TRANSITIONS)]
 
-    def _stretch(self, store: ArrowStore) -> tuple[Position, Position]:
+    def _range(self, store: ArrowStore) -> tuple[Position, Position]:
         end = _earlier(offsets.resolve(store, self._end, offsets.LATEST), store.bounds()[1])
         start = offsets.resolve(store, self._start) if self._since is None else store.at_time(self._since)
         if self._offset.low is not None:
@@ -188,12 +188,12 @@ def _later(one: Position, other: Position) -> Position:
 
 
 def _earlier(one: Position, other: Position) -> Position:
-    """A partition that came in between is not in the earlier one."""
+    """Partitions that were added in between are left out."""
     return {partition: min(offset, other[partition]) for partition, offset in one.items() if partition in other}
 
 
 def read_range(url: str, part: offsets.Range, scope: Scope, fail: bool) -> Iterator[pa.RecordBatch]:
-    """A range of the journal; if loss is allowed, without what is trimmed while it is read."""
+    """A range of the journal. Without ``fail``, skips what is trimmed while it is read."""
     queues = None if scope.queues is None else tuple(scope.queues)
     with open_store(url) as store:
         after = part.after

@@ -1,6 +1,6 @@
-"""``format("tampu")``: which of the readers and writers serves a use.
+"""``format("tampu")``: chooses the reader or writer.
 
-``kind`` says what is read: ``messages`` (the default of `read`), ``journal`` or, as a stream only, ``queue``.
+The option ``kind`` says what to read: ``messages`` (the default), ``journal`` or, as a stream only, ``queue``.
 """
 
 from __future__ import annotations
@@ -82,4 +82,4 @@ class TampuDataSource(DataSource):
 
 def _append_only(overwrite: bool) -> None:
     if overwrite:
-        raise InvalidConfig("messages can only be added", field="mode", hint='.mode("append"); purge empties a queue')
+        raise InvalidConfig("a write can only append", field="mode", hint='.mode("append"); purge empties a queue')

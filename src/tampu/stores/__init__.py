@@ -1,1 +1,1 @@
-"""What the data source needs of a store, one file per engine."""
+"""Arrow access to stores, for Spark and the lake: snapshots of messages, the journal, loads. A package per engine."""

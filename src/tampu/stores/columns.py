@@ -1,7 +1,7 @@
-"""The columns of messages, deliveries and the journal, once, as Arrow schemas; Spark's are the same.
+"""The columns of messages, deliveries and the journal, defined once as Arrow schemas; Spark uses the same.
 
-Spark checks the first Arrow batch against the declared schema exactly: same order, no large strings, everything
-nullable, times with the zone UTC in microseconds.
+Spark compares the first Arrow batch with the declared schema exactly: same order, no large strings, everything
+nullable, times in UTC with microseconds.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ MESSAGES = pa.schema(
 )
 
 POSITION = pa.field("position", pa.string())
-"""Beside the messages of a snapshot, when asked for: where the journal was, as ``startingOffsets`` takes it."""
+"""Optional column of a snapshot: the journal position, as ``startingOffsets`` takes it."""
 
 DELIVERIES = pa.schema(
     [
         *MESSAGES,
-        pa.field("delivery", pa.int64()),  # the number of this delivery to its consumer, without gaps
+        pa.field("delivery", pa.int64()),  # number of this delivery for its consumer, without gaps
         pa.field("receipt", pa.string()),
     ]
 )
@@ -69,7 +69,7 @@ JOURNAL = pa.schema(
         ("queue", pa.string()),
         ("verb", pa.string()),
         ("id", pa.string()),
-        ("state", pa.string()),  # after it; null when the message was removed
+        ("state", pa.string()),  # after the transition; null if the message was removed
         ("attempt", pa.int32()),
         ("type", pa.string()),
         ("worker", pa.string()),
@@ -94,23 +94,23 @@ _NAMES = {
 
 @functools.cache
 def state_names() -> pa.Array:
-    """The names of states by their codes. The first array that is made of a list imports pandas, which takes longer
-    than a run of the pipeline without news: so not when a module is imported."""
+    """Names of states by code. Not built on import: the first array made from a list imports pandas, which takes longer
+    than a pipeline run without new data."""
     return pa.array([state.value for state in STATES], pa.string())
 
 
 def chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """Only these columns, in this order; all of them when none is named."""
+    """Only these columns, in this order; all columns if ``names`` is empty."""
     unknown = [name for name in names if name not in schema.names]
     if unknown or len(set(names)) < len(names):
         raise InvalidConfig(
             f"no such column: {', '.join(unknown)}" if unknown else "a column is named twice",
             field="columns",
-            hint=f"some of {', '.join(schema.names)}",
+            hint=f"the columns are {', '.join(schema.names)}",
         )
     return pa.schema([schema.field(name) for name in names]) if names else schema
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema in Spark's words."""
+    """The schema as Spark DDL."""
     return ", ".join(f"`{field.name}` {_NAMES[field.type]}" for field in schema)

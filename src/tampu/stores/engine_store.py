@@ -1,4 +1,4 @@
-"""What all stores have in common: the verbs of an engine's port, with the first error raised."""
+"""Base of all stores over an engine: the verbs of the port, raising the first error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ E = TypeVar("E", bound=Engine)
 
 
 class EngineStore(Generic[E]):
-    """A store over an open engine, which it closes. Snapshots and the journal are for its subclasses."""
+    """A store over an open engine, which it closes. Subclasses add snapshots and the journal."""
 
     joint = True
     remote = False
@@ -50,7 +50,7 @@ class EngineStore(Generic[E]):
 
     @contextmanager
     def _transaction(self) -> Iterator[Run]:
-        engine: Any = self.engine  # those with the capability have it
+        engine: Any = self.engine  # joint engines have it; the port does not
         with engine.transaction(None) as work:
             yield lambda calls: without_errors(work.run(calls))
 

@@ -1,7 +1,7 @@
-"""A server as a store for Spark. Driver and executors connect to it by themselves; rows come as Arrow streams.
+"""A tampu server as a store for Spark. Driver and executors each connect to it; rows come as Arrow streams.
 
-What must happen together is one request. The key is in ``TAMPU_TOKEN``, on the driver and on every executor, or in the
-url as a password (``http://:KEY@host``): then let the url come from the environment (``env:NAME``).
+Changes that belong together are one request. The key is in ``TAMPU_TOKEN`` on the driver and on every executor, or in
+the url as a password (``http://:KEY@host``); in that case, take the url from the environment (``env:NAME``).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tampu.wire import bodies
 from tampu.wire.problems import from_answer
 
 _OWN = "default"
-"""On a server, the tenant of the key."""
+"""The server takes it as the tenant of the key."""
 _LONG_SECONDS = 600.0
-"""A plan of millions of messages takes its time."""
+"""Planning a snapshot of millions of messages takes long."""
 _PATIENCE = 60.0
-"""Seconds that a rate is waited for."""
+"""Seconds to wait when the key's rate limit is reached."""
 _TRIES = 5
 _SCOPED = frozenset({"spark-job", "spark-stream", "spark-stage", "spark-staged"})
-"""Documents that belong to jobs; see `within`."""
+"""Kinds of documents that belong to jobs; see `ArrowStore.within`."""
 _read_changed = reader(wire.SparkChanged)
 _read_documents = reader(wire.SparkDocuments)
 _read_queue = reader(wire.SparkQueue)
@@ -57,7 +57,7 @@ class HttpStore:
     def __init__(self, url: str, token: str | None) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.username and parts.password is None:
-            raise InvalidConfig("the url has a user, but no key", field="url", hint="http://:KEY@host:port")
+            raise InvalidConfig("the url has a user but no key", field="url", hint="http://:KEY@host:port")
         if parts.password is not None:
             token = urllib.parse.unquote(parts.password)
             url = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -65,7 +65,7 @@ class HttpStore:
         self._token = token
         self._scope = wire.ANY
         self._cores: dict[str, RemoteCore] = {}
-        self._core(_OWN)  # a url that is none is known at once
+        self._core(_OWN)  # so that an invalid url fails at once
 
     def __enter__(self) -> Self:
         return self
@@ -75,13 +75,13 @@ class HttpStore:
             core.close()
 
     def _core(self, tenant: str) -> RemoteCore:
-        tenant = _OWN if tenant == journal_readers.TENANT else tenant  # the server knows what is of the whole store
+        tenant = _OWN if tenant == journal_readers.TENANT else tenant  # the server finds the store's own documents
         if tenant not in self._cores:
             self._cores[tenant] = RemoteCore(self._url, self._token, tenant)
         return self._cores[tenant]
 
     def _do(self, tenant: str, ask: Request) -> Any:
-        """A key that may do so much a second waits for its turn."""
+        """Send a request; waits if the rate limit of the key is reached."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -106,7 +106,7 @@ class HttpStore:
         return replies + self._change(changes)
 
     def together(self, calls: Sequence[Call]) -> list[Any]:
-        """One request, which the server carries out in one commit where its engine can."""
+        """One request, which the server runs in one commit where its engine can."""
         return self.run(calls)
 
     def aside(self, calls: Sequence[Call]) -> list[Any]:
@@ -117,25 +117,25 @@ class HttpStore:
 
     def transaction(self) -> AbstractContextManager[Run]:
         raise InvalidConfig(
-            "a server takes no transactions", field="url", hint="leave atomic out, or name the store itself"
+            "a server does not support transactions", field="url", hint="leave out atomic, or use the url of the store"
         )
 
     def _change(self, calls: Sequence[Call]) -> list[Any]:
         if not calls:
             return []
-        said = [self._said(call) for call in calls]
+        changes = [self._to_change(call) for call in calls]
         ask = Request(
             "POST",
             "/v1/spark/changes",
             _read_changed,
-            wire.SparkChanges(said),
-            again=wire.SparkChanges(said, again=True),
+            wire.SparkChanges(changes),
+            again=wire.SparkChanges(changes, again=True),
             wait=_LONG_SECONDS,
         )
         changed: wire.SparkChanged = self._do(_tenant(calls[0]), ask)
         return list(changed.replies)
 
-    def _said(self, call: Call) -> wire.SparkChange:
+    def _to_change(self, call: Call) -> wire.SparkChange:
         if isinstance(call, port.PutDocument):
             return wire.SparkPut(call.kind, self._named(call.kind, call.name), call.value, call.version)
         if isinstance(call, port.DeleteDocument):
@@ -172,29 +172,29 @@ class HttpStore:
         return [Document(kind, tenant, one.name.removeprefix(prefix), one.version, one.value) for one in found]
 
     def _documents(self, tenant: str, lookup: wire.SparkLookup) -> list[wire.SparkDocument]:
-        told: wire.SparkDocuments = self._do(tenant, Request("POST", "/v1/spark/documents", _read_documents, lookup))
-        return told.documents
+        reply: wire.SparkDocuments = self._do(tenant, Request("POST", "/v1/spark/documents", _read_documents, lookup))
+        return reply.documents
 
     def staging(self) -> str | None:
         return None
 
     def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
-        told: wire.SparkQueue = self._do(tenant, Request("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))
-        return told.counts
+        reply: wire.SparkQueue = self._do(tenant, Request("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))
+        return reply.counts
 
     # -- the journal
 
     def _place(self, **at: int) -> wire.SparkPlace:
         ask = Request("GET", "/v1/spark/place", _read_place, query=list(at.items()), wait=_LONG_SECONDS)
-        told: wire.SparkPlace = self._do(_OWN, ask)
-        return told
+        reply: wire.SparkPlace = self._do(_OWN, ask)
+        return reply
 
     def now(self) -> int:
         return self._place().now_us
 
     def bounds(self) -> tuple[Position, Position]:
-        told = self._place()
-        return told.earliest, told.latest
+        reply = self._place()
+        return reply.earliest, reply.latest
 
     def at_time(self, at_us: int) -> Position:
         return self._place(since=max(0, at_us)).found or {}
@@ -205,7 +205,7 @@ class HttpStore:
     def journal(
         self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """A connection that breaks is made again, from where it broke."""
+        """After a broken connection, continues from the last offset."""
         failed = 0
         while after < upto:
             query: list[tuple[str, Any]] = [("partition", partition), ("after", after), ("upto", upto)]
@@ -229,9 +229,9 @@ class HttpStore:
         tenant = given.pop("tenant")
         body = wire.SparkPlan(wire.SparkQuery(everyone=tenant is None, **given), pieces)
         ask = Request("POST", "/v1/spark/plan", _read_planned, body, wait=_LONG_SECONDS)
-        told: wire.SparkPlanned = self._do(tenant or _OWN, ask)
+        reply: wire.SparkPlanned = self._do(tenant or _OWN, ask)
         sender = msgspec.msgpack.encode
-        return SnapshotPlan(told.position, [sender((tenant, piece)) for piece in told.pieces])
+        return SnapshotPlan(reply.position, [sender((tenant, piece)) for piece in reply.pieces])
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
         tenant, signed = _read_piece(piece)
@@ -247,13 +247,13 @@ class HttpStore:
         try:
             with self._core(tenant or _OWN).open(ask) as stream, pa.ipc.open_stream(stream) as batches:
                 while True:
-                    batch, told = batches.read_next_batch_with_custom_metadata()
-                    if told is None:
+                    batch, reply = batches.read_next_batch_with_custom_metadata()
+                    if reply is None:
                         rows += len(batch)
                         yield batch
-                    elif wire.PROBLEM in told:
-                        raise from_answer(0, told[wire.PROBLEM])
-                    elif int(told[wire.END]) == rows:
+                    elif wire.PROBLEM in reply:
+                        raise from_answer(0, reply[wire.PROBLEM])
+                    elif int(reply[wire.END]) == rows:
                         return
                     else:
                         break
@@ -263,7 +263,7 @@ class HttpStore:
 
 
 def _interrupted(url: str, why: object) -> Unavailable:
-    return Unavailable(f"reading from {url} was interrupted: {why}", hint="Spark tries the task again")
+    return Unavailable(f"reading from {url} was interrupted: {why}", hint="Spark retries the task")
 
 
 def _tenant(call: Any) -> str:
@@ -272,7 +272,7 @@ def _tenant(call: Any) -> str:
 
 
 def _ask(call: Call) -> Request:
-    """What any worker asks."""
+    """The request for a call that any worker makes."""
     if isinstance(call, port.Claim):
         return verbs.claim_request(
             [want.queue for want in call.wants], call.limit, call.wants[0].lease_us, 0, call.worker
@@ -281,4 +281,6 @@ def _ask(call: Call) -> Request:
         return verbs.settle_request(call.items)
     if isinstance(call, port.Extend):
         return verbs.extend_request([(receipt, lease_us) for _, receipt, lease_us in call.items])
-    raise InvalidConfig(f"Spark can not {type(call).__name__.lower()} on a server", hint="name the store itself")
+    raise InvalidConfig(
+        f"Spark cannot {type(call).__name__.lower()} through a server", hint="use the url of the store itself"
+    )

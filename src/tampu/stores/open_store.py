@@ -1,4 +1,4 @@
-"""From a url to the store behind it."""
+"""Opens the store of a url."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tampu.stores.port import ArrowStore
 
 
 def open_store(url: str) -> ArrowStore:
-    """``env:NAME`` takes the url from the environment of the process that opens it, so that no plan or log holds it."""
+    """Open a store. ``env:NAME`` reads the url from this process's environment, so that no plan or log contains it."""
     url = _resolved(url)
     if not url.startswith(("http://", "https://")):
         return store_of(make_engine(url))
@@ -25,7 +25,7 @@ def open_store(url: str) -> ArrowStore:
 
 
 def open_existing(url: str) -> ArrowStore:
-    """As `open_store`, to plan a read: a store that is not there is refused, not made."""
+    """As `open_store`, but refuses a store that does not exist instead of creating it. For planning reads."""
     url = _resolved(url)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "sqlite":
@@ -34,8 +34,8 @@ def open_existing(url: str) -> ArrowStore:
             raise NotFound(
                 f"there is no file {path}",
                 field="url",
-                hint="a relative path is looked up in the folder of the driver and of each executor: name an absolute "
-                "one; publishing makes a new file",
+                hint="use an absolute path, because driver and executors have different working folders; publishing "
+                "creates a new file",
             )
     elif scheme in ("postgresql", "postgres"):
         from tampu.stores.sql.postgres import check_there
@@ -51,12 +51,12 @@ def _resolved(url: str) -> str:
         if not url:
             raise InvalidConfig(f"the environment has no {name}", field="url", hint="set it on driver and executors")
     if url.startswith("memory:"):
-        raise InvalidConfig("a store in memory can not be seen by Spark", field="url", hint="name a file: jobs.db")
+        raise InvalidConfig("Spark cannot read a store in memory", field="url", hint="use a file: jobs.db")
     return url
 
 
 def store_of(engine: Engine) -> ArrowStore:
-    """An open engine as a store, which closes it. Only the module of its own engine is imported."""
+    """The store over an open engine; it closes the engine. Imports only the module of that engine."""
     match type(engine).__name__:
         case "SqliteEngine":
             from tampu.stores.sqlite.store import SqliteStore
@@ -76,7 +76,7 @@ def store_of(engine: Engine) -> ArrowStore:
             return RedisStore(engine)  # type: ignore[arg-type]  # its name says what it is
     engine.close()
     raise InvalidConfig(
-        "Spark can not read this kind of store",
+        "Spark cannot read this kind of store",
         field="url",
         hint="a file (jobs.db), postgresql://…, mariadb://…, redis://… or http://…",
     )

@@ -1,7 +1,7 @@
-"""The small interface between Spark and a store. Another engine is another file that fills it, and the same tests.
+"""The interface between Spark and a store. A new engine implements it and runs the same tests.
 
-Everything is called in short-lived Python processes, on the driver or on executors: a store opens quickly, keeps no
-threads, and what travels between processes is a plain pickled value.
+Spark calls it in short-lived Python processes, on the driver and on executors: a store opens quickly and keeps no
+threads, and values that travel between processes are plain and can be pickled.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tampu.model.message import State
 from tampu.stores import columns
 
 Run = Callable[[Sequence[Call]], list[Any]]
-"""Carries out calls; the first error is raised."""
+"""Runs calls; raises the first error."""
 
 
 class MessageQuery(msgspec.Struct, frozen=True):
-    """Which messages a snapshot is of. Times are microseconds since 1970, the end not included."""
+    """Which messages a snapshot has. Times are microseconds since 1970; the end is excluded."""
 
     tenant: str | None = "default"
     """None: all tenants."""
     queues: tuple[str, ...] = ()
-    """() for all queues of the tenant."""
+    """(): all queues of the tenant."""
     states: tuple[State, ...] = tuple(State)
     created_from: int | None = None
     created_to: int | None = None
@@ -36,32 +36,32 @@ class MessageQuery(msgspec.Struct, frozen=True):
     ended_to: int | None = None
     ids: tuple[str, ...] | None = None
     columns: tuple[str, ...] = tuple(columns.MESSAGES.names)
-    """What the rows must have, in this order."""
+    """Columns of the rows, in this order."""
 
 
 class SnapshotPlan(msgspec.Struct, frozen=True):
     position: Position
-    """Where the journal was: the messages are as this position left them, whenever the pieces are read."""
+    """Journal position of the snapshot: the messages are in the state of this position, whenever pieces are read."""
     pieces: Sequence[bytes]
-    """Each is enough for another process to read its part."""
+    """Each contains what another process needs to read its part."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What one commit takes of a job that takes many: calls, and a note of how far the job has come then."""
+    """One commit of a job that needs many: its calls, and a document that records the job's progress."""
 
     calls: Sequence[Call]
-    """Carried out in their order."""
+    """Run in this order."""
     note: Callable[[int], PutDocument]
-    """Made when its turn has come, of the version that the note before it has."""
+    """Builds the progress document, given the version of the one before."""
 
 
 class ArrowStore(Protocol):
     joint: bool
-    """Can `transaction` be had? Where not, calls that store messages remember it themselves (`Load.remember_us`), and
-    only changes of documents are all or none."""
+    """True if `transaction` works. If not, loads remember what they stored (`Load.remember_us`), and only changes of
+    documents are all or none."""
 
     remote: bool
-    """A server is behind it, which builds the calls that store messages once more, with its publish steps."""
+    """True for an HTTP server, which rebuilds publishes itself and runs its own publish steps."""
 
     def __enter__(self) -> ArrowStore: ...
 
@@ -70,26 +70,26 @@ class ArrowStore(Protocol):
     # -- the verbs of the port, in one commit
 
     def run(self, calls: Sequence[Call]) -> list[Any]:
-        """All calls in one commit; the first error is raised. A store takes `Load` whether its engine does or not."""
+        """All calls in one commit; raises the first error. A store takes `Load` even if its engine does not."""
         ...
 
     def together(self, calls: Sequence[Call]) -> list[Any]:
-        """Calls one after the other, in one commit where the store can; else those that store messages remember it."""
+        """Calls one after the other, in one commit if the store is `joint`."""
         ...
 
     def aside(self, calls: Sequence[Call]) -> list[Any]:
-        """As `together`, for what may be lost when the store crashes."""
+        """As `together`, for changes that may be lost when the store crashes."""
         ...
 
     def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
-        """Commit after commit, in this order; the replies of each when it has committed, that of its note last.
+        """Commit the steps in order, each as in `together`. Yields the replies of each commit, that of its note last.
 
-        Each is as `together`. ``version`` is that of the note that is there. Steps may be fetched ahead of their turn.
+        ``version`` is that of the current progress document. Steps may be fetched before the one before has committed.
         """
         ...
 
     def transaction(self) -> AbstractContextManager[Run]:
-        """Several runs that take effect together when the block ends, or not at all when an error leaves it."""
+        """Several runs that commit together at the end of the block, or not at all if it raises."""
         ...
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
@@ -97,12 +97,12 @@ class ArrowStore(Protocol):
     def documents(self, kind: str, tenant: str) -> list[Document]: ...
 
     def within(self, queue: str | None) -> ArrowStore:
-        """The store for a job that publishes to one queue only (None: to any). A server keeps what belongs to the job
-        apart by it, for those who may publish there."""
+        """The store for a job that publishes to one queue (None: to any). A server scopes the documents of the job by
+        queue, so that keys which may publish there can use them."""
         ...
 
     def staging(self) -> str | None:
-        """A folder that the driver and all executors can reach and write; None if the store knows none."""
+        """A folder that driver and executors can write to; None if the store knows none."""
         ...
 
     def now(self) -> int: ...
@@ -110,7 +110,7 @@ class ArrowStore(Protocol):
     # -- the journal
 
     def bounds(self) -> tuple[Position, Position]:
-        """(the position before the first transition that is still there, the end)"""
+        """(the position before the first stored transition, the end)"""
         ...
 
     def at_time(self, at_us: int) -> Position:
@@ -126,7 +126,7 @@ class ArrowStore(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Transitions with after < offset <= upto in the columns of `columns.JOURNAL`, of one tenant or of all.
 
-        Raises `NotFound` when some of them were trimmed.
+        Raises `NotFound` if some of them were trimmed.
         """
         ...
 
@@ -135,13 +135,13 @@ class ArrowStore(Protocol):
     def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan: ...
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
-        """In the columns of the query. Raises `NotFound` when a message was removed since the plan."""
+        """The messages of a piece. Raises `NotFound` if a message was removed since the plan."""
         ...
 
     def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
-        """How many messages of a queue are in each state."""
+        """Number of messages of a queue by state."""
         ...
 
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
-        """Messages as they are now, in the order asked for; what is gone is left out."""
+        """Messages as they are now, in the order of ``ids``, without those that are gone."""
         ...

@@ -1,4 +1,4 @@
-"""How the steps of a job are carried out where a store has no faster way: one after the other."""
+"""Runs the steps of a job one after the other, for stores that have no faster way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tampu.engines.port import Call
 from tampu.stores.port import Step
 
 Together = Callable[[Sequence[Call]], list[Any]]
-"""See `Store.together`."""
+"""See `ArrowStore.together`."""
 
 
 def one_by_one(together: Together, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:

@@ -1,7 +1,7 @@
-"""What Spark and a server say to each other beside Arrow: the bodies of ``/v1/spark/…``.
+"""Request and response bodies of ``/v1/spark/…``, apart from Arrow streams.
 
-Documents that belong to a job are named by the queue it publishes to, ``queue/name``, or ``*/name`` if it may publish
-to any: the server knows by the name who may touch them.
+The name of a document that belongs to a job begins with the queue the job publishes to: ``queue/name``, or ``*/name``
+if it may publish to any. The server checks access by that name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tampu.wire.media import Form
 
 ARROW = "application/vnd.apache.arrow.stream"
 END = b"tampu.rows"
-"""Metadata of the last batch, which is empty: how many rows were sent before it. Without it something is missing."""
+"""Metadata of the last, empty batch: number of rows sent before it. Without it, the stream is incomplete."""
 PROBLEM = b"tampu.problem"
-"""Metadata of the last batch when something went wrong in the middle."""
+"""Metadata of the last batch if an error happened in the middle."""
 ANY = "*"
 
 Kind = Annotated[str, Meta(max_length=64)]
@@ -32,7 +32,7 @@ class _Do(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=Tru
 
 
 class SparkPut(_Do, frozen=True, tag="put"):
-    """Write a document; with ``version`` only if that is still its version. Reply: the new version."""
+    """Write a document; with ``version``, only if it still has that version. Reply: the new version."""
 
     kind: Kind
     name: Name
@@ -41,22 +41,22 @@ class SparkPut(_Do, frozen=True, tag="put"):
 
 
 class SparkDelete(_Do, frozen=True, tag="delete"):
-    """Reply: 1 if it was there."""
+    """Reply: 1 if it existed."""
 
     kind: Kind
     name: Name
 
 
 class SparkLoad(_Do, frozen=True, tag="load"):
-    """Plain messages, whose ids are the stem and their numbers. Reply: how many were not there yet."""
+    """Simple messages. An id is the prefix and a number. Reply: how many are new."""
 
     queue: str
     id_prefix: bytes
     numbers: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 40)]], Meta(min_length=1)]
     bodies: bytes
-    """Packed, one after the other."""
+    """Packed and concatenated."""
     starts: list[Offset]
-    """Where each begins, and where the last one ends."""
+    """Where each body begins, and where the last one ends."""
 
 
 class SparkItem(msgspec.Struct, frozen=True, array_like=True):
@@ -70,7 +70,7 @@ class SparkItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SparkPublish(_Do, frozen=True, tag="publish"):
-    """Messages with more than a payload. Reply: how many are new."""
+    """Messages with more fields than a payload. Reply: how many are new."""
 
     queue: str
     items: Annotated[list[SparkItem], Meta(min_length=1)]
@@ -80,11 +80,11 @@ SparkChange = SparkPut | SparkDelete | SparkLoad | SparkPublish
 
 
 class SparkChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Carried out in their order; in one commit where the store can."""
+    """Run in this order, in one commit where the store can."""
 
     changes: Annotated[list[SparkChange], Meta(min_length=1, max_length=20_000)]
     again: bool = False
-    """Sent before, and nobody knows whether it was carried out: what is there already is no conflict."""
+    """A retry after an unknown outcome: changes that are already there are no conflict."""
 
 
 class SparkChanged(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class SparkChanged(msgspec.Struct, frozen=True):
 
 
 class SparkLookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One document by its name, or all that begin with a prefix."""
+    """One document by name, or all whose names begin with a prefix."""
 
     kind: Kind
     name: Name | None = None
@@ -110,13 +110,13 @@ class SparkDocuments(msgspec.Struct, frozen=True):
 
 
 class SparkQueue(msgspec.Struct, frozen=True):
-    """How many messages are in each state."""
+    """Number of messages by state."""
 
     counts: dict[State, int]
 
 
 class SparkPlace(msgspec.Struct, frozen=True):
-    """Where the journal begins and ends, the time on the server's clock, and the position that was asked for."""
+    """Begin and end of the journal, the server's time, and the requested position."""
 
     earliest: Position
     latest: Position
@@ -125,11 +125,11 @@ class SparkPlace(msgspec.Struct, frozen=True):
 
 
 class SparkQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which messages a snapshot is of. Times are microseconds since 1970, the end not included."""
+    """Which messages a snapshot has. Times are microseconds since 1970; the end is excluded."""
 
     columns: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
     everyone: bool = False
-    """Of all tenants; for keys that may act in any."""
+    """All tenants; only for keys that may use any tenant."""
     queues: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
     states: tuple[State, ...] = tuple(State)
     created_from: int | None = None
@@ -147,7 +147,7 @@ class SparkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SparkPlanned(msgspec.Struct, frozen=True):
     position: Position
     pieces: list[bytes]
-    """Signed: the server reads only what it planned."""
+    """Signed, so that the server reads only what it planned."""
 
 
 class SparkPiece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,12 +35,12 @@ def trio() -> Iterator[Trio]:
 
 def test_a_cluster_without_sharded_channels_is_rung_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """They came with version 7. A waiting claim hears of what another process publishes by the older command."""
-    look = checks.look
-    monkeypatch.setattr(checks, "look", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
+    look = checks.read_server
+    monkeypatch.setattr(checks, "read_server", lambda *given: msgspec.structs.replace(look(*given), version=(6, 2, 0)))
     url = redis.cluster.url()
     with ThreadPoolExecutor(1) as pool, tampu.open(url) as waiter, tampu.open(url, maintenance=False) as other:
         engine: Any = access.engine(other)
-        assert engine.company.notify().command[0] == "PUBLISH"
+        assert engine.peers.notify().command[0] == "PUBLISH"
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         other.publish("jobs", "hello")
@@ -58,7 +58,7 @@ def test_the_keys_of_a_queue_share_a_slot_and_queues_are_spread(q: tampu.Store) 
     engine: Any = access.engine(q)
     assert len({id(node) for node in _servers(q)}) == 3
     for node in engine.wire.route.masters():
-        for key in engine.wire.one(node, "KEYS", f"*{engine.place.prefix}:default:*"):
+        for key in engine.wire.send_to(node, "KEYS", f"*{engine.url.prefix}:default:*"):
             tag = key.decode().partition("}")[0] + "}"
             assert key_slot(key) == key_slot(tag.encode())
 
@@ -92,7 +92,7 @@ def test_keepers_keep_their_promises_on_every_server(q: tampu.Store, monkeypatch
         q.publish(name, "short", ttl=0.05, hold="x")
     assert len({id(node) for node in _servers(q)}) == 3
     engine: Any = access.engine(q)
-    with tampu.open(redis.cluster.server.url(prefix=engine.place.prefix)):
+    with tampu.open(redis.cluster.server.url(prefix=engine.url.prefix)):
         until(lambda: [(s.ready, s.leased, s.delayed, s.held) for s in q.stats()] == [(2, 0, 0, 0)] * 12)
         until(lambda: [(s.done, s.expired) for s in q.stats()] == [(0, 0)] * 12)  # and what has ended is trimmed
 

@@ -100,7 +100,7 @@ def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
     assert one.lead()
     tag = one.registry.tags.registry
     one.wire.send([one.registry.write.plain("DEL", tag, "lead")])
-    one.company._renew_at = 0.0  # its time is over
+    one.peers._renew_at = 0.0  # its time is over
     assert two.lead()
     assert not one.lead()
     one.close()

@@ -37,7 +37,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call goes round and round: with pauses that grow, there are some thirty within the time it has."""
-    send, go = Wire.send, Wire._round
+    send, go = Wire.send, Wire._send_round
     left = 0
 
     def counted_send(self: Wire, *args: Any, **options: Any) -> Any:
@@ -52,7 +52,7 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         return go(self, *args)
 
     monkeypatch.setattr(Wire, "send", counted_send)
-    monkeypatch.setattr(Wire, "_round", counted_round)
+    monkeypatch.setattr(Wire, "_send_round", counted_round)
 
 
 @pytest.mark.usefixtures("bounded")
@@ -207,14 +207,14 @@ def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkey
 
 def test_who_waits_is_rung_through_the_server_that_the_bell_moved_to(trio: Trio) -> None:
     with tampu.open(trio.url()) as q:
-        company: Any = access.engine(q).company  # type: ignore[attr-defined]  # a RedisEngine
-        if not company._sharded:
+        peers: Any = access.engine(q).peers  # type: ignore[attr-defined]  # a RedisEngine
+        if not peers._sharded:
             pytest.skip("this version has no channels that move with a slot")
         move = Move(trio, "{tampu}")
-        until(lambda: _listeners(move.source, company._channel) == 1)
+        until(lambda: _listeners(move.source, peers._channel) == 1)
         move.begin()
         move.finish()
-        until(lambda: _listeners(move.target, company._channel) == 1)
+        until(lambda: _listeners(move.target, peers._channel) == 1)
 
 
 def _listeners(server: Server, channel: str) -> int:

@@ -155,7 +155,7 @@ def test_a_master_that_no_sentinel_names_is_said_so(
     sentinel = Sentinel(start())
     try:
         sentinel.start()
-        with pytest.raises(tampu.Unavailable, match="no Sentinel names the master"):
+        with pytest.raises(tampu.Unavailable, match="no Sentinel knows the master"):
             tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/another/0")
     finally:
         sentinel.remove()

@@ -1,4 +1,4 @@
-"""The Redis and Valkey engine: everything in short Lua scripts, one server, a Sentinel group or a cluster."""
+"""The Redis and Valkey engine. Every change is one short Lua script. Works with one server, Sentinel or a cluster."""
 
 from tampu.engines.redis.engine import RedisEngine
 

@@ -1,4 +1,4 @@
-"""What the server must be for the promises to hold, looked at when it is opened and by `tampu doctor`."""
+"""Checks that the server's settings allow tampu's guarantees, on open and in `tampu doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from tampu.engines.redis.node import Node, Patience
 from tampu.engines.redis.queue_registry import QueueRegistry
-from tampu.engines.redis.script_calls import Asking, ok
+from tampu.engines.redis.script_calls import Operation, ok
 from tampu.engines.redis.wire import Wire
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 
@@ -18,59 +18,59 @@ _ORDER = ("none", "everysec", "full")
 
 
 class Server(msgspec.Struct, frozen=True):
-    """One server as it says it is."""
+    """Version and settings of one server."""
 
     name: str
     version: tuple[int, ...]
     policy: str
     append_only: bool
     fsync: str | None
-    """None when we may not ask."""
+    """None if CONFIG GET is not allowed."""
     replicas: int
     memory: int
     most_memory: int
 
     @property
     def durability(self) -> str:
-        """What a loss of power leaves: all that was acknowledged, all but a second, or who knows."""
+        """What survives a power loss: everything acknowledged, all but the last second, or no guarantee."""
         if not self.append_only:
             return "none"
         return {"always": "full", "everysec": "everysec"}.get(self.fsync or "everysec", "none")
 
 
-def look(wire: Wire, node: Node) -> Server:
-    told, patience = _info(wire, node), Patience()
-    while told.get("loading") == "1":  # meanwhile it says that it writes no log
+def read_server(wire: Wire, node: Node) -> Server:
+    info, patience = _info(wire, node), Patience()
+    while info.get("loading") == "1":  # a loading server reports that the append-only file is off
         if not patience.wait():
-            raise Unavailable(f"{wire.place} is still loading its data", hint="try again in a moment")
-        told = _info(wire, node)
-    name = "Valkey" if "valkey_version" in told else "Redis"
-    version = told.get("valkey_version") or told.get("redis_version", "0")
+            raise Unavailable(f"{wire.url} is still loading its data", hint="try again in a moment")
+        info = _info(wire, node)
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version", "0")
     fsync: str | None = None
     try:
-        answer: Any = wire.one(node, "CONFIG", "GET", "appendfsync")
+        answer: Any = wire.send_to(node, "CONFIG", "GET", "appendfsync")
         fsync = answer[1].decode() if answer else None
     except TampuError:
-        fsync = None  # hosted servers often do not let us ask
+        fsync = None  # hosted servers often forbid CONFIG GET
     return Server(
         name=name,
         version=tuple(int(part) for part in version.split(".") if part.isdigit()),
-        policy=told.get("maxmemory_policy", "unknown"),
-        append_only=told.get("aof_enabled") == "1",
+        policy=info.get("maxmemory_policy", "unknown"),
+        append_only=info.get("aof_enabled") == "1",
         fsync=fsync,
-        replicas=int(told.get("connected_slaves", "0")),
-        memory=int(told.get("used_memory", "0")),
-        most_memory=int(told.get("maxmemory", "0")),
+        replicas=int(info.get("connected_slaves", "0")),
+        memory=int(info.get("used_memory", "0")),
+        most_memory=int(info.get("maxmemory", "0")),
     )
 
 
 def _info(wire: Wire, node: Node) -> dict[str, str]:
-    lines = wire.one(node, "INFO").decode().splitlines()
+    lines = wire.send_to(node, "INFO").decode().splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def admit(servers: list[Server], wanted: str | None) -> str:
-    """The durability of the weakest; refuses servers that may lose work, or are weaker than what was asked for."""
+def check_servers(servers: list[Server], wanted: str | None) -> str:
+    """The durability of the weakest server. Refuses servers that may lose work or are weaker than ``wanted``."""
     for server in servers:
         if server.version[:2] < OLDEST:
             raise Unavailable(
@@ -78,7 +78,7 @@ def admit(servers: list[Server], wanted: str | None) -> str:
             )
         if server.policy not in ("noeviction", "unknown"):
             raise InvalidConfig(
-                f"the server may throw accepted work away: maxmemory-policy is {server.policy}",
+                f"the server may delete accepted messages: maxmemory-policy is {server.policy}",
                 field="url",
                 hint="set it on the server: CONFIG SET maxmemory-policy noeviction, and in its configuration file",
             )
@@ -87,7 +87,7 @@ def admit(servers: list[Server], wanted: str | None) -> str:
         raise InvalidConfig(
             f"no such durability: {wanted}",
             field="durability",
-            hint="full, everysec or none: the least the server gives",
+            hint="use full, everysec or none: the minimum the server must give",
         )
     if wanted is not None and _ORDER.index(weakest) < _ORDER.index(wanted):
         raise InvalidConfig(
@@ -111,7 +111,7 @@ def findings(servers: list[Server]) -> list[Finding]:
     found.append(_durability(weakest))
     evicting = [server.policy for server in servers if server.policy != "noeviction"]
     found.append(
-        ("memory policy", "ok", "noeviction: nothing is thrown away")
+        ("memory policy", "ok", "noeviction: nothing is evicted")
         if not evicting
         else ("memory policy", "bad", f"{evicting[0]}: CONFIG SET maxmemory-policy noeviction")
     )
@@ -124,8 +124,8 @@ def findings(servers: list[Server]) -> list[Finding]:
             (
                 "replicas",
                 "warn",
-                "replication is asynchronous: a failover may lose the last moments;"
-                " min-replicas-to-write makes that shorter",
+                "replication is asynchronous: a failover may lose the last writes;"
+                " min-replicas-to-write reduces the loss",
             )
         )
     return found
@@ -133,30 +133,30 @@ def findings(servers: list[Server]) -> list[Finding]:
 
 def _durability(server: Server) -> Finding:
     if server.durability == "full":
-        return ("durability", "ok", "full: what is acknowledged survives loss of power")
+        return ("durability", "ok", "full: what is acknowledged survives power loss")
     if server.durability == "everysec":
-        asked = "" if server.fsync else " (we may not ask for appendfsync, so this is a guess)"
-        return ("durability", "warn", f"everysec: the last second before a loss of power may be lost{asked}")
+        guess = "" if server.fsync else " (a guess: CONFIG GET appendfsync is not allowed)"
+        return ("durability", "warn", f"everysec: the last second before a power loss may be lost{guess}")
     return (
         "durability",
         "warn",
-        "none: what was acknowledged may be gone after a crash of the server; set appendonly yes, appendfsync always",
+        "none: acknowledged messages may be lost when the server crashes; set appendonly yes, appendfsync always",
     )
 
 
-def agreement(registry: QueueRegistry, now: int) -> Asking[list[Finding]]:
-    """Every message in exactly one index, and the clock not behind the newest message."""
-    rooms = yield from registry.all()
-    replies = (yield [registry.write.script("check_indexes", room.tag) for room in rooms]) if rooms else []
+def check_indexes(registry: QueueRegistry, now: int) -> Operation[list[Finding]]:
+    """Check that every message is in exactly one index and the clock is not behind the newest message."""
+    entries = yield from registry.all()
+    replies = (yield [registry.write.script("check_indexes", entry.tag) for entry in entries]) if entries else []
     wrong, total, last = [], 0, 0
-    for room, reply in zip(rooms, replies, strict=True):
-        messages, places, newest = ok(reply)
+    for entry, reply in zip(entries, replies, strict=True):
+        messages, indexed, newest = ok(reply)
         total += messages
         last = max(last, newest)
-        if messages != places:
-            wrong.append(f"{room.partition}: {messages} messages in {places} places")
+        if messages != indexed:
+            wrong.append(f"{entry.partition}: {messages} messages, {indexed} index entries")
     indexes: Finding = (
-        ("indexes", "bad", f"do not agree: {'; '.join(wrong[:5])}; this is a fault of tampu's, report it")
+        ("indexes", "bad", f"do not agree: {'; '.join(wrong[:5])}; this is a bug in tampu; please report it")
         if wrong
         else ("indexes", "ok", f"{total} messages, each in one index")
     )

@@ -1,8 +1,8 @@
 """claim: lease the first messages of the ready index, from queue after queue until the limit is reached.
 
-Contract: attempts + 1, a receipt that can not repeat (63 random bits per claim), never more than the limit, the queue's
-max_in_flight and its rate allow, never a message past its expiry. One script per queue; which of many queues have
-anything is asked in one pipeline first, so an empty claim costs one turn however many there are.
+Contract: attempts + 1, a receipt that never repeats (63 random bits per claim), never more than the limit, the queue's
+max_in_flight and its rate allow, never a message past its expiry. One script per queue. The same pipeline asks which of
+the other queues have messages, so an empty claim costs one round trip for any number of queues.
 """
 
 from __future__ import annotations
@@ -18,55 +18,57 @@ from tampu.engines.redis import rows
 from tampu.engines.redis.ids import cut
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Asking, ScriptCall
+from tampu.engines.redis.script_calls import Operation, ScriptCall
 from tampu.engines.rules import SWEEP_FIRST, nothing
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State
 
 
-def claim(context: RunContext, call: Claim) -> Asking[list[Lease] | RetryLater | Again]:
-    rooms = yield from context.registry.known_ones(call.tenant, [want.queue for want in call.wants])
-    wants = [(want, room) for want, room in zip(call.wants, rooms, strict=True) if room is not None]
+def claim(context: RunContext, call: Claim) -> Operation[list[Lease] | RetryLater | Again]:
+    entries = yield from context.registry.find_many(call.tenant, [want.queue for want in call.wants])
+    pending = [(want, entry) for want, entry in zip(call.wants, entries, strict=True) if entry is not None]
     leases: list[Lease] = []
     waits: list[int] = []
     unfinished = False
-    while wants and len(leases) < call.limit:
-        want, room = wants.pop(0)
+    while pending and len(leases) < call.limit:
+        want, entry = pending.pop(0)
         lease = f"{secrets.randbits(63):x}"
-        asks = [_ask(context, call, want, room, lease, call.limit - len(leases))]
-        asks += [context.write.script("has_claimable", other.tag) for _, other in wants]
-        reply, *waiting = yield asks
+        calls = [_claim_call(context, call, want, entry, lease, call.limit - len(leases))]
+        calls += [context.write.script("has_claimable", other.tag) for _, other in pending]
+        reply, *claimable = yield calls
         if isinstance(reply, TampuError) and leases:
-            break  # what is claimed already is the caller's; the server of this queue will be asked next time
-        found = context.heard(room, reply)
-        unfinished = context.swept(room, found[2]) >= SWEEP_FIRST or unfinished
+            break  # return what is claimed already; the next claim asks this queue's server again
+        found = context.read_reply(entry, reply)
+        unfinished = context.swept(entry, found[2]) >= SWEEP_FIRST or unfinished
         if len(found) == 4:
             waits.append(found[3])
         elif len(found) > 4:
-            leases.extend(_leases(call, room, lease, found[3:]))
-        wants = [one for one, there in zip(wants, waiting, strict=True) if there]
+            leases.extend(_leases(call, entry, lease, found[3:]))
+        pending = [other for other, yes in zip(pending, claimable, strict=True) if yes]
     if leases:
         return leases
     return AGAIN if unfinished else nothing(waits)
 
 
-def _ask(context: RunContext, call: Claim, want: QueueClaim, room: QueueEntry, lease: str, limit: int) -> ScriptCall:
+def _claim_call(
+    context: RunContext, call: Claim, want: QueueClaim, entry: QueueEntry, lease: str, limit: int
+) -> ScriptCall:
     burst = want.burst or max(1, math.ceil(want.rate))
     return context.write.script(
-        "claim", room.tag, limit, lease, want.lease_us, call.worker or "", want.max_in_flight, want.rate, burst,
+        "claim", entry.tag, limit, lease, want.lease_us, call.worker or "", want.max_in_flight, want.rate, burst,
         SWEEP_FIRST, int(want.has_group_rate),
     )  # fmt: skip
 
 
-def _leases(call: Claim, room: QueueEntry, lease: str, found: list[Any]) -> list[Lease]:
+def _leases(call: Claim, entry: QueueEntry, lease: str, found: list[Any]) -> list[Lease]:
     until, packed, counts, errors, *raw = found
     seqs = cut(packed.decode())
     attempts = [counts] * len(seqs) if isinstance(counts, int) else rows.decode(counts)
-    tenant, queue, worker, leased, read = call.tenant, room.queue, call.worker, State.LEASED, rows.read_row
+    tenant, queue, worker, leased, read = call.tenant, entry.queue, call.worker, State.LEASED, rows.read_row
     begin, end = f"{queue}/", f".{lease}"
     leases = []
-    for seq, id, attempt, one in zip(seqs, room.ids.many(seqs), attempts, raw, strict=True):
-        row = read(one)
+    for seq, id, attempt, packed_row in zip(seqs, entry.ids.many(seqs), attempts, raw, strict=True):
+        row = read(packed_row)
         extra = row.extra
         if extra is None:
             message = Message(id, tenant, queue, leased, row.body, attempt, row.max_attempts, row.created)
@@ -77,8 +79,8 @@ def _leases(call: Claim, room: QueueEntry, lease: str, found: list[Any]) -> list
             )  # fmt: skip
         leases.append(Lease(message, f"{begin}{seq}{end}", until, worker))
     if errors:
-        told = rows.decode(errors)
-        for place, error in told.items() if isinstance(told, dict) else enumerate(told, 1):
-            message = msgspec.structs.replace(leases[place - 1].message, last_error=error)
-            leases[place - 1] = msgspec.structs.replace(leases[place - 1], message=message)
+        found_errors = rows.decode(errors)
+        for position, error in found_errors.items() if isinstance(found_errors, dict) else enumerate(found_errors, 1):
+            message = msgspec.structs.replace(leases[position - 1].message, last_error=error)
+            leases[position - 1] = msgspec.structs.replace(leases[position - 1], message=message)
     return leases

@@ -1,6 +1,6 @@
-"""The Redis and Valkey engine: opens the server, runs calls in pipelines, answers reads.
+"""The Redis and Valkey engine: connects to the server, sends calls in pipelines, answers reads.
 
-What each verb does is in its own file, and in its own script.
+Each verb has its own Python file and its own Lua script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tampu.engines.redis import (
 from tampu.engines.redis.peers import Peers
 from tampu.engines.redis.queue_registry import QueueRegistry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Asking, ScriptCall, Writer, ok
+from tampu.engines.redis.script_calls import Operation, ScriptCall, Writer, ok
 from tampu.engines.redis.tags import Tags
 from tampu.engines.redis.wire import Wire
 from tampu.engines.transfer import Import, RequestPage, SnapshotPage, StartJournal
@@ -42,11 +42,11 @@ from tampu.model.message import Message, State
 from tampu.model.times import SECOND, Clock
 
 R = TypeVar("R")
-Work = tuple[list[int], Asking[Any]]
-"""Places of calls in a run, and the operation that answers them (one answer, or a list when they were put together)."""
+Work = tuple[list[int], Operation[Any]]
+"""Positions of calls in a run, and the operation that answers them: one reply, or a list if the calls were merged."""
 
-# Calls in the order they are sent: claims come last, so they see what arrives with them.
-_ALONE: tuple[tuple[type[Any], Callable[[RunContext, Any], Asking[Any]]], ...] = (
+# In the order the calls are sent. Claims come last, so they see messages published in the same run.
+_SINGLE: tuple[tuple[type[Any], Callable[[RunContext, Any], Operation[Any]]], ...] = (
     (StartJournal, transfer.start_journal),
     (port.PutDocument, documents.put),
     (port.DeleteDocument, documents.delete),
@@ -66,10 +66,10 @@ _ALONE: tuple[tuple[type[Any], Callable[[RunContext, Any], Asking[Any]]], ...] =
     (port.Claim, claim.claim),
 )
 LAYOUT = 4
-"""Of the keys; docs/reference/redis-layout.md tells it."""
+"""Version of the key layout, described in docs/reference/redis-layout.md."""
 _STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages", "unit"))
 _SOON = SECOND
-"""Keepers look by themselves this often; only what is due sooner needs the bell."""
+"""Maintenance polls this often; only work that is due sooner needs a wake-up."""
 
 
 class RedisEngine:
@@ -79,54 +79,52 @@ class RedisEngine:
     schema = LAYOUT
 
     def __init__(self, url: str, *, clock: Clock | None = None, durability: str | None = None) -> None:
-        self.place = urls.parse(url)
-        if self.place.cluster:
+        self.url = urls.parse(url)
+        if self.url.cluster:
             self.capabilities = self.capabilities - {"atomic:isolated"} | {"atomic:eventual"}
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
         self._listener: port.Listener | None = None
-        self.wire = Wire(self.place)
+        self.wire = Wire(self.url)
         try:
             layout = self._read_layout()
-            servers = [checks.look(self.wire, node) for node in self.wire.route.masters()]
-            self.durability = checks.admit(servers, durability or self.place.durability)
-            self._note_layout(layout)
+            servers = [checks.read_server(self.wire, node) for node in self.wire.route.masters()]
+            self.durability = checks.check_servers(servers, durability or self.url.durability)
+            self._write_layout(layout)
         except BaseException:
             self.wire.close()
             raise
-        tags = Tags(self.place.prefix)
+        tags = Tags(self.url.prefix)
         self._write = Writer(clock)
-        self.registry = QueueRegistry(tags, self._write, sharded=self.place.cluster)
+        self.registry = QueueRegistry(tags, self._write, sharded=self.url.cluster)
         self.wire.on_lost = self.registry.forget
-        self.company = Peers(
+        self.peers = Peers(
             self.wire,
             tags,
             self._write,
-            sharded=self.place.cluster and all(server.version[0] >= 7 for server in servers),
+            sharded=self.url.cluster and all(server.version[0] >= 7 for server in servers),
         )
 
     def _read_layout(self) -> int | None:
-        """How the keys are laid out, if it is known. A server that is just starting is waited for, a bounded time."""
-        found = ok(
-            self.wire.send([Writer.plain("HGET", Tags(self.place.prefix).registry, "n", "layout")], safe=True)[0]
-        )
+        """The stored layout version, or None. Waits a bounded time for a server that is still starting."""
+        found = ok(self.wire.send([Writer.plain("HGET", Tags(self.url.prefix).registry, "n", "layout")], safe=True)[0])
         if found is not None and int(found) > LAYOUT:
             raise SchemaMismatch(
-                f"{self.place} was written by a newer tampu (layout {int(found)}, this one knows {LAYOUT})",
-                hint="upgrade tampu here too",
+                f"{self.url} was written by a newer tampu (layout {int(found)}; this version reads up to {LAYOUT})",
+                hint="upgrade tampu on this machine too",
             )
         return None if found is None else int(found)
 
-    def _note_layout(self, found: int | None) -> None:
-        """What older code wrote is understood; it would not understand what we write."""
+    def _write_layout(self, found: int | None) -> None:
+        """Raise the stored version: we read what older code wrote, but older code cannot read what we write."""
         if found != LAYOUT:
             verb = "HSETNX" if found is None else "HSET"
             ok(
-                self.wire.send(
-                    [Writer.plain(verb, Tags(self.place.prefix).registry, "n", "layout", LAYOUT)], safe=True
-                )[0]
+                self.wire.send([Writer.plain(verb, Tags(self.url.prefix).registry, "n", "layout", LAYOUT)], safe=True)[
+                    0
+                ]
             )
 
     def now(self) -> int:
@@ -146,43 +144,43 @@ class RedisEngine:
             self._check_usable()
             context = RunContext(self.registry)
             replies: list[Any] = [None] * len(calls)
-            self._carry_out(calls, list(_plan(context, calls)), replies, context)
+            self._run_operations(calls, list(_plan(context, calls)), replies, context)
         self._announce(context)
         return replies
 
     def change(self, calls: Sequence[port.PutDocument | port.DeleteDocument]) -> list[Any]:
-        """Documents, all or none: they are in one slot, so one script can do it. Not the settings of queues."""
+        """Change several documents, all or none, in one script: they share a slot. Not for settings of queues."""
         with self._lock:
             self._check_usable()
-            asking = documents.change(RunContext(self.registry), calls)
+            operation = documents.change(RunContext(self.registry), calls)
             try:
-                asking.send(self.wire.send(next(asking)))
+                operation.send(self.wire.send(next(operation)))
             except StopIteration as end:
                 return list(end.value)
-        raise AssertionError("it asks once")
+        raise AssertionError("documents.change yields once")
 
-    def _carry_out(
+    def _run_operations(
         self, calls: Sequence[port.Call], works: list[Work], replies: list[Any], context: RunContext
     ) -> None:
-        """All operations take their turns together: one pipeline per turn."""
+        """Advance all operations together: one pipeline per round."""
         waiting: list[tuple[Work, list[ScriptCall]]] = []
         for work in works:
             self._advance(work, None, waiting, replies, calls, context)
-        rung = False
+        notified = False
         while waiting:
-            asks = [ask for _, some in waiting for ask in some]
-            if any(ask.command[1] in _STORING for ask in asks):
-                asks.append(self.company.notify())  # in the same pipeline, for it will most likely be needed
-                rung = True
-            answers = iter(self.wire.send(asks))
-            now_waiting, waiting = waiting, []
-            for work, some in now_waiting:
+            script_calls = [call for _, some in waiting for call in some]
+            if any(call.command[1] in _STORING for call in script_calls):
+                script_calls.append(self.peers.notify())  # in the same pipeline: most likely it is needed
+                notified = True
+            answers = iter(self.wire.send(script_calls))
+            round_, waiting = waiting, []
+            for work, some in round_:
                 self._advance(work, [next(answers) for _ in some], waiting, replies, calls, context)
-        if not rung and (context.ready or self._soon(context.due)):
-            self.wire.send([self.company.notify()])
+        if not notified and (context.ready or self._soon(context.due)):
+            self.wire.send([self.peers.notify()])
 
     def _soon(self, due: int | None) -> bool:
-        """By our own clock: it only decides about a wake-up."""
+        """Uses the local clock: it only decides whether to send a wake-up."""
         if due is None:
             return False
         now = time.time_ns() // 1000 if self._clock is None else self._clock.now()
@@ -191,34 +189,35 @@ class RedisEngine:
     def _advance(
         self,
         work: Work,
-        told: list[Any] | None,
+        answers: list[Any] | None,
         waiting: list[tuple[Work, list[ScriptCall]]],
         replies: list[Any],
         calls: Sequence[port.Call],
         context: RunContext,
     ) -> None:
-        """Let an operation go on; what it asks next, or its answers, or the error that only it gets."""
-        places, asking = work
+        """Advance one operation. It waits for its next script calls, or ends with its replies or its own error."""
+        positions, operation = work
         try:
-            waiting.append((work, next(asking) if told is None else asking.send(told)))
+            waiting.append((work, next(operation) if answers is None else operation.send(answers)))
         except StopIteration as end:
-            for place, reply in zip(places, end.value if len(places) > 1 else [end.value], strict=True):
-                replies[place] = reply
+            for position, reply in zip(positions, end.value if len(positions) > 1 else [end.value], strict=True):
+                replies[position] = reply
         except TampuError as error:
-            for place in places:
-                replies[place] = error
+            for position in positions:
+                replies[position] = error
         except Exception as error:
-            if told is None and len(places) > 1:  # nothing was sent yet: each alone, and only the broken one fails
-                for place in places:
-                    for _, alone in _plan(context, [calls[place]]):
-                        self._advance(([place], alone), None, waiting, replies, calls, context)
+            if answers is None and len(positions) > 1:  # nothing was sent: run each alone, so only the bad one fails
+                for position in positions:
+                    for _, single in _plan(context, [calls[position]]):
+                        self._advance(([position], single), None, waiting, replies, calls, context)
                 return
             failed = TampuError(
-                f"{type(calls[places[0]]).__name__.lower()} failed: {error!r}", hint="this is a fault of tampu's"
+                f"{type(calls[positions[0]]).__name__.lower()} failed: {error!r}",
+                hint="this is a bug in tampu; please report it",
             )
             failed.__cause__ = error
-            for place in places:
-                replies[place] = failed
+            for position in positions:
+                replies[position] = failed
 
     def _announce(self, context: RunContext) -> None:
         if self._listener is not None:
@@ -231,19 +230,19 @@ class RedisEngine:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise Unavailable("this queue was closed", hint="open it again")
+            raise Unavailable("this store was closed", hint="open it again")
         if os.getpid() != self._pid:
             raise Unavailable("this store was opened before a fork", hint="open it in the child process")
 
     # -- reading
 
-    def query(self, asking: Asking[R]) -> R:
-        """Carry out something that only reads."""
+    def query(self, operation: Operation[R]) -> R:
+        """Run an operation that only reads."""
         self._check_usable()
         try:
-            asks = next(asking)
+            calls = next(operation)
             while True:
-                asks = asking.send(self.wire.send(asks, safe=True))
+                calls = operation.send(self.wire.send(calls, safe=True))
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # the generator's own return type
 
@@ -259,7 +258,7 @@ class RedisEngine:
         return self.query(read.stats(self.registry, tenant, queue))
 
     def queues(self) -> list[tuple[str, str]]:
-        return [(room.tenant, room.queue) for room in self.query(self.registry.all())]
+        return [(entry.tenant, entry.queue) for entry in self.query(self.registry.all())]
 
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         return self.query(journal.read(self.registry, after, limit, tenant))
@@ -271,7 +270,7 @@ class RedisEngine:
         return self.query(documents.list_all(self.registry, kind, tenant))
 
     def all_documents(self) -> list[port.Document]:
-        return self.query(documents.every(self.registry))
+        return self.query(documents.list_everything(self.registry))
 
     def kept(
         self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
@@ -282,78 +281,79 @@ class RedisEngine:
         return self.query(transfer.requests(self.registry, tenant, after, limit))
 
     def revision(self) -> int:
-        return int(self.query(_one(self._write.plain("HGET", self.registry.tags.registry, "n", "revision"))) or 0)
+        revision = self._write.plain("HGET", self.registry.tags.registry, "n", "revision")
+        return int(self.query(_single_call(revision)) or 0)
 
     def next_due(self) -> int | None:
         return self.query(sweep.next_due(self.registry))
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
-        return self.query(sweep.poll_status(self.registry, queues, self.company.token, self._clock))
+        return self.query(sweep.poll_status(self.registry, queues, self.peers.token, self._clock))
 
     def check(self) -> list[tuple[str, str, str]]:
         self._check_usable()
-        servers = [checks.look(self.wire, node) for node in self.wire.route.masters()]
-        return checks.findings(servers) + self.query(checks.agreement(self.registry, self.now()))
+        servers = [checks.read_server(self.wire, node) for node in self.wire.route.masters()]
+        return checks.findings(servers) + self.query(checks.check_indexes(self.registry, self.now()))
 
-    # -- company
+    # -- other processes
 
     def listen(self, listener: port.Listener) -> None:
         self._listener = listener
-        self.company.listen(listener.on_remote_change)
+        self.peers.listen(listener.on_remote_change)
 
     def lead(self) -> bool:
         self._check_usable()
-        return self.company.lead()
+        return self.peers.lead()
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:
             return
         with self._lock:
             self._closed = True
-        self.company.close()
+        self.peers.close()
         self.wire.close()
 
 
-def _one(ask: ScriptCall) -> Asking[Any]:
-    (reply,) = yield [ask]
+def _single_call(call: ScriptCall) -> Operation[Any]:
+    (reply,) = yield [call]
     return ok(reply)
 
 
 def _plan(context: RunContext, calls: Sequence[port.Call]) -> Iterator[Work]:
-    """Operations for the calls. Plain batches of one queue are put together, and so are all settlements."""
+    """The operations for these calls. Simple publishes to one queue are merged, and so are all settles."""
     settles = [i for i, call in enumerate(calls) if isinstance(call, port.Settle)]
     if settles:
-        yield settles, _unlisted(settle.settle(context, [calls[i] for i in settles]), settles)  # type: ignore[misc]  # all are
+        yield settles, _unwrap_single(settle.settle(context, [calls[i] for i in settles]), settles)  # type: ignore[misc]  # all are
         if len(settles) == len(calls):
             return
-    together: set[int] = set()
-    for places in _simple(calls):
-        together.update(places)
-        yield places, _unlisted(publish.publish_simple(context, [calls[i] for i in places]), places)  # type: ignore[misc]  # all are
-    if len(together) < len(calls):
-        for kind, verb in _ALONE:
+    merged: set[int] = set()
+    for positions in _simple(calls):
+        merged.update(positions)
+        yield positions, _unwrap_single(publish.publish_simple(context, [calls[i] for i in positions]), positions)  # type: ignore[misc]  # all are
+    if len(merged) < len(calls):
+        for kind, verb in _SINGLE:
             for i, call in enumerate(calls):
-                if type(call) is kind and i not in together:
+                if type(call) is kind and i not in merged:
                     yield [i], verb(context, call)
 
 
 def _simple(calls: Sequence[port.Call]) -> Iterator[list[int]]:
-    """Places of plain publishes that can be stored as one."""
-    lines: dict[tuple[str, str], list[int]] = {}
+    """Positions of simple publishes that one script can store."""
+    batches: dict[tuple[str, str], list[int]] = {}
     sizes: dict[tuple[str, str], int] = {}
     for i, call in enumerate(calls):
         if isinstance(call, port.Publish) and call.simple and not call.max_depth:
             name = (call.tenant, call.queue)
             size = sizes.get(name, 0) + len(call.items)
-            if size > publish.MOST_TOGETHER and name in lines:
-                yield lines.pop(name)
+            if size > publish.MAX_MERGED and name in batches:
+                yield batches.pop(name)
                 size = len(call.items)
             sizes[name] = size
-            lines.setdefault(name, []).append(i)
-    yield from lines.values()
+            batches.setdefault(name, []).append(i)
+    yield from batches.values()
 
 
-def _unlisted(asking: Asking[list[Any]], places: list[int]) -> Asking[Any]:
-    """Of one call, its own answer instead of a list of one."""
-    answers = yield from asking
-    return answers if len(places) > 1 else answers[0]
+def _unwrap_single(operation: Operation[list[Any]], positions: list[int]) -> Operation[Any]:
+    """For one call, its reply instead of a list of one reply."""
+    answers = yield from operation
+    return answers if len(positions) > 1 else answers[0]

@@ -1,8 +1,8 @@
 """Numbers and ids.
 
-The number of a message in its queue is 16 hexadecimal digits: 11 of milliseconds since 1970 and 5 of a counter in steps
-of two. Its id is a UUIDv7 made of the number and a tail of 54 bits that stands for the queue, so an id says where to
-look. Odd numbers mark messages whose id was given by the user; those are found by name.
+A message's number in its queue has 16 hexadecimal digits: 11 of milliseconds since 1970 and 5 of a counter in steps
+of two. Its id is a UUIDv7 made of the number and a tail of 54 bits that identifies the queue, so an id leads to its
+queue. Odd numbers mark messages whose id the user gave; those are looked up by id.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ DIGITS = 16
 
 
 def tail_of(tenant: str, queue: str, salt: int) -> int:
-    """54 bits for a queue; another salt when they are another queue's."""
+    """54 bits that identify a queue. Another salt is used if another queue has them already."""
     text = f"{tenant}/{queue}" if not salt else f"{tenant}/{queue}/{salt}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) & _TAIL
 
 
 class _Starts(dict[str, str]):
-    """The first half of ids, by the first 14 digits of the number; a batch has few of them."""
+    """Cache of the first half of ids, by the first 14 digits of the number; a batch has few different ones."""
 
     def __missing__(self, high: str) -> str:
         if len(self) >= _MOST_STARTS:
@@ -32,7 +32,7 @@ class _Starts(dict[str, str]):
 
 
 class Ids:
-    """Makes the ids of one queue, out of parts that are kept."""
+    """Makes the ids of one queue from cached parts."""
 
     def __init__(self, tail: int) -> None:
         self.tail = tail
@@ -49,18 +49,18 @@ class Ids:
 
 
 def series(first: str, count: int) -> list[str]:
-    """So many numbers from the first on, as `publish_bare` gives them out."""
+    """``count`` numbers from the first on, as `publish_simple.lua` assigns them."""
     prefix, no = first[:11], int(first[11:], 16)
     return [f"{prefix}{n:05x}" for n in range(no, no + 2 * count, 2)]
 
 
 def cut(text: str) -> list[str]:
-    """Numbers that were written in a row."""
+    """Split concatenated numbers."""
     return [text[i : i + DIGITS] for i in range(0, len(text), DIGITS)]
 
 
 def parse(id: str) -> tuple[int, str] | None:
-    """(tail, number) that an id was made of; None for an id that can not be one of ours."""
+    """(tail, number) of an id that tampu made; None for any other id."""
     value = int(id.replace("-", ""), 16)
     if value >> 124 or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
         return None
@@ -69,5 +69,5 @@ def parse(id: str) -> tuple[int, str] | None:
 
 
 def is_own(seq: str) -> bool:
-    """Was the id given by the user?"""
+    """True if the user gave the id."""
     return int(seq[-1], 16) & 1 == 1

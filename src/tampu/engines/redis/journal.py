@@ -1,7 +1,7 @@
-"""The journal: a stream per queue, an entry per script, verb and state; read back as one transition per message.
+"""Reads the journal: a stream per queue, one entry per script, verb and state, returned as one transition per message.
 
-Each queue is a partition with offsets of its own, without gaps. A page merges the partitions by time; where it stopped
-in each is its position, so pages of any size give the same transitions in the same order.
+Each queue is a partition with its own offsets, without gaps. A page merges the partitions by time. Its position is the
+offset reached in each, so pages of any size give the same transitions in the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tampu.engines.encoding import fingerprint
 from tampu.engines.redis import rows
 from tampu.engines.redis.ids import cut, series
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.script_calls import Asking, ScriptCall, ok
+from tampu.engines.redis.script_calls import Operation, ScriptCall, ok
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import JournalPage, Position, Transition
 
@@ -21,10 +21,10 @@ _LEAST, _MOST = 16, 1000
 
 
 class _Partition:
-    """One queue's journal, read from a place on, some entries at a time."""
+    """One queue's journal, read from an offset on, some entries at a time."""
 
-    def __init__(self, room: QueueEntry, offset: int, end: int, count: int) -> None:
-        self.room = room
+    def __init__(self, entry: QueueEntry, offset: int, end: int, count: int) -> None:
+        self.entry = entry
         self.offset = offset
         self.end = end
         self.count = count
@@ -33,29 +33,29 @@ class _Partition:
         self._read = offset
 
     def ask(self, registry: QueueRegistry) -> ScriptCall:
-        return registry.write.plain("XRANGE", self.room.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
+        return registry.write.plain("XRANGE", self.entry.tag, "j", f"{self._read + 1}-0", "+", "COUNT", self.count)
 
     def take(self, entries: list[Any]) -> None:
         self.rows = []
         for id, fields in entries:
             last, _, n = id.decode().partition("-")
-            found = _unfold(self.room, int(last), int(n), int(fields[1]), fields[3])
+            found = _unfold(self.entry, int(last), int(n), int(fields[1]), fields[3])
             self.rows += found[max(0, self._read - found[0].offset + 1) :]
             self._read = int(last)
-        self.rows.reverse()  # the next one is the last
+        self.rows.reverse()  # so that pop() gives the next one
         self.more = len(entries) == self.count
         if not self.more and not self.rows:
-            self.offset = max(self.offset, self.end)  # what retention has removed is no backlog any more
+            self.offset = max(self.offset, self.end)  # skip entries that retention has removed
 
 
-def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: str | None) -> Asking[JournalPage]:
+def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: str | None) -> Operation[JournalPage]:
     position = _checked(after)
-    rooms = yield from registry.all(tenant)
-    ends: list[Any] = (yield [registry.write.plain("HGET", r.tag, "n", "end") for r in rooms]) if rooms else []
-    count = min(limit, max(_LEAST, min(_MOST, limit // max(1, len(rooms)))))
+    entries = yield from registry.all(tenant)
+    ends: list[Any] = (yield [registry.write.plain("HGET", r.tag, "n", "end") for r in entries]) if entries else []
+    count = min(limit, max(_LEAST, min(_MOST, limit // max(1, len(entries)))))
     partitions = [
-        _Partition(room, position.get(room.partition, 0), int(end), count)
-        for room, end in zip(rooms, ends, strict=True)
+        _Partition(entry, position.get(entry.partition, 0), int(end), count)
+        for entry, end in zip(entries, ends, strict=True)
         if ok(end) is not None
     ]
     behind = [p for p in partitions if p.more]
@@ -80,13 +80,13 @@ def read(registry: QueueRegistry, after: Position | None, limit: int, tenant: st
             partition.offset = max(partition.offset, partition.end)
     return JournalPage(
         transitions=found,
-        position={p.room.partition: p.offset for p in partitions},
-        latest={p.room.partition: max(p.end, p.offset) for p in partitions},
+        position={p.entry.partition: p.offset for p in partitions},
+        latest={p.entry.partition: max(p.end, p.offset) for p in partitions},
     )
 
 
 def _checked(after: Position | None) -> Position:
-    """A bare number counts in the one partition of other engines; here only 0, the beginning, has a meaning."""
+    """Partition "0" is that of other engines; here only its offset 0, the beginning, is valid."""
     position = {name: offset for name, offset in (after or {}).items() if offset or name != "0"}
     if any("/" not in name for name in position):
         raise InvalidMessage(
@@ -101,16 +101,16 @@ def _own_ids(own: Any, count: int) -> list[str]:
     return own or [""] * count
 
 
-def _unfold(room: QueueEntry, last: int, count: int, at: int, packed: bytes) -> list[Transition]:
+def _unfold(entry: QueueEntry, last: int, count: int, at: int, packed: bytes) -> list[Transition]:
     verb, state, worker, seqs, attempts, types, details, own = rows.decode(packed)
-    made = room.ids.many(series(*seqs) if isinstance(seqs, list) else cut(seqs))
+    made = entry.ids.many(series(*seqs) if isinstance(seqs, list) else cut(seqs))
     own = _own_ids(own, count)
     return [
         Transition(
             offset=last - count + 1 + i,
             at_us=at,
-            tenant=room.tenant,
-            queue=room.queue,
+            tenant=entry.tenant,
+            queue=entry.queue,
             verb=verb,
             id=own[i] or made[i],
             state=None if state is False else rows.STATES[state],
@@ -119,7 +119,7 @@ def _unfold(room: QueueEntry, last: int, count: int, at: int, packed: bytes) -> 
             worker=worker or None,
             detail=(details[i] or None) if details else None,
             fingerprint=fingerprint(details[i]) if details and details[i] else None,
-            partition=room.partition,
+            partition=entry.partition,
         )
         for i in range(count)
     ]

@@ -1,8 +1,8 @@
 """One server: connections to it, and pipelines over them.
 
-What was sent is never sent again by itself: if the connection breaks before all replies are in, nobody knows what the
-server did, and the answer says so. Only what certainly was not carried out (no connection, a script the server does not
-know, a server that is still loading) is tried again, for a bounded time.
+Commands that were sent are never sent again automatically: if the connection breaks before all replies are in, nobody
+knows what the server did, and the error says so. Only commands that certainly did not run (no connection, unknown
+script, server still loading) are retried, for a bounded time.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from redis.retry import Retry
 
 from tampu.engines.redis import scripts
 from tampu.engines.redis.script_calls import ScriptCall
-from tampu.engines.redis.urls import Place
+from tampu.engines.redis.urls import ServerUrl
 from tampu.model.errors import StorageError, StorageFull, TampuError, Unavailable
 
 PATIENCE = 5.0
-"""Seconds that a server may be away, or still loading, before a call says so."""
+"""Seconds that a server may be away, or still loading, before a call fails."""
 try:
     import hiredis
 
     _pack: Any = hiredis.pack_command
-except ImportError:  # the driver works without it, slower
+except ImportError:  # optional: the driver is slower without it
     _pack = None
 _AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 _REFUSED = (exceptions.AuthenticationError, exceptions.NoPermissionError)
@@ -45,19 +45,19 @@ _MOST_IDLE = 16
 
 
 class Lost(Exception):
-    """The connection broke when the commands had been sent."""
+    """The connection broke after the commands were sent."""
 
 
 class NotTrusted(exceptions.ConnectionError):
-    """Nobody vouches for the certificate of the server: asking again is of no use."""
+    """The server's certificate is not trusted. Retrying does not help."""
 
 
 FINAL = (*_REFUSED, NotTrusted)
-"""Wrong credentials and certificates do not get better by waiting."""
+"""Errors that waiting does not fix: wrong credentials and certificates."""
 
 
 class Patience:
-    """Pauses that grow, until the time is up."""
+    """Retry with growing pauses until the time is up."""
 
     def __init__(self, seconds: float = PATIENCE) -> None:
         self._until = time.monotonic() + seconds
@@ -72,37 +72,37 @@ class Patience:
         return True
 
 
-def connection(place: Place, host: str, port: int) -> Any:
-    """A connection that is not open yet, and never sends anything twice."""
+def connection(url: ServerUrl, host: str, port: int) -> Any:
+    """A connection that is not open yet and never retries a command."""
     options: dict[str, Any] = {
         "host": host,
         "port": port,
-        "db": place.db,
-        "username": place.username,
-        "password": place.password,
-        "socket_timeout": place.timeout,
+        "db": url.db,
+        "username": url.username,
+        "password": url.password,
+        "socket_timeout": url.timeout,
         "socket_connect_timeout": PATIENCE,
         "socket_keepalive": True,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": f"tampu-{os.getpid()}",
     }
-    kind: Any = SSLConnection if place.tls else Connection  # the driver has no types
-    return kind(**options, **place.tls_options)
+    kind: Any = SSLConnection if url.tls else Connection  # the driver has no types
+    return kind(**options, **url.tls_options)
 
 
 class Node:
-    """Connections to one address; ``where`` is asked for it each time one is opened."""
+    """Connections to one server. ``where`` returns its address each time a connection is opened."""
 
-    def __init__(self, place: Place, where: Callable[[], tuple[str, int]]) -> None:
-        self._place = place
+    def __init__(self, url: ServerUrl, where: Callable[[], tuple[str, int]]) -> None:
+        self._place = url
         self._where = where
         self._idle: list[tuple[Any, select.poll]] = []
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self) -> Any:
-        """A new connection, to be kept by the caller."""
+        """A new connection, owned by the caller."""
         made = connection(self._place, *self._where())
         try:
             made.connect()
@@ -120,14 +120,14 @@ class Node:
                 known = self._idle.pop()
             if not known[1].poll(0):
                 return known
-            known[0].disconnect()  # something to read where nothing was asked: the server has closed it
+            known[0].disconnect()  # readable without a request: the server has closed it
         made = self.open()
         watch = select.poll()
         watch.register(made._sock.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
         return made, watch
 
     def send(self, commands: Sequence[tuple[Any, ...]]) -> Sent:
-        """Send commands; the replies are read later. `redis.ConnectionError` says that nothing was sent."""
+        """Send commands; the replies are read later. Raises `redis.ConnectionError` if nothing was sent."""
         known = self._take()
         try:
             known[0].send_packed_command(_packed(known[0], commands), check_health=False)
@@ -146,7 +146,7 @@ class Node:
         known[0].disconnect()
 
     def drop(self) -> None:
-        """Close what is idle, for the server is another one now."""
+        """Close idle connections: the address now belongs to another server."""
         with self._lock:
             idle, self._idle = self._idle, []
         for known, _ in idle:
@@ -158,7 +158,7 @@ class Node:
 
 
 def _packed(known: Any, commands: Sequence[tuple[Any, ...]]) -> list[bytes]:
-    """Commands as they go over the wire. The driver asks of each argument what it is; hiredis does that in C."""
+    """Commands encoded for the wire. hiredis does it in C, which is faster than the driver."""
     if _pack is None:
         packed: list[bytes] = known.pack_commands(commands)
         return packed
@@ -166,15 +166,15 @@ def _packed(known: Any, commands: Sequence[tuple[Any, ...]]) -> list[bytes]:
 
 
 class Sent:
-    """Commands on their way; `replies` reads what came of them."""
+    """Commands that were sent; `replies` reads their replies."""
 
     def __init__(self, node: Node, known: tuple[Any, select.poll], count: int) -> None:
         self._node, self._known, self._count = node, known, count
         self.clean = False
-        """All replies are in, and none is an error."""
+        """True if all replies were read and none is an error."""
 
     def replies(self) -> list[Any]:
-        """A reply for each, or the `ResponseError` that the server gave instead."""
+        """One reply per command; a `ResponseError` where the server refused it."""
         found: list[Any] = []
         read = self._known[0].read_response
         self.clean = True
@@ -185,7 +185,7 @@ class Sent:
                 except exceptions.ResponseError as error:
                     self.clean = False
                     found.append(_inside(error))
-        except exceptions.BusyLoadingError as error:  # it answers so to everything: nothing was carried out
+        except exceptions.BusyLoadingError as error:  # a loading server refuses every command: nothing was done
             self.clean = False
             self._known[0].disconnect()
             if not found:
@@ -201,68 +201,67 @@ class Sent:
 
 
 def _inside(error: exceptions.ResponseError) -> exceptions.ResponseError:
-    """Redis 6.2 tells what a script met as an error of the script, with the text of its own inside. It is met by the
-    first write of a script, so nothing was done."""
+    """The error that Redis 6.2 wraps in the text of a script error. It is raised by the first write of a script, so
+    nothing was done."""
     found = _SCRIPT_ERROR.match(str(error))
     if found is None:
         return error
     return _KINDS.get(found[2], exceptions.ResponseError)(found[1])
 
 
-def whole(ask: ScriptCall) -> tuple[Any, ...]:
-    """The same ask with the text of its script, for a server that does not know it yet."""
-    if ask.command[0] != "EVALSHA":
-        return ask.command
-    _, known, *rest = ask.command
-    return ("EVAL", scripts.by_digest(known), *rest)
+def with_source(call: ScriptCall) -> tuple[Any, ...]:
+    """The same command with the script's source, for a server that does not know the script yet."""
+    if call.command[0] != "EVALSHA":
+        return call.command
+    _, digest, *rest = call.command
+    return ("EVAL", scripts.by_digest(digest), *rest)
 
 
-def translate(error: Exception, place: Place) -> TampuError:
-    """What a server's refusal means to our callers."""
+def translate(error: Exception, url: ServerUrl) -> TampuError:
+    """The `TampuError` for an error of the server."""
     text = str(error)
     if isinstance(error, exceptions.OutOfMemoryError):
         return StorageFull(
-            f"{place} is out of memory, nothing was stored",
-            hint="raise maxmemory, or let retention or a purge make room",
+            f"{url} is out of memory, nothing was stored",
+            hint="raise maxmemory, or remove messages with retention or a purge",
         )
     if text.startswith("NOAUTH") or isinstance(error, (*_AWAY, *_REFUSED)):
-        return _kept_out(error, place)
+        return _no_access(error, url)
     if isinstance(error, exceptions.AskError | exceptions.TryAgainError):
-        return _moving(place)
+        return _moving(url)
     if isinstance(error, exceptions.ReadOnlyError | exceptions.ClusterDownError):
-        return Unavailable(f"{place} takes no writes: {text}", hint="it is failing over, or a replica; try again")
+        return Unavailable(f"{url} takes no writes: {text}", hint="it is failing over or is a replica; try again")
     if isinstance(error, exceptions.ResponseError) and text.startswith(("MISCONF", "NOREPLICAS", "BUSY")):
-        return Unavailable(f"{place} takes no writes: {text}")
-    made = StorageError(f"{place} could not carry it out: {text}", hint="this is a fault of tampu's, report it")
-    made.__cause__ = error
-    return made
+        return Unavailable(f"{url} takes no writes: {text}")
+    failed = StorageError(f"{url} refused a command: {text}", hint="this is a bug in tampu; please report it")
+    failed.__cause__ = error
+    return failed
 
 
-def _kept_out(error: Exception, place: Place) -> Unavailable:
+def _no_access(error: Exception, url: ServerUrl) -> Unavailable:
     if isinstance(error, NotTrusted):
         return Unavailable(
-            f"the certificate of {place} is not trusted: {error}",
-            hint="is the url right? with a certificate authority of your own, name its file: ?ssl_ca_certs=/path",
+            f"the certificate of {url} is not trusted: {error}",
+            hint="check the url; for your own certificate authority, add its file: ?ssl_ca_certs=/path",
         )
     if isinstance(error, _AWAY) and not isinstance(error, _REFUSED):
-        return Unavailable(
-            f"can not reach {place}: {error}", hint="start the server, or look at the url and the network"
-        )
+        return Unavailable(f"cannot reach {url}: {error}", hint="start the server, or check the url and the network")
     return Unavailable(
-        f"{place} refuses us: {error}", hint="put the user and password into the url, and let the user read and write"
+        f"{url} refuses access: {error}",
+        hint="put user and password into the url, and allow the user to read and write",
     )
 
 
-def _moving(place: Place) -> Unavailable:
-    if not place.cluster:
-        return Unavailable(f"{place} is one server of a cluster", hint="name it with redis+cluster:// in the url")
+def _moving(url: ServerUrl) -> Unavailable:
+    if not url.cluster:
+        return Unavailable(f"{url} is one server of a cluster", hint="use redis+cluster:// in the url")
     return Unavailable(
-        f"{place} is moving this queue from one server to another, nothing was done", hint="try again in a moment"
+        f"{url} is moving this queue from one server to another, nothing was done", hint="try again in a moment"
     )
 
 
-def lost(error: Exception, place: Place) -> Unavailable:
+def lost(error: Exception, url: ServerUrl) -> Unavailable:
     return Unavailable(
-        f"the connection to {place} broke, it may or may not have happened: {error}",
-        hint="look before you call again; settling again, or publishing with an idempotency_key, is safe",
+        f"the connection to {url} broke; the call may or may not have happened: {error}",
+        hint="check before you repeat the call; repeating a settle, or a publish with an idempotency_key, is safe",
     )

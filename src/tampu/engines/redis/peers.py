@@ -1,8 +1,8 @@
-"""Between processes that share a server: a bell for wake-ups, a seat for the keeper.
+"""Between processes that share a store: wake-ups, and who is the leader.
 
-The bell is a channel of the house. It may be missed, by a broken connection or a full buffer: who waits also looks by
-itself, once a second. The seat is a key that ends by itself when its holder stops renewing it; the token in it keeps a
-process that was stopped for a while from renewing the seat of another.
+A wake-up is a message on a channel of the store. It may get lost with a broken connection or a full buffer, so waiters
+also poll once a second. The leader holds a key that expires unless it is renewed. The token in the key keeps a process
+that was suspended for a while from renewing the key of another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tampu.engines.redis.wire import Wire
 LEADER_MS = 5000
 _QUIET_SECONDS = 0.002
 _RELAXED_SECONDS = 0.025
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _LISTEN_SECONDS = 30.0
 
 
@@ -35,25 +35,27 @@ class Peers:
         self._write = write
         self.token = f"{secrets.randbits(63):x}"
         self._sharded = sharded
-        """A channel that only the server of its slot knows, instead of one that all servers of a cluster repeat."""
+        """Use a sharded channel, which only the server of its slot delivers, not all servers of the cluster."""
         self._channel = f"{tags.registry}:bell"
-        self._ears: _Listener | None = None
+        self._listener: _Listener | None = None
         self._leading = False
         self._renew_at = 0.0
 
     def notify(self) -> ScriptCall:
-        """Wake the others."""
+        """The command that wakes the other processes."""
         return ScriptCall(self._tags.registry, ("SPUBLISH" if self._sharded else "PUBLISH", self._channel, self.token))
 
-    def listen(self, heard: Callable[[], bool]) -> None:
-        if self._ears is not None:
-            self._ears.stop()
-        self._ears = _Listener(self._wire, self._tags.registry, self._channel, self.token, heard, sharded=self._sharded)
+    def listen(self, on_wakeup: Callable[[], bool]) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+        self._listener = _Listener(
+            self._wire, self._tags.registry, self._channel, self.token, on_wakeup, sharded=self._sharded
+        )
 
     def lead(self) -> bool:
-        """Stay on the seat, or try to take it; asks nothing while more than half of its time is left."""
-        asked = time.monotonic()
-        if self._leading and asked < self._renew_at:
+        """True if this process is the leader. Asks the server only after half of the lease time."""
+        asked_at = time.monotonic()
+        if self._leading and asked_at < self._renew_at:
             return True
         (reply,) = self._wire.send(
             [self._write.script("acquire_leader", self._tags.registry, self.token, LEADER_MS)], safe=True
@@ -61,26 +63,26 @@ class Peers:
         if isinstance(reply, Exception):
             raise reply
         self._leading = bool(reply)
-        self._renew_at = asked + LEADER_MS / 2000
+        self._renew_at = asked_at + LEADER_MS / 2000
         return self._leading
 
     def close(self) -> None:
-        if self._ears is not None:
-            self._ears.stop()
-        if self._leading:  # somebody may take over at once
+        if self._listener is not None:
+            self._listener.stop()
+        if self._leading:  # so that another process can take over at once
             self._wire.send([self._write.script("acquire_leader", self._tags.registry, self.token, 0)], safe=True)
 
 
 class _Listener:
-    """A thread that sleeps until the bell rings, and subscribes anew when its connection is lost."""
+    """A thread that waits for wake-ups and subscribes again when its connection is lost."""
 
     def __init__(
-        self, wire: Wire, tag: str, channel: str, own: str, heard: Callable[[], bool], *, sharded: bool
+        self, wire: Wire, tag: str, channel: str, own: str, on_wakeup: Callable[[], bool], *, sharded: bool
     ) -> None:
         self._wire, self._tag = wire, tag
         self._subscribe = ("SSUBSCRIBE" if sharded else "SUBSCRIBE", channel)
         self._own = own.encode()
-        self._heard = heard
+        self._on_wakeup = on_wakeup
         self._stopped = threading.Event()
         self._connection: Any = None
         self._thread = threading.Thread(target=self._run, name="tampu-bell", daemon=True)
@@ -89,51 +91,51 @@ class _Listener:
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._sleep()
+                self._wait_for_wakeups()
             except (exceptions.RedisError, OSError, Lost, AttributeError, ValueError):
-                # Lost, or closed by `stop` under our hands. What came meanwhile may have been missed.
-                if not self._stopped.wait(_AGAIN_SECONDS):
+                # The connection was lost, or `stop` closed it. Wake-ups may have been missed meanwhile.
+                if not self._stopped.wait(_RETRY_SECONDS):
                     self._refresh()
-                    self._heard()
+                    self._on_wakeup()
             finally:
-                self._hang_up()
+                self._disconnect()
 
     def _refresh(self) -> None:
         with contextlib.suppress(exceptions.RedisError, OSError):
             self._wire.route.refresh()
 
-    def _sleep(self) -> None:
+    def _wait_for_wakeups(self) -> None:
         self._connection = self._wire.route.node(self._tag).open()
         self._connection.send_command(*self._subscribe, check_health=False)
         self._connection.read_response()
-        asked = False
+        pinged = False
         while not self._stopped.is_set():
             try:
                 message = self._connection.read_response(timeout=_LISTEN_SECONDS, disconnect_on_error=False)
             except exceptions.TimeoutError:
-                if asked:
-                    raise  # it did not answer: the other side is gone without a word
-                asked = True
+                if pinged:
+                    raise  # no answer to PING: the server is gone
+                pinged = True
                 self._connection.send_command("PING", check_health=False)
                 continue
-            asked = False
+            pinged = False
             if isinstance(message, list) and message[0] == b"sunsubscribe":
                 raise exceptions.ConnectionError("the channel has moved to another server")
             if isinstance(message, list) and message[0] in (b"message", b"smessage") and message[2] != self._own:
-                anxious = self._heard()
-                # Under load the bell rings with every commit; hearing it now and then is enough.
-                self._stopped.wait(_QUIET_SECONDS if anxious else _RELAXED_SECONDS)
+                waiting = self._on_wakeup()
+                # Under load every commit sends a wake-up; reacting now and then is enough.
+                self._stopped.wait(_QUIET_SECONDS if waiting else _RELAXED_SECONDS)
 
-    def _hang_up(self) -> None:
-        known, self._connection = self._connection, None
-        if known is not None:
-            known.disconnect()
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
 
     def stop(self) -> None:
         self._stopped.set()
-        known = self._connection
-        if known is not None:
-            sock = getattr(known, "_sock", None)
+        connection = self._connection
+        if connection is not None:
+            sock = getattr(connection, "_sock", None)
             if sock is not None:
                 with contextlib.suppress(OSError):
                     sock.shutdown(2)  # wakes the thread out of its read

@@ -1,4 +1,4 @@
-"""Routes: which server has a tag. One server, the master that Sentinels name, or the masters of a cluster, by slot."""
+"""Which server has a tag: the one server, the master that Sentinel names, or a master of a cluster, by slot."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from redis.crc import key_slot
 from redis.sentinel import Sentinel
 
 from tampu.engines.redis.node import FINAL, Lost, Node
-from tampu.engines.redis.urls import Place
+from tampu.engines.redis.urls import ServerUrl
 
 
 class Single:
-    """One server, or the master that Sentinels name."""
+    """One server, or the master that Sentinel names."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self.only = Node(place, self._where)
+    def __init__(self, url: ServerUrl) -> None:
+        self._place = url
+        self.only = Node(url, self._where)
 
     def _where(self) -> tuple[str, int]:
-        place = self._place
-        if place.service is None:
-            return place.hosts[0]
+        url = self._place
+        if url.service is None:
+            return url.hosts[0]
         make: Any = Sentinel  # the driver has no types
-        keeper = make(
-            list(place.hosts), socket_timeout=2.0, socket_connect_timeout=2.0, password=place.sentinel_password
+        sentinel_client = make(
+            list(url.hosts), socket_timeout=2.0, socket_connect_timeout=2.0, password=url.sentinel_password
         )
         try:
-            host, port = keeper.discover_master(place.service)
+            host, port = sentinel_client.discover_master(url.service)
         except exceptions.RedisError as error:
-            raise exceptions.ConnectionError(f"no Sentinel names the master of {place.service}: {error}") from error
+            raise exceptions.ConnectionError(f"no Sentinel knows the master of {url.service}: {error}") from error
         finally:
-            for sentinel in keeper.sentinels:
+            for sentinel in sentinel_client.sentinels:
                 sentinel.close()
         return str(host), int(port)
 
@@ -54,8 +54,8 @@ class Single:
 class Cluster:
     """The masters of a cluster, by slot."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, url: ServerUrl) -> None:
+        self._place = url
         self._lock = threading.Lock()
         self._nodes: dict[tuple[str, int], Node] = {}
         self._slots: list[tuple[int, int, Node]] = []
@@ -83,7 +83,7 @@ class Cluster:
         return known
 
     def follow(self, tag: str, address: tuple[str, int]) -> None:
-        """A server says who has a tag: it knows, when those that `refresh` asked have not heard of it yet."""
+        """Use the address a server redirected us to: the servers that `refresh` asks may not know of the move yet."""
         self._tags[tag] = self.at(address)
 
     def masters(self) -> list[Node]:
@@ -92,7 +92,7 @@ class Cluster:
         return list({id(node): node for _, _, node in self._slots}.values())
 
     def refresh(self) -> None:
-        """Ask any server who has which slots. One that knows of none is not in the cluster yet, or not any more."""
+        """Ask any server for the slot map. A server with an empty map is not, or no longer, in the cluster."""
         error: Exception = exceptions.ConnectionError("no server of the cluster answers")
         for address in dict.fromkeys((*self._nodes, *self._place.hosts)):
             try:
@@ -100,7 +100,7 @@ class Cluster:
                 if isinstance(reply, Exception):
                     raise reply
                 if not reply:
-                    raise exceptions.ClusterDownError(f"{address[0]}:{address[1]} knows of no slots")
+                    raise exceptions.ClusterDownError(f"{address[0]}:{address[1]} has no slot map")
             except (exceptions.RedisError, Lost, OSError) as failed:
                 error = failed
                 continue

@@ -1,4 +1,4 @@
-"""How a message is written down, and read back. docs/reference/redis-layout.md tells it for other languages."""
+"""How a message is encoded. docs/reference/redis-layout.md describes it for other languages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIFO = "8000000000000000"
 _BIAS = 1 << 63
 _DEFAULT = dict(zip(Body.__struct_fields__[2:], Body.__struct_defaults__, strict=True))
 _NOTHING = (False,) * len(KEPT_BY_KEY)
-"""Messages of earlier versions have fewer."""
+"""Fills up messages of earlier versions, which have fewer fields."""
 _MOST_BASE = (1 << 64) - 1 - (1 << 53)
 _RECEIPT = re.compile(r"/([0-9a-f]{1,16})\.([0-7]?[0-9a-f]{1,15})\Z")
 
@@ -32,19 +32,19 @@ decode = msgspec.msgpack.Decoder().decode
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What does not change of a message; and its rank."""
+    """The part of a message that does not change, and its rank."""
 
     rank: str
     flags: int
     created: int
     max_attempts: int
     extra: dict[str, Any] | None
-    """e expires, k key, l group whose order is kept, o own id, p what a replaced payload leaves as it was"""
+    """e expires, k key, l group with slots or order, o id the user gave, p fields that replacing the payload keeps"""
     body: Body
 
     @property
     def shown(self) -> Body:
-        """The body; what a key does not replace is that of the first one."""
+        """The body. Fields that replacing by key keeps are those of the first body."""
         if self.extra is None or "p" not in self.extra:
             return self.body
         kept = zip(KEPT_BY_KEY, (*self.extra["p"], *_NOTHING)[: len(KEPT_BY_KEY)], strict=True)
@@ -54,31 +54,31 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 read_row = from_msgpack(Row).decode
 
 
-def decisive(body: Body) -> tuple[Any, ...] | None:
-    """What stands beside the body, for it can not be read in Lua: what decides about the order, and what a key does not
-    replace. None when none of it is given."""
+def kept_fields(body: Body) -> tuple[Any, ...] | None:
+    """Fields stored beside the body, because Lua cannot read it: those that decide the order and those that replacing
+    by key keeps. None if none is set."""
     values = tuple(getattr(body, name) or False for name in KEPT_BY_KEY)
     return (values[0] or 0, *values[1:]) if any(values) else None
 
 
 def message(
-    room: QueueEntry,
+    entry: QueueEntry,
     seq: str,
     raw: bytes,
-    place: bytes | None,
+    raw_status: bytes | None,
     error: bytes | None,
     failures: tuple[Failure, ...] = (),
     result: bytes | None = None,
 ) -> Message:
-    """A message as the index it is in says."""
+    """A message from its row and its status (`x`)."""
     row = read_row(raw)
     extra = row.extra or {}
-    x: list[Any] = decode(place) if place else [READY, 0, "", False]
+    x: list[Any] = decode(raw_status) if raw_status else [READY, 0, "", False]
     code = x[0]
     return Message(
-        extra.get("o") or room.ids.of(seq),
-        room.tenant,
-        room.queue,
+        extra.get("o") or entry.ids.of(seq),
+        entry.tenant,
+        entry.queue,
         STATES[code],
         row.shown,
         x[1],
@@ -103,17 +103,17 @@ def failures(raw: bytes | None) -> tuple[Failure, ...]:
 
 
 def result(raw: bytes | None, now: int) -> bytes | None:
-    """16 digits of the time it is kept until, then the result."""
+    """The result unless it has expired. Stored as 16 digits of its expiry, then the result."""
     return raw[16:] if raw and int(raw[:16]) > now else None
 
 
 def group_rate(value: GroupRate | None) -> tuple[int, int]:
-    """A pace as the scripts take it: microseconds and burst; 0 is none."""
+    """A group rate as the scripts take it: microseconds per token, and burst; 0 for none."""
     return (0, 0) if value is None else (value.us, value.burst)
 
 
 def rank_text(rank: int) -> str:
-    """A rank as the ready index has it: 16 hexadecimal digits, in the order of the numbers."""
+    """A rank as in the ready index: 16 hexadecimal digits that sort like the numbers."""
     return f"{rank + _BIAS:016x}"
 
 
@@ -122,7 +122,7 @@ def rank_number(text: str) -> int:
 
 
 def ageing_base(priority: int, ageing_us: int) -> tuple[int, int]:
-    """What the server adds its time to: a rank as two halves of 32 bits, for Lua's numbers have 53."""
+    """The rank that the server adds its time to, as two halves of 32 bits, because Lua's integers have 53."""
     base = max(0, min(_MOST_BASE, _BIAS - priority * ageing_us))
     return base >> 32, base & 0xFFFFFFFF
 
@@ -139,7 +139,7 @@ def lease_lost() -> LeaseLost:
     return LeaseLost(
         "this receipt is not the current lease of its message",
         field="receipt",
-        hint="the lease ran out or was settled; stop working on it, somebody else may have it",
+        hint="the lease expired or was settled; stop working on it, another worker may have it",
     )
 
 
@@ -152,5 +152,5 @@ def conflict() -> IdempotencyConflict:
 
 
 def again(found: Message) -> Message:
-    """The answer to a publish that found its message there."""
+    """The reply to a publish whose message was stored before."""
     return msgspec.structs.replace(found, duplicate=True)

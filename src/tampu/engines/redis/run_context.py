@@ -1,4 +1,4 @@
-"""What one run of the engine brought about, for those who wait."""
+"""What one run of the engine changed, to tell the listener afterwards."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class RunContext:
     def became_ready(self, queue: tuple[str, str], count: int) -> None:
         self.ready[queue] = self.ready.get(queue, 0) + count
 
-    def heard(self, room: QueueEntry, reply: Any) -> list[Any]:
-        """A script's reply begins with how many became ready and what is due first; the reply."""
+    def read_reply(self, entry: QueueEntry, reply: Any) -> list[Any]:
+        """Record how many messages became ready and when the next work is due: the first two values of a reply."""
         found: list[Any] = ok(reply)
-        woken, due = found[0], found[1]
-        if woken:
-            self.became_ready((room.tenant, room.queue), woken)
+        newly_ready, due = found[0], found[1]
+        if newly_ready:
+            self.became_ready((entry.tenant, entry.queue), newly_ready)
         if due is not None and (self.due is None or due < self.due):
             self.due = due
         return found
 
-    def swept(self, room: QueueEntry, told: list[Any]) -> int:
-        """What a sweep moved; of it, leases that ran out are remembered."""
-        moved, back, dead = told
+    def swept(self, entry: QueueEntry, counts: list[Any]) -> int:
+        """Record the leases that expired in a sweep. Returns how many messages it moved."""
+        moved, back, dead = counts
         if back or dead:
-            name = (room.tenant, room.queue)
+            name = (entry.tenant, entry.queue)
             before = self.leases_expired.get(name, (0, 0))
             self.leases_expired[name] = (before[0] + back, before[1] + dead)
         return int(moved)

@@ -1,4 +1,4 @@
-"""What the engine asks of the server, and how operations are written.
+"""Commands to the server, and how operations are written.
 
 An operation is a generator: it yields a list of `ScriptCall`s, is sent a reply for each, and returns the reply of the
 port. The engine advances all operations of a run together, so that each round is one pipeline.
@@ -16,36 +16,36 @@ R = TypeVar("R")
 
 
 class ScriptCall(NamedTuple):
-    """One command to the server that has the tag."""
+    """One command, for the server that has the tag."""
 
     tag: str
     command: tuple[Any, ...]
 
 
-Asking = Generator[list[ScriptCall], list[Any], R]
-"""Replies are what the server said, or a `TampuError`."""
+Operation = Generator[list[ScriptCall], list[Any], R]
+"""A reply is the server's answer or a `TampuError`."""
 
 
 class Writer:
-    """Writes asks; scripts are told the time, or ('') to look themselves."""
+    """Builds script calls. With a test clock, scripts get its time; else '', and they ask the server."""
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
 
     def script(self, name: str, tag: str, *args: Any) -> ScriptCall:
-        """With two keys, neither of which is ever there: while a slot is being moved, the servers refuse such a script
-        (TRYAGAIN). With one they would send it to the new server, where only a part of what it touches is yet."""
+        """A script call. Its two keys never exist: while a slot is being moved, servers refuse the script (TRYAGAIN).
+        With one key they would redirect it to the new server, which has only a part of the slot's keys yet."""
         now = "" if self._clock is None else self._clock.now()
         return ScriptCall(tag, ("EVALSHA", scripts.digest(name), 2, tag, f"{tag}:~", now, *args))
 
     @staticmethod
     def plain(command: str, tag: str, end: str, *args: Any) -> ScriptCall:
-        """A command on one key of a tag. One key is at one server, also while its slot is being moved."""
+        """A command on one key of a tag. One key is on one server, even while its slot is being moved."""
         return ScriptCall(tag, (command, f"{tag}:{end}", *args))
 
 
 def ok(reply: Any) -> Any:
-    """The reply; raised, if it is an error."""
+    """The reply. Raises it if it is an error."""
     if isinstance(reply, TampuError):
         raise reply
     return reply

@@ -1,4 +1,4 @@
-"""The Lua scripts: one file per operation, in a folder per verb; the common parts it needs are put in front of it."""
+"""The Lua scripts: one file per operation, in a folder per verb. The common parts a script needs come before it."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ def files() -> dict[str, Traversable]:
 
 @functools.cache
 def source(name: str) -> str:
-    """The whole text of a script."""
+    """The full source of a script."""
     text = files()[name].read_text(encoding="utf-8")
     needs = _NEEDS.search(text)
-    assert needs is not None, f"{name}.lua does not say what it needs"
+    assert needs is not None, f"{name}.lua has no '-- needs:' line"
     parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
     contains = _CONTAINS.search(text)
     inside = [_function(other) for other in contains[1].split()] if contains else []
-    return "\n".join([*(_simple(part) for part in parts), *inside, _simple(text)])
+    return "\n".join([*(_without_comments(part) for part in parts), *inside, _without_comments(text)])
 
 
 def _function(name: str) -> str:
-    """A whole script as a function of another one, with its own keys and arguments."""
+    """A script as a function inside another one, with its own keys and arguments."""
     return f"local function {name}(KEYS, ARGV)\n{source(name)}\nend"
 
 
-def _simple(text: str) -> str:
-    """Without the lines that only explain: the server keeps every script in memory."""
+def _without_comments(text: str) -> str:
+    """Saves memory: the server keeps every script."""
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
 
 
 @functools.cache
 def digest(name: str) -> str:
-    """What EVALSHA calls it by."""
-    known = hashlib.sha1(source(name).encode(), usedforsecurity=False).hexdigest()
-    _sources[known] = name
-    return known
+    """The SHA-1 that EVALSHA takes."""
+    found = hashlib.sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+    _sources[found] = name
+    return found
 
 
 _sources: dict[str, str] = {}
 
 
-def by_digest(known: str) -> str:
-    """The text of a script that was called by its digest."""
-    return source(_sources[known])
+def by_digest(digest: str) -> str:
+    """The source of the script with this digest."""
+    return source(_sources[digest])

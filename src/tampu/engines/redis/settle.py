@@ -1,8 +1,8 @@
 """settle and extend: what the holder of a lease may do.
 
 Contract: one outcome per item. A receipt that is not the current lease of its message changes nothing and gives
-LeaseLost, except when it is the very receipt that brought the message where it is, in the same way: then the answer is
-the same again. All items of a queue, of all callers, are one script; a batch of plain acks has one of its own.
+LeaseLost. Exception: a repeated settle with the same receipt and verb gets the same answer again. All items of a queue,
+of all callers, are one script; a batch of simple acks has a script of its own.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from tampu.engines.port import Extend, Extended, Settle, SettleItem
 from tampu.engines.redis import ids, rows
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Asking, ScriptCall
+from tampu.engines.redis.script_calls import Operation, ScriptCall
 from tampu.engines.rules import first_line
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 
 _VERBS = {"ack": "a", "nack": "n", "reject": "x", "release": "r"}
-MOST_TOGETHER = 2000
+MAX_MERGED = 2000
 _NUMBERS = re.compile(r"[0-9a-f]+")
 _LEASE = re.compile(r"[0-7]?[0-9a-f]{1,15}")
 
 
-class Group:
-    """Items of one queue, with where their answers go."""
+class Batch:
+    """Items of one queue, and the positions of their outcomes."""
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.positions: list[int] = []
         self.items: list[SettleItem] = []
         self.seqs: list[str] = []
         self.leases: list[str] = []
-        self.plain = True
+        self.simple = True
 
-    def add(self, place: int, item: SettleItem, seq: str, lease: str) -> None:
-        self.places.append(place)
+    def add(self, position: int, item: SettleItem, seq: str, lease: str) -> None:
+        self.positions.append(position)
         self.items.append(item)
         self.seqs.append(seq)
         self.leases.append(lease)
-        self.plain = self.plain and item.verb == "ack" and (item.result is None or not item.result_ttl_us)
+        self.simple = self.simple and item.verb == "ack" and (item.result is None or not item.result_ttl_us)
 
     def answer(self, outcomes: list[Any], answers: list[Outcome]) -> None:
-        for place, outcome in zip(self.places, answers, strict=True):
-            outcomes[place] = outcome
+        for position, outcome in zip(self.positions, answers, strict=True):
+            outcomes[position] = outcome
 
 
-def settle(context: RunContext, calls: Sequence[Settle]) -> Asking[list[list[Outcome] | TampuError]]:
+def settle(context: RunContext, calls: Sequence[Settle]) -> Operation[list[list[Outcome] | TampuError]]:
     replies = yield from _settle(context, calls)
     for call, outcomes in zip(calls, replies, strict=True):
         for queue, count in call.freed(outcomes).items():
@@ -56,49 +56,52 @@ def settle(context: RunContext, calls: Sequence[Settle]) -> Asking[list[list[Out
     return list(replies)
 
 
-def _settle(context: RunContext, calls: Sequence[Settle]) -> Asking[list[list[Outcome]]]:
-    whole = _one_claim(calls[0]) if len(calls) == 1 else None
-    if whole is not None:
-        return [(yield from _ack_claim(context, calls[0], *whole))]
+def _settle(context: RunContext, calls: Sequence[Settle]) -> Operation[list[list[Outcome]]]:
+    claimed = _acks_of_one_claim(calls[0]) if len(calls) == 1 else None
+    if claimed is not None:
+        return [(yield from _ack_claim(context, calls[0], *claimed))]
     outcomes: list[Any] = []
-    groups: dict[tuple[str, str], list[Group]] = {}
+    batches: dict[tuple[str, str], list[Batch]] = {}
     for call in calls:
         for item in call.items:
-            outcomes.append(_sort(groups, call.tenant, item, len(outcomes)))
-    asked: list[tuple[QueueEntry, Group]] = []
-    for (tenant, queue), line in groups.items():
-        room = yield from context.registry.known(tenant, queue)
-        for group in line:
-            if room is not None:
-                asked.append((room, group))
+            outcomes.append(_sort(batches, call.tenant, item, len(outcomes)))
+    batches_sent: list[tuple[QueueEntry, Batch]] = []
+    for (tenant, queue), queue_batches in batches.items():
+        entry = yield from context.registry.find(tenant, queue)
+        for batch in queue_batches:
+            if entry is not None:
+                batches_sent.append((entry, batch))
             else:
-                group.answer(outcomes, [Outcome(None, None, rows.lease_lost())] * len(group.items))
-    if asked:
-        replies = yield [_acks(context, *one) if one[1].plain else ask(context, *one) for one in asked]
-        for (room, group), reply in zip(asked, replies, strict=True):
+                batch.answer(outcomes, [Outcome(None, None, rows.lease_lost())] * len(batch.items))
+    if batches_sent:
+        replies = yield [
+            (_ack_call if batch.simple else settle_call)(context, entry, batch) for entry, batch in batches_sent
+        ]
+        for (entry, batch), reply in zip(batches_sent, replies, strict=True):
             if isinstance(reply, TampuError):
-                group.answer(outcomes, [Outcome(None, None, reply)] * len(group.items))
+                batch.answer(outcomes, [Outcome(None, None, reply)] * len(batch.items))
             else:
-                group.answer(outcomes, (_acked if group.plain else settled)(room, group, context.heard(room, reply)))
-    given = iter(outcomes)
-    return [[next(given) for _ in call.items] for call in calls]
+                outcomes_of = _ack_outcomes if batch.simple else settle_outcomes
+                batch.answer(outcomes, outcomes_of(entry, batch, context.read_reply(entry, reply)))
+    all_outcomes = iter(outcomes)
+    return [[next(all_outcomes) for _ in call.items] for call in calls]
 
 
-def _sort(groups: dict[tuple[str, str], list[Group]], tenant: str, item: SettleItem, place: int) -> Outcome | None:
-    """Put an item into the group of its queue; the outcome of one that has no receipt."""
+def _sort(batches: dict[tuple[str, str], list[Batch]], tenant: str, item: SettleItem, position: int) -> Outcome | None:
+    """Put an item into a batch of its queue. Returns the outcome if its receipt is not valid."""
     try:
         seq, lease = rows.parse_receipt(item.receipt)
     except TampuError as error:
         return Outcome(None, None, error)
-    line = groups.setdefault((tenant, item.queue), [Group()])
-    if len(line[-1].items) >= MOST_TOGETHER:
-        line.append(Group())
-    line[-1].add(place, item, seq, lease)
+    queue_batches = batches.setdefault((tenant, item.queue), [Batch()])
+    if len(queue_batches[-1].items) >= MAX_MERGED:
+        queue_batches.append(Batch())
+    queue_batches[-1].add(position, item, seq, lease)
     return None
 
 
-def _one_claim(call: Settle) -> tuple[str, str] | None:
-    """(numbers in a row, lease) when these are plain acks of one claim, which is what a batch worker sends."""
+def _acks_of_one_claim(call: Settle) -> tuple[str, str] | None:
+    """(concatenated numbers, lease) if these are simple acks of one claim, as a batch worker sends them; else None."""
     if not call.items:
         return None
     queue = call.items[0].queue
@@ -112,52 +115,52 @@ def _one_claim(call: Settle) -> tuple[str, str] | None:
             return None
         seqs.append(text[start:stop])
     numbers = "".join(seqs)
-    ours = _NUMBERS.fullmatch(numbers) and _LEASE.fullmatch(lease) and all(len(seq) == ids.DIGITS for seq in seqs)
-    return (numbers, lease) if ours and len(seqs) <= MOST_TOGETHER else None
+    valid = _NUMBERS.fullmatch(numbers) and _LEASE.fullmatch(lease) and all(len(seq) == ids.DIGITS for seq in seqs)
+    return (numbers, lease) if valid and len(seqs) <= MAX_MERGED else None
 
 
-def _ack_claim(context: RunContext, call: Settle, numbers: str, lease: str) -> Asking[list[Outcome]]:
-    room = yield from context.registry.known(call.tenant, call.items[0].queue)
-    if room is None:
+def _ack_claim(context: RunContext, call: Settle, numbers: str, lease: str) -> Operation[list[Outcome]]:
+    entry = yield from context.registry.find(call.tenant, call.items[0].queue)
+    if entry is None:
         return [Outcome(None, None, rows.lease_lost()) for _ in call.items]
-    (reply,) = yield [context.write.script("ack", room.tag, numbers, rows.encode(lease))]
+    (reply,) = yield [context.write.script("ack", entry.tag, numbers, rows.encode(lease))]
     if isinstance(reply, TampuError):
         return [Outcome(None, None, reply)] * len(call.items)
-    answers = context.heard(room, reply)
+    answers = context.read_reply(entry, reply)
     done = rows.STATES[rows.DONE]
     if len(answers) == 3 and answers[2].count(b"d") == len(call.items) and all(item.id for item in call.items):
         return [Outcome(item.id, done) for item in call.items]
-    group = Group()
+    batch = Batch()
     for i, item in enumerate(call.items):
-        group.add(i, item, numbers[16 * i : 16 * i + 16], lease)
-    return _acked(room, group, answers)
+        batch.add(i, item, numbers[16 * i : 16 * i + 16], lease)
+    return _ack_outcomes(entry, batch, answers)
 
 
-def _acks(context: RunContext, room: QueueEntry, group: Group) -> ScriptCall:
-    leases = group.leases
-    one: Any = leases[0] if leases.count(leases[0]) == len(leases) else leases
-    return context.write.script("ack", room.tag, "".join(group.seqs), rows.encode(one))
+def _ack_call(context: RunContext, entry: QueueEntry, batch: Batch) -> ScriptCall:
+    leases = batch.leases
+    lease_or_list: Any = leases[0] if leases.count(leases[0]) == len(leases) else leases
+    return context.write.script("ack", entry.tag, "".join(batch.seqs), rows.encode(lease_or_list))
 
 
-def _acked(room: QueueEntry, group: Group, reply: list[Any]) -> list[Outcome]:
+def _ack_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[Outcome]:
     letters = reply[2]
     own = dict(zip(reply[3::2], reply[4::2], strict=True))
     done = rows.STATES[rows.DONE]
-    found = []
-    for i, (item, seq) in enumerate(zip(group.items, group.seqs, strict=True)):
+    outcomes = []
+    for i, (item, seq) in enumerate(zip(batch.items, batch.seqs, strict=True)):
         if letters[i] == 100:  # d
-            id = item.id or (own[i + 1].decode() if own and i + 1 in own else room.ids.of(seq))
-            found.append(Outcome(id, done))
+            id = item.id or (own[i + 1].decode() if own and i + 1 in own else entry.ids.of(seq))
+            outcomes.append(Outcome(id, done))
         else:
-            found.append(Outcome(None, None, rows.lease_lost()))
-    return found
+            outcomes.append(Outcome(None, None, rows.lease_lost()))
+    return outcomes
 
 
-def ask(context: RunContext, room: QueueEntry, group: Group) -> ScriptCall:
+def settle_call(context: RunContext, entry: QueueEntry, batch: Batch) -> ScriptCall:
     tables: dict[tuple[int, ...], int] = {}
     items = []
     results: list[bytes] = []
-    for item, seq, lease in zip(group.items, group.seqs, group.leases, strict=True):
+    for item, seq, lease in zip(batch.items, batch.seqs, batch.leases, strict=True):
         packed: dict[str, Any] = {"v": _VERBS[item.verb], "s": seq, "l": lease}
         if item.verb in ("nack", "release") and item.delay_us is not None:
             packed["d"] = item.delay_us + 0
@@ -177,37 +180,37 @@ def ask(context: RunContext, room: QueueEntry, group: Group) -> ScriptCall:
             if value is not None:
                 packed[name] = value
         items.append(packed)
-    return context.write.script("settle", room.tag, rows.encode(list(tables)), rows.encode(items), *results)
+    return context.write.script("settle", entry.tag, rows.encode(list(tables)), rows.encode(items), *results)
 
 
-def settled(room: QueueEntry, group: Group, reply: list[Any]) -> list[Outcome]:
+def settle_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[Outcome]:
     return [
         Outcome(None, None, rows.lease_lost())
         if code < 0
-        else Outcome(item.id or (own[0].decode() if own[0] else room.ids.of(seq)), rows.STATES[code])
-        for item, seq, (code, *own) in zip(group.items, group.seqs, reply[2:], strict=True)
+        else Outcome(item.id or (own[0].decode() if own[0] else entry.ids.of(seq)), rows.STATES[code])
+        for item, seq, (code, *own) in zip(batch.items, batch.seqs, reply[2:], strict=True)
     ]
 
 
-def extend(context: RunContext, call: Extend) -> Asking[list[Extended | TampuError]]:
-    """Leases run on for the time given, from now."""
+def extend(context: RunContext, call: Extend) -> Operation[list[Extended | TampuError]]:
+    """Extend leases to the given time from now."""
     answers: list[Any] = []
-    groups: dict[str, list[tuple[int, tuple[str, str, int]]]] = {}
+    batches: dict[str, list[tuple[int, tuple[str, str, int]]]] = {}
     for queue, receipt, lease_us in call.items:
         answers.append(rows.lease_lost())
         try:
-            groups.setdefault(queue, []).append((len(answers) - 1, (*rows.parse_receipt(receipt), lease_us + 0)))
+            batches.setdefault(queue, []).append((len(answers) - 1, (*rows.parse_receipt(receipt), lease_us + 0)))
         except TampuError as error:
             answers[-1] = error
-    for queue, items in groups.items():
-        room = yield from context.registry.known(call.tenant, queue)
-        if room is not None:
-            (reply,) = yield [context.write.script("extend", room.tag, rows.encode([item for _, item in items]))]
+    for queue, items in batches.items():
+        entry = yield from context.registry.find(call.tenant, queue)
+        if entry is not None:
+            (reply,) = yield [context.write.script("extend", entry.tag, rows.encode([item for _, item in items]))]
             if isinstance(reply, TampuError):
-                for place, _ in items:
-                    answers[place] = reply
+                for position, _ in items:
+                    answers[position] = reply
                 continue
-            for (place, _), answer in zip(items, context.heard(room, reply)[2:], strict=True):
+            for (position, _), answer in zip(items, context.read_reply(entry, reply)[2:], strict=True):
                 if answer[0]:
-                    answers[place] = Extended(answer[0], bool(answer[1]))
+                    answers[position] = Extended(answer[0], bool(answer[1]))
     return answers

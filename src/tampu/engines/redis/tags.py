@@ -1,32 +1,31 @@
-"""The names of the keys. Everything of a queue shares one hash tag, so it lives in one slot of a cluster.
+"""Hash tags of the keys. All keys of a queue share one hash tag, so they are in one slot of a cluster.
 
-``{tampu}`` is the house: the directory of queues, documents, the keeper's seat. ``{tampu:<tenant>}`` are the names that
-are unique in a tenant. ``{tampu:<tenant>:<queue>}`` is a queue. A colon inside a name is written ``%3A``, so no two
-queues have one tag.
+``{tampu}``: the queue registry, documents and the leader. ``{tampu:<tenant>}``: the names that are unique in a tenant.
+``{tampu:<tenant>:<queue>}``: a queue. A colon inside a name is written ``%3A``, so no two queues share a tag.
 """
 
 from __future__ import annotations
 
 
 class Tags:
-    """The tags of one house; ``prefix`` keeps several houses on one server apart."""
+    """The tags of one store. ``prefix`` separates several stores on one server."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.registry = f"{{{prefix}}}"
 
     def tenant(self, tenant: str) -> str:
-        return f"{{{self.prefix}:{plain(tenant)}}}"
+        return f"{{{self.prefix}:{escape(tenant)}}}"
 
     def queue(self, tenant: str, queue: str) -> str:
-        return f"{{{self.prefix}:{plain(tenant)}:{plain(queue)}}}"
+        return f"{{{self.prefix}:{escape(tenant)}:{escape(queue)}}}"
 
 
-def plain(name: str) -> str:
-    """A name in which no colon is left; ``%`` is written out too, for kinds of documents may have any."""
+def escape(name: str) -> str:
+    """Escape colons, and ``%``, because kinds of documents may contain any character."""
     return name.replace("%", "%25").replace(":", "%3A")
 
 
-def named(text: str) -> str:
-    """The name that `plain` wrote."""
+def unescape(text: str) -> str:
+    """The name that `escape` was given."""
     return text.replace("%3A", ":").replace("%25", "%")

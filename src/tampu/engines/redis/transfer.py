@@ -1,6 +1,6 @@
-"""adopt: store messages that another store has kept, as they are; and what this one gives of itself to another.
+"""Import messages of another store as they are, and export the messages of this one.
 
-Contract of adopt: a call is all or nothing, in one script of its queue. A message whose id the tenant has already, in
+Contract of import: a call is all or nothing, in one script of its queue. A message whose id the tenant has already, in
 any of its queues, is left out. Ids and idempotency keys are reserved in the tenant first, as for publish.
 """
 
@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, reservations, rows
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.engines.redis.read import cursor_after, cursor_of
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Asking, ok
+from tampu.engines.redis.script_calls import Operation, ok
 from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
 from tampu.model.journal import Position
 from tampu.model.message import Body, Failure, State
@@ -26,15 +26,15 @@ from tampu.model.values import pack_body
 _NOTHING = Body("", b"")
 
 
-def import_messages(context: RunContext, call: Import) -> Asking[int]:
+def import_messages(context: RunContext, call: Import) -> Operation[int]:
     check(call)
-    room = yield from context.registry.enter(call.tenant, call.queue)
+    entry = yield from context.registry.register(call.tenant, call.queue)
     items = [_item(item) for item in call.items]
-    requests = [_request(room, request) for request in call.requests]
-    (answer,) = yield [context.write.script("server_time", room.tag)]
+    requests = [_request(entry, request) for request in call.requests]
+    (answer,) = yield [context.write.script("server_time", entry.tag)]
     now = ok(answer)
     names = reservations.Reservations(
-        context, room, [*map(_named, call.items), *(_asked(request, now) for request in call.requests)]
+        context, entry, [*map(_reserve_id, call.items), *(_reserve_key(request, now) for request in call.requests)]
     )
     parts = [part for item in call.items for part in (pack_body(item.body), _failures(item.failures), _result(item))]
     while True:
@@ -42,7 +42,7 @@ def import_messages(context: RunContext, call: Import) -> Asking[int]:
         (reply,) = yield [
             context.write.script(
                 "import_messages",
-                room.tag,
+                entry.tag,
                 call.origin,
                 rows.encode(items),
                 rows.encode(requests),
@@ -51,27 +51,27 @@ def import_messages(context: RunContext, call: Import) -> Asking[int]:
                 *parts,
             )
         ]
-        _, _, new, stored, *void = context.heard(room, reply)
+        _, _, new, stored, *void = context.read_reply(entry, reply)
         if stored == b"void":
             names.lose(void)
             continue
         if new:
-            yield from context.registry.confirm(room)
+            yield from context.registry.confirm(entry)
         return int(stored)
 
 
-def _named(item: MessageSnapshot) -> Item:
-    """What the tenant must know of a message: its id."""
+def _reserve_id(item: MessageSnapshot) -> Item:
+    """What to reserve for a message: its id."""
     return Item(_NOTHING, b"", 0, id=item.id)
 
 
-def _asked(request: Request, now: int) -> Item:
-    """What the tenant must know of an idempotency key: in which queue it is, and how long."""
+def _reserve_key(request: Request, now: int) -> Item:
+    """What to reserve for an idempotency key: the key and its remaining time."""
     return Item(Body("", b"", idempotency_key=request.key), b"", 0, window_us=max(0, request.until_us - now))
 
 
 def _item(item: MessageSnapshot) -> dict[str, Any]:
-    """A message as `import_messages.lua` takes it; what is not there is left out."""
+    """A message as `import_messages.lua` takes it, without fields that are not set."""
     body = item.body
     made: dict[str, Any] = {
         "o": item.id, "s": rows.CODE[item.state], "t": body.type, "n": item.attempts, "a": item.max_attempts,
@@ -79,7 +79,7 @@ def _item(item: MessageSnapshot) -> dict[str, Any]:
     }  # fmt: skip
     for name, value in (
         ("u", item.run_us), ("e", item.expires_us), ("z", item.ended_us), ("y", item.reason), ("l", item.group),
-        ("w", item.waits_turn or None), ("k", body.key), ("hk", item.has_key or None), ("p", rows.decisive(body)),
+        ("w", item.waits_turn or None), ("k", body.key), ("hk", item.has_key or None), ("p", rows.kept_fields(body)),
         ("ru", item.result_until_us), ("le", item.failures[-1].error if item.failures else None),
     ):  # fmt: skip
         if value is not None:
@@ -87,10 +87,10 @@ def _item(item: MessageSnapshot) -> dict[str, Any]:
     return made
 
 
-def _request(room: QueueEntry, request: Request) -> dict[str, Any]:
+def _request(entry: QueueEntry, request: Request) -> dict[str, Any]:
     made = {"i": request.key, "id": request.digest.hex(), "iw": request.until_us, "o": request.id}
     parsed = ids.parse(request.id)
-    if parsed is not None and parsed[0] == room.ids.tail:
+    if parsed is not None and parsed[0] == entry.ids.tail:
         made["n"] = parsed[1]
     return made
 
@@ -109,44 +109,44 @@ def _result(item: MessageSnapshot) -> bytes:
     return b"" if item.result is None else b"%016d" % (item.result_until_us or 0) + item.result
 
 
-def start_journal(context: RunContext, call: StartJournal) -> Asking[Position]:
-    """Each queue has a partition of its own."""
+def start_journal(context: RunContext, call: StartJournal) -> Operation[Position]:
+    """Set the first offset of each queue's partition, unless it has one."""
     begun: Position = {}
     for partition, offset in call.after.items():
         tenant, slash, queue = partition.partition("/")
         if slash and offset:
-            room = yield from context.registry.enter(tenant, queue)
-            (reply,) = yield [context.write.plain("HSETNX", room.tag, "n", "end", offset)]
+            entry = yield from context.registry.register(tenant, queue)
+            (reply,) = yield [context.write.plain("HSETNX", entry.tag, "n", "end", offset)]
             if ok(reply):
                 begun[partition] = offset
     return begun
 
 
-# -- what is given
+# -- export
 
 
 def page(
     registry: QueueRegistry, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
-) -> Asking[SnapshotPage | None]:
-    room = yield from registry.present(tenant, queue)
-    if room is None:
+) -> Operation[SnapshotPage | None]:
+    entry = yield from registry.find_existing(tenant, queue)
+    if entry is None:
         return None
     (reply,) = yield [
-        registry.write.script("page_for_export", room.tag, str(state), limit, *cursor_after(state, after))
+        registry.write.script("page_for_export", entry.tag, str(state), limit, *cursor_after(state, after))
     ]
     now, *flat = ok(reply)
-    items = [_kept(room, now, *flat[i : i + 7]) for i in range(0, len(flat), 7)]
+    items = [_snapshot(entry, now, *flat[i : i + 7]) for i in range(0, len(flat), 7)]
     return SnapshotPage(items, cursor_of(state, flat[-7], flat[-6]) if len(items) == limit else None)
 
 
-def _kept(
-    room: QueueEntry, now: int, member: bytes, score: bytes, raw: bytes, place: bytes | None, failed: bytes | None,
+def _snapshot(
+    entry: QueueEntry, now: int, member: bytes, score: bytes, raw: bytes, place: bytes | None, failed: bytes | None,
     result: bytes | None, has_key: int,
 ) -> MessageSnapshot:  # fmt: skip
     del score
     row = rows.read_row(raw)
     failures = rows.failures(failed)
-    m = rows.message(room, member[-16:].decode(), raw, place, None, failures, rows.result(result, now))
+    m = rows.message(entry, member[-16:].decode(), raw, place, None, failures, rows.result(result, now))
     x: list[Any] = rows.decode(place) if place else []
     until = int(result[:16]) if result is not None and m.result_raw is not None else None
     return MessageSnapshot(
@@ -156,26 +156,26 @@ def _kept(
     )  # fmt: skip
 
 
-def requests(registry: QueueRegistry, tenant: str, after: tuple[Any, ...] | None, limit: int) -> Asking[RequestPage]:
-    """Queue by queue; the cursor is the queue and how far its keys were looked through."""
+def requests(registry: QueueRegistry, tenant: str, after: tuple[Any, ...] | None, limit: int) -> Operation[RequestPage]:
+    """Idempotency keys, queue by queue. The cursor is the queue and a scan cursor in its keys."""
     queue, cursor = after or ("", 0)
-    rooms = yield from registry.all(tenant)
-    for at, room in enumerate(rooms):
-        if room.queue < queue:
+    entries = yield from registry.all(tenant)
+    for at, entry in enumerate(entries):
+        if entry.queue < queue:
             continue
         (reply,) = yield [
             registry.write.script(
-                "page_idempotency_keys", room.tag, cursor if room.queue == queue else 0, min(limit, 1000)
+                "page_idempotency_keys", entry.tag, cursor if entry.queue == queue else 0, min(limit, 1000)
             )
         ]
         more, *flat = ok(reply)
         items = [
-            Request(key.decode(), bytes.fromhex(digest.decode()), until, own.decode() or room.ids.of(number.decode()),
-                    room.queue)
+            Request(key.decode(), bytes.fromhex(digest.decode()), until, own.decode() or entry.ids.of(number.decode()),
+                    entry.queue)
             for key, until, digest, number, own in zip(*(flat[i::5] for i in range(5)), strict=True)
         ]  # fmt: skip
         if int(more):
-            return RequestPage(items, (room.queue, int(more)))
-        if items or at + 1 == len(rooms):
-            return RequestPage(items, (rooms[at + 1].queue, 0) if at + 1 < len(rooms) else None)
+            return RequestPage(items, (entry.queue, int(more)))
+        if items or at + 1 == len(entries):
+            return RequestPage(items, (entries[at + 1].queue, 0) if at + 1 < len(entries) else None)
     return RequestPage([], None)

@@ -1,4 +1,4 @@
-"""From a url to a place: which server, how to reach it, which house on it."""
+"""Parses a Redis url: which server, how to connect, which prefix of keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRUE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no":
 HINT = "redis://host:6379/0, rediss://…, redis+cluster://host:7000, redis+sentinel://host:26379,host2:26379/name/0"
 
 
-class Place(msgspec.Struct, frozen=True):
+class ServerUrl(msgspec.Struct, frozen=True):
     hosts: tuple[tuple[str, int], ...]
     db: int = 0
     username: str | None = None
@@ -27,7 +27,7 @@ class Place(msgspec.Struct, frozen=True):
     tls_options: dict[str, Any] = {}
     cluster: bool = False
     service: str | None = None
-    """The name of the master that Sentinels know."""
+    """Name of the master in Sentinel."""
     sentinel_password: str | None = None
     prefix: str = "tampu"
     durability: str | None = None
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True):
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> ServerUrl:
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         raise InvalidConfig(
@@ -48,7 +48,7 @@ def parse(url: str) -> Place:
     unknown = [name for name in options if name not in _KNOWN]
     if unknown:
         raise InvalidConfig(
-            f"no such option in the url: {', '.join(unknown)}", field="url", hint=f"known: {', '.join(_KNOWN)}"
+            f"unknown option in the url: {', '.join(unknown)}", field="url", hint=f"known: {', '.join(_KNOWN)}"
         )
     address, _, path = rest.partition("/")
     credentials, _, addresses = address.rpartition("@")
@@ -62,12 +62,12 @@ def parse(url: str) -> Place:
     if len(parts) > 1 or (parts and not parts[0].isdecimal()) or (cluster and parts not in ([], ["0"])):
         raise InvalidConfig(f"not the number of a database: /{path}", field="url", hint=HINT)
     if (cluster and sentinel) or (not (cluster or sentinel) and "," in addresses):
-        raise InvalidConfig("several hosts are for a cluster or for Sentinels", field="url", hint=HINT)
+        raise InvalidConfig("several hosts need redis+cluster:// or redis+sentinel://", field="url", hint=HINT)
     tls = scheme.startswith("rediss")
     prefix = options.get("prefix", "tampu")
     if not _PREFIX.match(prefix):
-        raise InvalidConfig(f"{prefix!r:.80} is not a prefix", field="url", hint="1 to 64 of A-Z a-z 0-9 _ . -")
-    return Place(
+        raise InvalidConfig(f"{prefix!r:.80} is not a valid prefix", field="url", hint="1 to 64 of A-Z a-z 0-9 _ . -")
+    return ServerUrl(
         hosts=tuple(_host(text, 26379 if sentinel else 6379) for text in addresses.split(",")),
         db=int(parts[0]) if parts else 0,
         username=urllib.parse.unquote(username) or None,

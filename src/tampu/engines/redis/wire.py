@@ -1,4 +1,4 @@
-"""Asks on their way: one pipeline to a server, or one per server of a cluster, all under way at once."""
+"""Sends script calls: one pipeline to a server, or one per server of a cluster, all at the same time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from redis import exceptions
 
-from tampu.engines.redis.node import FINAL, Lost, Node, Patience, Sent, lost, translate, whole
+from tampu.engines.redis.node import FINAL, Lost, Node, Patience, Sent, lost, translate, with_source
 from tampu.engines.redis.routes import Cluster, Single
 from tampu.engines.redis.script_calls import ScriptCall
-from tampu.engines.redis.urls import Place
+from tampu.engines.redis.urls import ServerUrl
 from tampu.model.errors import Unavailable
 
 _NOT_DONE = (
@@ -22,7 +22,7 @@ _NOT_DONE = (
     exceptions.ReadOnlyError,
     exceptions.BusyLoadingError,
 )
-"""The server says that it did not do it: safe to send again."""
+"""The server did not run the command: safe to send again."""
 
 _MOVED = (
     exceptions.MovedError,
@@ -31,123 +31,123 @@ _MOVED = (
     exceptions.BusyLoadingError,
     Lost,
 )
-"""Servers may have changed places."""
+"""The slot or the role of master may have moved to another server."""
 
 
 class Wire:
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.route: Single | Cluster = Cluster(place) if place.cluster else Single(place)
+    def __init__(self, url: ServerUrl) -> None:
+        self.url = url
+        self.route: Single | Cluster = Cluster(url) if url.cluster else Single(url)
         self.on_lost: Callable[[], None] = lambda: None
 
-    def send(self, asks: Sequence[ScriptCall], *, safe: bool = False) -> list[Any]:
-        """A reply for each ask, or a `TampuError`. ``safe``: they only read, so a broken connection is tried again."""
+    def send(self, calls: Sequence[ScriptCall], *, safe: bool = False) -> list[Any]:
+        """One reply or `TampuError` per call. ``safe``: repeating does no harm, so a broken connection is retried."""
         if isinstance(self.route, Single):
             try:
-                sent = self.route.only.send([ask.command for ask in asks])
+                sent = self.route.only.send([call.command for call in calls])
                 answers = sent.replies()
             except Exception as error:
-                return self._send(asks, [self._failed(error)] * len(asks), safe=safe)
-            return answers if sent.clean else self._send(asks, answers, safe=safe)
-        return self._send(asks, None, safe=safe)
+                return self._send(calls, [self._failed(error)] * len(calls), safe=safe)
+            return answers if sent.clean else self._send(calls, answers, safe=safe)
+        return self._send(calls, None, safe=safe)
 
     def _failed(self, error: Exception) -> Exception:
-        """Everything of a pipeline failed; raised, if it is nothing of the wire's."""
+        """The reply of every call in a failed pipeline. Raises errors that are not about the connection."""
         if isinstance(error, Lost):
-            self._look_again()
+            self._forget_routes()
             return error
         if isinstance(error, exceptions.RedisError | OSError):
-            self._look_again()
+            self._forget_routes()
             return _unsent(error)
         raise error
 
-    def _send(self, asks: Sequence[ScriptCall], answers: list[Any] | None, *, safe: bool) -> list[Any]:
-        """What was not carried out is sent again, as long as there is patience. ``answers``: of a first round."""
-        replies: list[Any] = [None] * len(asks)
-        left = list(range(len(asks)))
+    def _send(self, calls: Sequence[ScriptCall], answers: list[Any] | None, *, safe: bool) -> list[Any]:
+        """Send again what was not done, until the time is up. ``answers`` are those of a first round."""
+        replies: list[Any] = [None] * len(calls)
+        left = list(range(len(calls)))
         patience = Patience()
-        texts: set[int] = set()
+        with_text: set[int] = set()
         moved: set[int] = set()
         while left:
             if answers is None:
-                answers = self._round([asks[i] for i in left], [i in texts for i in left])
-            at_once, later = [], []
+                answers = self._send_round([calls[i] for i in left], [i in with_text for i in left])
+            retry_now, retry_later = [], []
             for i, answer in zip(left, answers, strict=True):
                 replies[i] = answer
-                if not self._may_go_again(answer, safe=safe):
+                if not self._may_retry(answer, safe=safe):
                     continue
                 if isinstance(answer, exceptions.NoScriptError):
-                    texts.add(i)
-                    at_once.append(i)
+                    with_text.add(i)
+                    retry_now.append(i)
                 elif isinstance(answer, exceptions.MovedError) and i not in moved:
                     moved.add(i)
-                    at_once.append(i)
+                    retry_now.append(i)
                 else:
-                    later.append(i)
-            if later and not patience.wait():
-                later = []
-            left, answers = sorted(at_once + later), None
+                    retry_later.append(i)
+            if retry_later and not patience.wait():
+                retry_later = []
+            left, answers = sorted(retry_now + retry_later), None
         return [self._final(reply) for reply in replies]
 
-    def _may_go_again(self, answer: Any, *, safe: bool) -> bool:
+    def _may_retry(self, answer: Any, *, safe: bool) -> bool:
         if isinstance(answer, exceptions.AskError) and isinstance(self.route, Single):
-            return False  # the url names one server, which is of a cluster
+            return False  # the url names only one server of a cluster
         return isinstance(answer, _NOT_DONE) or (safe and isinstance(answer, Lost))
 
     def _final(self, reply: Any) -> Any:
         if isinstance(reply, Lost):
-            return lost(reply, self.place)
-        return translate(reply, self.place) if isinstance(reply, Exception) else reply
+            return lost(reply, self.url)
+        return translate(reply, self.url) if isinstance(reply, Exception) else reply
 
-    def _round(self, asks: Sequence[ScriptCall], texts: Sequence[bool]) -> list[Any]:
-        """One pipeline per server. What could not be sent is a `BusyLoadingError`: it was not carried out."""
-        answers: list[Any] = [None] * len(asks)
+    def _send_round(self, calls: Sequence[ScriptCall], with_text: Sequence[bool]) -> list[Any]:
+        """One pipeline per server. A call that could not be sent gets `BusyLoadingError`: it was not done."""
+        answers: list[Any] = [None] * len(calls)
         groups: dict[Node, list[int]] = {}
         try:
-            for i, ask in enumerate(asks):
-                groups.setdefault(self.route.node(ask.tag), []).append(i)
+            for i, call in enumerate(calls):
+                groups.setdefault(self.route.node(call.tag), []).append(i)
         except (exceptions.RedisError, OSError) as error:
-            return [_unsent(error)] * len(asks)
-        for places, replies in _exchange(
-            groups, [whole(a) if t else a.command for a, t in zip(asks, texts, strict=True)]
+            return [_unsent(error)] * len(calls)
+        for positions, replies in _exchange(
+            groups, [with_source(a) if t else a.command for a, t in zip(calls, with_text, strict=True)]
         ):
-            for i, reply in zip(places, replies, strict=True):
+            for i, reply in zip(positions, replies, strict=True):
                 answers[i] = reply
         for i, answer in enumerate(answers):
             if isinstance(answer, exceptions.AskError) and not isinstance(answer, exceptions.MovedError):
-                answers[i] = self._elsewhere(asks[i], answer)
+                answers[i] = self._send_redirected(calls[i], answer)
         if any(isinstance(answer, _MOVED) for answer in answers):
-            self._look_again()
-        for ask, answer in zip(asks, answers, strict=True):
+            self._forget_routes()
+        for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, exceptions.MovedError) and isinstance(self.route, Cluster):
-                self.route.follow(ask.tag, (answer.host, answer.port))
+                self.route.follow(call.tag, (answer.host, answer.port))
         return answers
 
-    def _look_again(self) -> None:
-        """Servers changed: forget what was known of them."""
+    def _forget_routes(self) -> None:
+        """Servers changed: drop what was cached about them."""
         self.on_lost()
-        with contextlib.suppress(exceptions.RedisError, OSError):  # the next round says so
+        with contextlib.suppress(exceptions.RedisError, OSError):  # the next round gets the error
             self.route.refresh()
 
-    def _elsewhere(self, ask: ScriptCall, error: exceptions.AskError) -> Any:
-        """A slot that is just being moved: this one goes to the new server, the next ones not yet."""
+    def _send_redirected(self, call: ScriptCall, error: exceptions.AskError) -> Any:
+        """Send one call to the server that its slot is being moved to; later calls still start at the old server."""
         if isinstance(self.route, Single):
             return error
         try:
-            return self.route.at((error.host, error.port)).send([("ASKING",), whole(ask)]).replies()[1]
+            return self.route.at((error.host, error.port)).send([("ASKING",), with_source(call)]).replies()[1]
         except (exceptions.RedisError, OSError) as failed:
             return _unsent(failed)
         except Lost as failed:
             return failed
 
-    def one(self, node: Node, *command: Any) -> Any:
-        """A command to one certain server; only for looking."""
+    def send_to(self, node: Node, *command: Any) -> Any:
+        """Send a read-only command to one given server."""
         try:
             (reply,) = node.send([command]).replies()
         except (exceptions.RedisError, OSError, Lost) as error:
-            raise Unavailable(f"can not reach {self.place}: {error}") from error
+            raise Unavailable(f"cannot reach {self.url}: {error}") from error
         if isinstance(reply, Exception):
-            raise translate(reply, self.place)
+            raise translate(reply, self.url)
         return reply
 
     def close(self) -> None:
@@ -155,25 +155,25 @@ class Wire:
 
 
 def _exchange(groups: dict[Node, list[int]], commands: list[tuple[Any, ...]]) -> Iterator[tuple[list[int], list[Any]]]:
-    """Send to all servers, then read from each: they work at the same time."""
+    """Send to all servers, then read from each, so that they work at the same time."""
     under_way: list[tuple[list[int], Sent | Exception]] = []
-    for node, places in groups.items():
+    for node, positions in groups.items():
         try:
-            under_way.append((places, node.send([commands[i] for i in places])))
+            under_way.append((positions, node.send([commands[i] for i in positions])))
         except Lost as error:
-            under_way.append((places, error))
+            under_way.append((positions, error))
         except (exceptions.RedisError, OSError) as error:
-            under_way.append((places, _unsent(error)))
-    for places, sent in under_way:
+            under_way.append((positions, _unsent(error)))
+    for positions, sent in under_way:
         if isinstance(sent, Sent):
             try:
-                yield places, sent.replies()
+                yield positions, sent.replies()
             except Lost as error:
-                yield places, [error] * len(places)
+                yield positions, [error] * len(positions)
         else:
-            yield places, [sent] * len(places)
+            yield positions, [sent] * len(positions)
 
 
 def _unsent(error: Exception) -> Exception:
-    """Not carried out, for it was never sent."""
+    """The error for calls that were never sent, and so certainly not done."""
     return error if isinstance(error, FINAL) else exceptions.BusyLoadingError(str(error))

@@ -1,1 +1,1 @@
-"""A queue as a Spark stream: deliveries, their log, and settling them."""
+"""A queue as a Spark stream: deliveries, the delivery log, and settling."""

@@ -1,12 +1,12 @@
 """The delivery log of a consumer: which message was delivered under which number, and what is settled.
 
-Spark asks for the same batch again after a failure, so a delivery must have a number that outlives the driver. The
-log is kept by the queue, as documents (see `delivery_log`): they and calls of the port are all it needs, so every
-engine has it.
+Spark asks for the same batch again after a failure, so a delivery needs a number that survives the driver. The log is
+stored in the queue's store as documents (see `delivery_log`). It needs only documents and calls of the port, so it
+works on every engine.
 
-Every change goes through the head by compare-and-set, and says what is so before it is done: first "committed up to
-n", then the messages are settled. Whoever takes over finds that sentence and does the same again, which changes
-nothing. A driver that was stopped and comes back finds another owner in the head, and ends.
+Every change is a compare-and-set of the head, written before it is carried out: first "committed up to n", then the
+messages are settled. A driver that takes over finds that entry and settles again, which changes nothing. A driver that
+was suspended and comes back finds another owner in the head, and ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tampu.spark.queue.outcomes import OUTCOMES, PLAIN, ending, fence, forget_ea
 from tampu.stores.port import ArrowStore
 
 _BYTES = 64 << 20
-"""A batch takes no more messages once their payloads are this large together."""
+"""Maximum total size of the payloads of a batch; the last message may exceed it."""
 _TRIES = 100
 _LOOK = 0.25
 
@@ -53,7 +53,7 @@ log = logging.getLogger("tampu.spark")
 
 
 class Deliveries:
-    """The log as its owner uses it. One process, two threads: the reader's and the heartbeat's."""
+    """The log for its owner. Used by two threads of one process: the reader and the heartbeat."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Deliveries:
         self.consumer = consumer
         self.name = head_name(queue, consumer)
         self.lost = 0
-        """Deliveries whose lease ran out before they were settled."""
+        """Deliveries whose lease expired before they were settled."""
         self._lease_us = lease_us
-        # Half of the lease: whoever takes over still finds the messages leased.
+        # Half of the lease, so that a driver which takes over still finds the messages leased.
         self._lapse_us = lease_us // 2
         self._takeover_us = takeover_us
         self._pause = pause
@@ -92,18 +92,18 @@ class Deliveries:
 
     @property
     def head(self) -> Head:
-        assert self._head is not None, "own it first"
+        assert self._head is not None, "call own() first"
         return self._head
 
     @property
     def owned(self) -> Head | None:
-        """The head, while this is its owner."""
+        """The head while this process owns it, else None."""
         return self._head
 
     # -- the calls of a reader
 
     def identity(self) -> str:
-        """The name of the log, which is made if it is not there."""
+        """The unique name of the log; creates the log if it does not exist."""
         while True:
             head, _ = read_head(self.store, self.tenant, self.queue, self.consumer)
             if head is not None:
@@ -114,14 +114,14 @@ class Deliveries:
                 continue
 
     def latest(self, start: int, limit: int) -> int:
-        """Settle what Spark has committed, up to ``start``; the end of the batch after it.
+        """Settle what Spark has committed, up to ``start``. Returns the end of the next batch.
 
-        That is the batch leased before, if it has not been committed; else up to ``limit`` messages are leased now.
+        That is the batch leased before, if it is not committed yet; else up to ``limit`` messages are leased now.
         """
         with self._lock:
             self.own()
             if start > self.head.committed:
-                last = max(start, self.head.last)  # a store that was put back from a copy is behind the checkpoint
+                last = max(start, self.head.last)  # a store restored from a backup is behind the checkpoint
                 self._write(msgspec.structs.replace(self.head, committed=start, last=last))
             self._finish()
             if self.head.pages:
@@ -131,7 +131,7 @@ class Deliveries:
             return self.head.last if self.head.pages else start
 
     def pieces(self, start: int, end: int, least: int = 1) -> list[Piece]:
-        """The batch after ``start`` up to ``end``, in at least so many parts if it has so many messages."""
+        """The batch after ``start`` up to ``end``, in at least ``least`` parts if it has enough messages."""
         with self._lock:
             self.own()
             self._extend()
@@ -141,8 +141,8 @@ class Deliveries:
             total = sum(page.last - page.first + 1 for page in pages)
             if total < end - start:
                 log.warning(
-                    "consumer %s: deliveries %d to %d are asked for, %d of them are in the log: the rest was settled "
-                    "or never written, the checkpoint or the store is from another time",
+                    "consumer %s: Spark asks for deliveries %d to %d, but the log has only %d of them; the others were "
+                    "settled or never written: the checkpoint or the store is an older copy",
                     self.name, start + 1, end, total,
                 )  # fmt: skip
             size = max(1, min(PAGE, -(-total // least)))
@@ -155,7 +155,7 @@ class Deliveries:
     # -- ownership
 
     def own(self) -> None:
-        """Become the owner, or wait for the one there is to be gone; then raise `Fenced`."""
+        """Become the owner. Waits while another driver owns the consumer, then raises `Fenced`."""
         with self._lock:
             if self._fenced:
                 self._refuse()
@@ -167,7 +167,7 @@ class Deliveries:
                 elif waited * SECOND >= self._takeover_us:
                     raise Fenced(
                         f"consumer {self.consumer} of queue {self.queue} is in use by another driver, which is alive",
-                        hint="stop the other query or choose another consumer; takeoverSeconds says how long to wait",
+                        hint="stop the other query or use another consumer; takeoverSeconds sets how long to wait",
                     )
                 else:
                     self._pause(_LOOK)
@@ -178,7 +178,7 @@ class Deliveries:
         return not head.owner or silent or surely_ended(head.process)
 
     def beat(self) -> None:
-        """Say that the owner is alive, and keep what is in flight leased. Raises `Fenced` when it is not the owner."""
+        """Write a heartbeat, and extend the leases in flight. Raises `Fenced` if this is no longer the owner."""
         with self._lock:
             if self._fenced:
                 self._refuse()
@@ -187,14 +187,14 @@ class Deliveries:
                 self._extend()
 
     def leave(self) -> None:
-        """Give the consumer up; what is in flight stays leased for its time, for whoever comes next."""
+        """Release the consumer. Deliveries in flight stay leased for their time, for the next owner."""
         with self._lock:
             if self._head is not None and not self._fenced:
                 self._write(msgspec.structs.replace(self._head, owner=""))
             self._head = None
 
     def _take_over(self, head: Head, version: int) -> None:
-        mine = msgspec.structs.replace(
+        own_head = msgspec.structs.replace(
             head,
             owner=self._me,
             process=self._process,
@@ -202,23 +202,23 @@ class Deliveries:
             beat_us=self.store.now(),
             lapse_us=self._lapse_us,
         )
-        # Pages that the last owner wrote without getting them into the head, in a store without joint commits.
+        # Pages that the last owner wrote but did not add to the head, in a store without joint commits.
         strays = [self._page_name(head, head.last, number) for number in range(MOST // PAGE)]
         try:
-            self._version = self.store.run([self._put(mine, version)])[0]
+            self._version = self.store.run([self._put(own_head, version)])[0]
         except VersionConflict:
             return
-        self._head = mine
+        self._head = own_head
         self._receipts.clear()
         self._extended_us = 0
-        kept = {page.name for page in mine.pages}
+        kept = {page.name for page in own_head.pages}
         self.store.run([DeleteDocument(PAGES, self.tenant, name) for name in strays if name not in kept])
-        for page in mine.pages:
-            fence(self.store, self.tenant, page.name, mine.epoch)
+        for page in own_head.pages:
+            fence(self.store, self.tenant, page.name, own_head.epoch)
         self._extend()
 
     def _write(self, head: Head, more: Sequence[Call] = ()) -> None:
-        """Change the head, with other documents in the same commit where the store can."""
+        """Write the head, with other documents in the same commit where the store can."""
         for _ in range(2):
             new = msgspec.structs.replace(head, beat_us=self.store.now())
             try:
@@ -228,11 +228,11 @@ class Deliveries:
                 if found is None or (found.owner, found.epoch) != (self._me, head.epoch):
                     self._fenced = True
                     self._refuse()
-                self._version = version  # a write of ours whose answer was lost
+                self._version = version  # our own write, whose answer was lost
             else:
                 self._head = new
                 return
-        raise VersionConflict(f"the head of {self.name} changes all the time", hint="look for a second writer")
+        raise VersionConflict(f"the head of {self.name} keeps changing", hint="look for a second writer")
 
     def _put(self, head: Head, version: int) -> PutDocument:
         return PutDocument(HEADS, self.tenant, self.name, msgspec.msgpack.encode(head), version)
@@ -240,7 +240,7 @@ class Deliveries:
     def _refuse(self) -> NoReturn:
         raise Fenced(
             f"consumer {self.consumer} of queue {self.queue} was taken over by another driver",
-            hint="this one did not show itself for half of leaseSeconds; it ends and settles nothing more",
+            hint="this driver sent no heartbeat for half of leaseSeconds; it ends and settles nothing more",
         )
 
     # -- leasing
@@ -251,7 +251,7 @@ class Deliveries:
             return
         want = settings.want(self.queue, self._lease_us)
         self._extended_us = self.store.now()
-        taken = self._taken  # kept when a write fails, so that the next try does not lease more
+        taken = self._taken  # kept if a write fails, so that the next attempt does not lease more
         size = sum(len(lease.message.raw) for lease in taken)
         self._guess = self._guess or settings.max_payload
         for _ in range(_TRIES):
@@ -283,8 +283,10 @@ class Deliveries:
         try:
             self._write(new, puts)
         except Fenced:
-            back = [SettleItem("release", self.queue, lease.receipt) for lease in leases]
-            self.store.run([Settle(self.tenant, back), *(DeleteDocument(PAGES, self.tenant, p.name) for p in pages)])
+            releases = [SettleItem("release", self.queue, lease.receipt) for lease in leases]
+            self.store.run(
+                [Settle(self.tenant, releases), *(DeleteDocument(PAGES, self.tenant, p.name) for p in pages)]
+            )
             self._taken = []
             raise
         self._taken = []
@@ -293,7 +295,7 @@ class Deliveries:
         return f"{self.name}/{head.epoch}.{after}.{number}"
 
     def _extend(self) -> None:
-        """What is in flight is leased for the whole time, as of now or nearly. What was lost stays lost."""
+        """Extend the leases in flight to the full lease time, unless that was done just before. Drops lost leases."""
         now = self.store.now()
         if now - self._extended_us < self._lapse_us // 6:
             return
@@ -317,7 +319,7 @@ class Deliveries:
         self._extended_us = now
 
     def _answers(self, call: Extend | Settle) -> list[Any]:
-        """One for each item. Raises when the store could not be asked about all: then nothing of it is lost yet."""
+        """One answer per item. Raises if the store did not answer for all: then no lease counts as lost yet."""
         found: list[Any] = self.store.run([call])[0]
         for one in found:
             error = one.error if isinstance(one, Outcome) else one
@@ -328,12 +330,12 @@ class Deliveries:
     # -- settling
 
     def _finish(self) -> None:
-        """Settle the pages that are committed, and forget them."""
+        """Settle the committed pages, and remove them."""
         head = self.head
         done = [page for page in head.pages if page.last <= head.committed]
         for page in done:
             found = read_page(self.store, self.tenant, page)
-            if found is not None:  # else an earlier owner came this far
+            if found is not None:  # None if an earlier owner has settled it
                 self._settle(page, found)
         if done or head.settled < head.committed:
             rest = tuple(page for page in head.pages if page.last > head.committed)
@@ -343,22 +345,22 @@ class Deliveries:
                 self._receipts.pop(page.name, None)
 
     def _settle(self, page: Page, found: Entries) -> None:
-        said = verdicts(self.store, self.tenant, page.name)
-        settings = settings_of(self.store, self.tenant, self.queue) if said else None
-        plain, others = [], []
+        reported = verdicts(self.store, self.tenant, page.name)
+        settings = settings_of(self.store, self.tenant, self.queue) if reported else None
+        acks, others = [], []
         for number, (id, receipt) in enumerate(zip(found.ids, found.receipts, strict=True), start=page.first):
-            verdict = said.get(number, PLAIN)
+            verdict = reported.get(number, PLAIN)
             if settings is None or verdict == PLAIN:
-                plain.append(SettleItem("ack", self.queue, receipt, id=id))
+                acks.append(SettleItem("ack", self.queue, receipt, id=id))
             else:
                 others.append(ending(self.queue, receipt, id, verdict, settings))
         lost = 0
-        for items in (plain, others):
+        for items in (acks, others):
             if items:
                 lost += sum(not outcome.ok for outcome in self._answers(Settle(self.tenant, items)))
         if lost:
             self.lost += lost
             log.warning(
-                "consumer %s: %d of deliveries %d to %d had lost their lease; they are or were delivered again",
+                "consumer %s: %d of deliveries %d to %d had lost their lease, so they are delivered again",
                 self.name, lost, page.first, page.last,
             )  # fmt: skip

@@ -1,7 +1,7 @@
-"""What the delivery log of a consumer is made of: its documents, and how to read them.
+"""The documents of a consumer's delivery log, and how to read them.
 
-A *head* per consumer says who owns it and how far it is; *pages* hold up to a thousand deliveries each. `Deliveries`
-writes them, as the owner; tasks and `settle` only read.
+A *head* per consumer records its owner and its progress; *pages* have up to a thousand deliveries each. `Deliveries`
+writes them as the owner; tasks and `settle` only read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tampu.stores.port import ArrowStore
 HEADS = "deliveries"
 PAGES = "deliveries.page"
 MOST = 10_000
-"""Deliveries of one batch."""
+"""Maximum number of deliveries in a batch."""
 PAGE = 1_000
 
 
@@ -31,7 +31,7 @@ class Fenced(InvalidState):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Where the deliveries first … last are kept."""
+    """The name of the document with the deliveries first … last."""
 
     name: str
     first: int
@@ -48,17 +48,17 @@ class Entries(msgspec.Struct, frozen=True, array_like=True):
 
 class Head(msgspec.Struct, frozen=True):
     log: str
-    """A name of its own, so that a checkpoint is not used with another log."""
+    """A unique name, so that a checkpoint is not used with another log."""
     epoch: int = 0
     owner: str = ""
-    """"" when nobody has it."""
+    """"" if there is none."""
     process: str = ""
-    """Where the owner runs, for those on the same machine."""
+    """The owner's process, for drivers on the same machine."""
     beat_us: int = 0
     lapse_us: int = 0
-    """Without a beat for so long, the consumer is free."""
+    """Without a heartbeat for this time, the consumer is free."""
     committed: int = 0
-    """Spark has committed up to here: settle it."""
+    """Spark has committed up to here: settle these deliveries."""
     settled: int = 0
     last: int = 0
     pages: tuple[Page, ...] = ()
@@ -75,16 +75,16 @@ class Piece(msgspec.Struct, frozen=True):
     low: int
     high: int
     epoch: int
-    """Of the owner that delivers it."""
+    """Epoch of the owner that delivers it."""
 
 
 def delivered(receipt: str, epoch: int) -> str:
-    """The receipt of a delivery: that of the lease, and which owner of the consumer delivered it."""
+    """The receipt of a delivery: that of the lease, and the epoch of the owner that delivered it."""
     return f"{receipt}~{epoch}"
 
 
 def of_delivery(text: str) -> tuple[str, int | None]:
-    """(receipt of the lease, epoch); None for a receipt that is not of a delivery."""
+    """(receipt of the lease, epoch); epoch None if the receipt is not that of a delivery."""
     receipt, _, epoch = text.rpartition("~")
     return (receipt, int(epoch)) if receipt and epoch.isdigit() else (text, None)
 
@@ -109,15 +109,15 @@ def entries(store: ArrowStore, tenant: str, piece: Piece) -> Entries:
     found = read_page(store, tenant, piece.page)
     if found is None:
         raise Fenced(
-            f"deliveries {piece.low} to {piece.high} are settled and gone from the log",
-            hint="another driver has taken the consumer over and carried this batch out; this one must end",
+            f"deliveries {piece.low} to {piece.high} are settled and no longer in the log",
+            hint="another driver has taken the consumer over and run this batch; stop this driver",
         )
     part = slice(piece.low - piece.page.first, piece.high - piece.page.first + 1)
     return Entries(found.ids[part], found.receipts[part], found.attempts[part])
 
 
 def settings_of(store: ArrowStore, tenant: str, queue: str) -> Settings:
-    """The queue's settings as they hold now."""
+    """The current settings of the queue."""
 
     def own(document: Document | None) -> QueueConfig | None:
         return None if document is None else read_config(document.value)
@@ -127,7 +127,7 @@ def settings_of(store: ArrowStore, tenant: str, queue: str) -> Settings:
 
 
 def in_flight(store: ArrowStore, tenant: str, head: Head) -> Iterator[tuple[Page, Entries]]:
-    """The pages that wait for Spark's commit."""
+    """The pages that Spark has not committed yet."""
     for page in head.pages:
         found = read_page(store, tenant, page) if page.last > head.committed else None
         if found is not None:

@@ -1,9 +1,9 @@
-"""Who is alive: a thread beside the source of a stream that says so, and a look at a process that said so.
+"""The heartbeat of a stream's source, and a check whether another process is still alive.
 
-Spark runs the source in a process of its own, a child of the driver. When the driver dies the process may live on for
-a while, and must not keep the driver's leases: its parent has changed then.
+Spark runs the source in its own process, a child of the driver. When the driver dies, that process may live on for a
+while and must not keep the driver's leases. It notices because its parent process has changed.
 
-A beat that stops only tells after a while that a driver is gone. On one machine the system knows at once.
+A missing heartbeat shows only after a while that a driver is gone. On the same machine the system knows at once.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ log = logging.getLogger("tampu.spark")
 
 
 def this_process() -> str:
-    """Names this process among all of its machine's, until the machine starts anew; "" where that is not known."""
+    """A unique name of this process on its machine, until the next reboot; "" if it cannot be determined."""
     space = _space()
     started = _started(os.getpid())
     return f"{space}/{os.getpid()}/{started}" if space and started else ""
 
 
 def surely_ended(process: str) -> bool:
-    """Whether a process that `this_process` named is known to be gone. False for those of other machines."""
+    """True if a process that `this_process` named has certainly ended. False for processes of other machines."""
     space, _, rest = process.partition("/")
     pid, _, started = rest.partition("/")
     return bool(space) and space == _space() and _started(int(pid)) != started
 
 
 def _space() -> str:
-    """This start of the machine, and the namespace of process numbers."""
+    """The boot of this machine, and the namespace of process ids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"
@@ -43,7 +43,7 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process that runs was started; None for one that has ended."""
+    """Start time of a running process; None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -66,27 +66,27 @@ class Heartbeat:
         self._orphaned = orphaned
         self._last = last
         self._parent = parent
-        self._born_of = parent()
-        self._over = threading.Event()
+        self._first_parent = parent()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tampu-heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(self._every + 10)
 
     def _run(self) -> None:
-        while not self._over.wait(self._every):
+        while not self._stopped.wait(self._every):
             try:
-                if self._parent() != self._born_of:
+                if self._parent() != self._first_parent:
                     self._orphaned()
                     return
                 self._beat()
             except self._last as error:
-                log.warning("the heartbeat ends: %s", error)
+                log.warning("heartbeat stopped: %s", error)
                 return
-            except TampuError as error:  # the next beat may succeed; if none does, the ownership lapses by itself
-                log.warning("a heartbeat failed: %s", error)
+            except TampuError as error:  # the next one may succeed; if none does, the ownership expires
+                log.warning("heartbeat failed, retrying: %s", error)

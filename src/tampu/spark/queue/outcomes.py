@@ -1,9 +1,9 @@
-"""What a batch said about its messages, kept beside the delivery log until Spark has committed the batch.
+"""Outcomes that a batch reported, stored beside the delivery log until Spark has committed the batch.
 
-A document per page of the log holds only what is not a plain ack. It belongs to one epoch of the consumer: what an
-earlier driver said about a batch that is run again does not count. Who takes the consumer over writes its epoch into
-the documents of what is in flight, before it does anything else: a driver of an earlier one can say nothing from then
-on, wherever it was stopped.
+One document per page of the log has every outcome that is not a simple ack. It belongs to one epoch of the consumer:
+outcomes that an earlier driver reported for a batch that runs again are ignored. A driver that takes the consumer over
+first writes its epoch into the documents of all deliveries in flight. From then on a driver of an earlier epoch cannot
+report outcomes, wherever it was suspended.
 """
 
 from __future__ import annotations
@@ -36,75 +36,76 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
 PLAIN = Verdict()
 
 
-class Said(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True):
     epoch: int
-    """Of the driver that said it."""
+    """Of the driver that reported them."""
     verdicts: dict[int, Verdict]
     fence: int = 0
-    """The least epoch that may still say something."""
+    """The lowest epoch that may still report."""
 
 
-_to_said = from_msgpack(Said).decode
+_to_reported = from_msgpack(Reported).decode
 
 
 def verdicts(store: ArrowStore, tenant: str, page: str) -> dict[int, Verdict]:
-    """By number of the delivery; those that are not here are acked."""
+    """Outcomes by delivery number; deliveries without one are acked."""
     return _read(store, tenant, page)[0].verdicts
 
 
 def record(store: ArrowStore, tenant: str, page: str, epoch: int, new: Mapping[int, Verdict]) -> None:
-    """Keep what is said now. In one epoch it is added to what was said before; the last word about a row counts."""
+    """Store reported outcomes. Within an epoch they are added to earlier ones; the last outcome of a row counts."""
     for _ in range(_TRIES):
-        said, version = _read(store, tenant, page)
-        if said.fence > epoch:
+        reported, version = _read(store, tenant, page)
+        if reported.fence > epoch:
             raise Fenced(
                 "another driver has taken the consumer over and runs this batch again",
-                hint="this driver must end; what it says about the batch does not count",
+                hint="stop this driver; its outcomes for the batch are ignored",
             )
-        kept = dict(said.verdicts) if said.epoch == epoch else {}
+        kept = dict(reported.verdicts) if reported.epoch == epoch else {}
         kept.update(new)
         kept = {number: verdict for number, verdict in kept.items() if verdict != PLAIN}
         if not kept and not version:
             return
-        if _put(store, tenant, page, Said(epoch, kept, epoch), version):
+        if _put(store, tenant, page, Reported(epoch, kept, epoch), version):
             return
-    raise _restless(page)
+    raise _conflict(page)
 
 
 def fence(store: ArrowStore, tenant: str, page: str, epoch: int) -> None:
-    """From now on, only drivers of this epoch can say something. What was said before stays, for Spark may have
-    committed the batch."""
+    """From now on, only drivers of this epoch can report. Earlier outcomes stay: Spark may have committed the batch."""
     for _ in range(_TRIES):
-        said, version = _read(store, tenant, page)
-        if said.fence >= epoch or _put(store, tenant, page, Said(said.epoch, said.verdicts, epoch), version):
+        reported, version = _read(store, tenant, page)
+        if reported.fence >= epoch or _put(
+            store, tenant, page, Reported(reported.epoch, reported.verdicts, epoch), version
+        ):
             return
-    raise _restless(page)
+    raise _conflict(page)
 
 
 def forget_earlier(store: ArrowStore, tenant: str, page: str, epoch: int) -> None:
-    """The batch is run again in another epoch: what was said about it does not count."""
+    """The batch runs again in another epoch: drop its earlier outcomes."""
     for _ in range(_TRIES):
-        said, version = _read(store, tenant, page)
-        if not version or said.epoch == epoch or _put(store, tenant, page, Said(epoch, {}, epoch), version):
+        reported, version = _read(store, tenant, page)
+        if not version or reported.epoch == epoch or _put(store, tenant, page, Reported(epoch, {}, epoch), version):
             return
-    raise _restless(page)
+    raise _conflict(page)
 
 
-def _put(store: ArrowStore, tenant: str, page: str, said: Said, version: int) -> bool:
-    """False: somebody else has written meanwhile."""
+def _put(store: ArrowStore, tenant: str, page: str, reported: Reported, version: int) -> bool:
+    """False if another process has written it meanwhile."""
     try:
-        store.run([PutDocument(OUTCOMES, tenant, page, msgspec.msgpack.encode(said), version)])
+        store.run([PutDocument(OUTCOMES, tenant, page, msgspec.msgpack.encode(reported), version)])
     except VersionConflict:
         return False
     return True
 
 
-def _restless(page: str) -> VersionConflict:
-    return VersionConflict(f"the outcomes of {page} change all the time", hint="call settle from one place")
+def _conflict(page: str) -> VersionConflict:
+    return VersionConflict(f"the outcomes of {page} keep changing", hint="call settle from one place only")
 
 
 def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settings) -> SettleItem:
-    """How a verdict ends a lease, by the settings of its queue."""
+    """The settle item for an outcome, by the settings of the queue."""
     if verdict.verb == "ack":
         return SettleItem("ack", queue, receipt, verdict.result, settings.result_ttl_us, id=id)
     if verdict.verb == "reject":
@@ -115,8 +116,8 @@ def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settin
     return SettleItem("nack", queue, receipt, error=verdict.error, delays=settings.delays, spread=spread, id=id)
 
 
-def _read(store: ArrowStore, tenant: str, page: str) -> tuple[Said, int]:
+def _read(store: ArrowStore, tenant: str, page: str) -> tuple[Reported, int]:
     found = store.document(OUTCOMES, tenant, page)
     if found is None:
-        return Said(0, {}), 0
-    return _to_said(found.value), found.version
+        return Reported(0, {}), 0
+    return _to_reported(found.value), found.version

@@ -1,7 +1,7 @@
-"""``tampu.spark.settle``: say, inside ``foreachBatch``, what became of the messages of a batch.
+"""``tampu.spark.settle``: report, inside ``foreachBatch``, the outcome of each message of a batch.
 
-It only writes down what was said. The messages are settled when Spark has committed the batch, so that a batch which
-fails after this is delivered again with all its messages.
+It only records the outcomes. The messages are settled after Spark has committed the batch, so a batch that fails after
+this call is delivered again with all its messages.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 PLACE = "tampu"
 """Metadata of the column ``receipt``: the consumer, queue, tenant and url of its stream."""
-_SAID = ("error", "reject", "result", "delay")
+_OUTCOME_COLUMNS = ("error", "reject", "result", "delay")
 _WORSE = {"ack": 0, "nack": 1, "reject": 2}
 _BYTES = 64 << 20
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How many messages of a batch will end how, once it is committed."""
+    """Number of messages by outcome, once the batch is committed."""
 
     acked: int
     nacked: int
     rejected: int
     unknown: int
-    """Rows that are no delivery in flight of this consumer: settled before, or not from this stream."""
+    """Rows that are not a delivery in flight of this consumer: settled before, or not from this stream."""
 
 
 def settle(
@@ -48,16 +48,16 @@ def settle(
     consumer: str | None = None,
     tenant: str | None = None,
 ) -> Settled:
-    """Say what became of the messages of ``batch``, a DataFrame with the columns ``delivery`` and ``receipt``.
+    """Report the outcomes of the messages of ``batch``, a DataFrame with the columns ``delivery`` and ``receipt``.
 
-    A row with an ``error`` is tried again by the queue's backoff (after ``delay`` seconds, if given); one with a
-    ``reject`` is dead for that reason; any other is done, with its ``result``. Messages that are not in ``batch`` are
-    done too. Where the stream is from is known to the column ``receipt``; name it where that was lost on the way.
+    A row with an ``error`` is retried with the queue's backoff (after ``delay`` seconds, if given). A row with a
+    ``reject`` is dead for that reason. Any other is done, with its ``result``. Messages that are not in ``batch`` are
+    done too. The metadata of the column ``receipt`` names the stream; pass ``url`` and so on if it was lost.
     """
-    names = [name for name in ("delivery", "receipt", *_SAID) if name in batch.columns]
+    names = [name for name in ("delivery", "receipt", *_OUTCOME_COLUMNS) if name in batch.columns]
     if "delivery" not in names or "receipt" not in names:
         raise InvalidMessage(
-            "the columns delivery and receipt are needed", field="batch", hint="keep them beside the outcome"
+            "the columns delivery and receipt are needed", field="batch", hint="keep them when you transform the batch"
         )
     place = batch.schema["receipt"].metadata.get(PLACE, {})
     given = {"url": url, "queue": queue, "consumer": consumer, "tenant": tenant}
@@ -65,7 +65,7 @@ def settle(
     for name in given:
         if not place.get(name):
             raise InvalidConfig(
-                f"the column receipt does not say its {name}", field=name, hint=f"settle(batch, {name}=…)"
+                f"the column receipt does not name its {name}", field=name, hint=f"settle(batch, {name}=…)"
             )
     rows = batch.select(*names).limit(2 * MOST + 1).toArrow().to_pylist(maps_as_pydicts="lossy")
     if len(rows) > 2 * MOST:
@@ -75,9 +75,9 @@ def settle(
 
 
 def write_down(store: ArrowStore, tenant: str, queue: str, consumer: str, rows: Iterable[dict[str, Any]]) -> Settled:
-    """What `settle` does, with rows as dictionaries."""
+    """`settle` for rows as dictionaries."""
     settings = settings_of(store, tenant, queue)
-    said: dict[tuple[int, str], Verdict] = {}
+    outcomes: dict[tuple[int, str], Verdict] = {}
     epochs: set[int] = set()
     size = 0
     for row in rows:
@@ -85,7 +85,7 @@ def write_down(store: ArrowStore, tenant: str, queue: str, consumer: str, rows: 
             raise InvalidMessage(
                 "a row has no delivery or receipt",
                 field="receipt",
-                hint="settle rows of the stream only: an outer join adds others",
+                hint="settle only rows of the stream; an outer join adds others",
             )
         verdict = _verdict(row, settings)
         size += len(verdict.error or "") + len(verdict.result or b"")
@@ -99,23 +99,23 @@ def write_down(store: ArrowStore, tenant: str, queue: str, consumer: str, rows: 
         if epoch is not None:
             epochs.add(epoch)
         key = (row["delivery"], receipt)
-        if _WORSE[verdict.verb] >= _WORSE[said.get(key, PLAIN).verb]:
-            said[key] = verdict
+        if _WORSE[verdict.verb] >= _WORSE[outcomes.get(key, PLAIN).verb]:
+            outcomes[key] = verdict
     counts = dict.fromkeys(_WORSE, 0)
     head, _ = read_head(store, tenant, queue, consumer)
     if head is not None and epochs - {head.epoch}:
         raise Fenced(
             f"the batch was delivered to an earlier owner of consumer {consumer}: another driver has taken it over",
-            hint="this driver must end; what it says about the batch does not count",
+            hint="stop this driver; its outcomes for the batch are ignored",
         )
     for page, found in in_flight(store, tenant, head) if head is not None else ():
         new = {}
         for key in enumerate(found.receipts, start=page.first):
-            if key in said:
-                new[key[0]] = verdict = said.pop(key)
+            if key in outcomes:
+                new[key[0]] = verdict = outcomes.pop(key)
                 counts[verdict.verb] += 1
         record(store, tenant, page.name, head.epoch if head else 0, new)
-    return Settled(counts["ack"], counts["nack"], counts["reject"], len(said))
+    return Settled(counts["ack"], counts["nack"], counts["reject"], len(outcomes))
 
 
 def _verdict(row: dict[str, Any], settings: Settings) -> Verdict:

@@ -1,8 +1,8 @@
-"""``readStream`` of a queue: messages leased to a consumer, and settled when Spark has committed their batch.
+"""``readStream`` of a queue: messages are leased to a consumer, and settled after Spark has committed their batch.
 
-Spark calls `latestOffset(start)` at every trigger, when everything up to ``start`` is in its commit log: there the
-delivery log settles it and leases the next batch. `commit` comes too late for that (never for the last batch), and
-`read` runs once per action and per attempt, so neither leases or settles anything.
+Spark calls `latestOffset(start)` at every trigger, when everything up to ``start`` is in its commit log. There the
+delivery log settles those messages and leases the next batch. `commit` comes too late for that (never for the last
+batch), and `read` runs once per action and per attempt, so neither leases or settles anything.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _MANY = 5_000
 _TRIES = 6
 _BATCH_BYTES = 16 << 20
 _HELD = 128 << 20
-"""The largest payloads that the queue takes are no more than this together, in one fetch."""
+"""Maximum size of one fetch if all payloads have the queue's maximum size."""
 _ASYNC = "asyncProgressTrackingEnabled"
-# What the message was when it was delivered, though it may have moved on when a batch is read again.
-_UNSAID = ("run_at", "ended_at", "reason", "result")
+# Null in deliveries: a message may have moved on when a batch is read again.
+_ALWAYS_NULL = ("run_at", "ended_at", "reason", "result")
 
 R = TypeVar("R")
 Offset = dict[str, Any]
@@ -53,7 +53,7 @@ log = logging.getLogger("tampu.spark")
 
 
 def schema(options: Options) -> StructType:
-    """The columns of deliveries. The receipt knows where it is from, so that `settle` need not be told."""
+    """The columns of deliveries. Metadata of ``receipt`` names the stream, so that `settle` needs no arguments."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     place = {
@@ -62,7 +62,7 @@ def schema(options: Options) -> StructType:
         "tenant": options.text("tenant", "default"),
     }
     url = options.required("url", "jobs.db")
-    if not has_password(url):  # a schema is written into Parquet files, where none belongs
+    if not has_password(url):  # the schema may be written to Parquet files, which must not contain a password
         place["url"] = url
     fields = [
         StructField(field.name, field.dataType, True, {PLACE: place} if field.name == "receipt" else None)
@@ -78,7 +78,7 @@ class QueuePartition(InputPartition):
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Made in several processes, of which one, beside the driver, owns the consumer."""
+    """Spark creates it in several processes. One of them, a child of the driver, owns the consumer."""
 
     def __init__(self, options: Options) -> None:
         self.url = options.required("url", "jobs.db")
@@ -94,10 +94,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if options.flag(_ASYNC, False):
             raise InvalidConfig(
-                "a queue can not be drained with asynchronous progress tracking: messages would be settled before "
-                "their batch is committed",
+                "asynchronous progress tracking does not work with a queue: messages would be settled before their "
+                "batch is committed",
                 field=_ASYNC,
-                hint="leave it off",
+                hint="turn it off",
             )
         self.most = most
         self.pieces = options.whole("minPartitions", 1) or 1
@@ -113,7 +113,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         if isinstance(limit, ReadAllAvailable):
             raise InvalidState(
-                "trigger(once=True) ends without telling that its batch was committed: it could not be settled",
+                "trigger(once=True) does not report that its batch was committed, so it could not be settled",
                 hint="use trigger(availableNow=True)",
             )
         most = min(limit.max_rows, self.most) if isinstance(limit, ReadMaxRows) else self.most
@@ -128,7 +128,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._budget -= max(0, log.head.last - max(before, begin))
             return end
 
-        end = self._patiently(latest)
+        end = self._with_retries(latest)
         self._keep_alive()
         return self._offset(end)
 
@@ -136,39 +136,39 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.most)
 
     def reportLatestOffset(self) -> Offset | None:
-        """As if everything that is ready were delivered: Spark shows the distance as the backlog."""
+        """The offset after all ready messages, so that Spark shows the backlog."""
         log = self._log()
         if log.owned is None:
             return None
-        ready = self._patiently(lambda: log.store.counts(self.tenant, self.queue).get(State.READY, 0))
+        ready = self._with_retries(lambda: log.store.counts(self.tenant, self.queue).get(State.READY, 0))
         return self._offset(log.owned.last + ready)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """At most as many deliveries as there are live messages now: a publisher can not keep the run going."""
-        counts = self._patiently(lambda: self._log().store.counts(self.tenant, self.queue))
+        """Limit the run to the number of live messages now, so that a publisher cannot keep it running."""
+        counts = self._with_retries(lambda: self._log().store.counts(self.tenant, self.queue))
         self._budget = sum(counts.get(state, 0) for state in (State.READY, State.DELAYED, State.LEASED))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         low, high = self._number(start), self._number(end)
-        pieces = self._patiently(lambda: self._log().pieces(low, high, self.pieces))
+        pieces = self._with_retries(lambda: self._log().pieces(low, high, self.pieces))
         self._keep_alive()
         return [QueuePartition(piece) for piece in pieces]
 
     def commit(self, end: Offset) -> None:
-        """Nothing to do: the next `latestOffset` is told the same, and is also called for the last batch."""
+        """Nothing to do: the next `latestOffset` gets the same offset, and is also called for the last batch."""
 
     def stop(self) -> None:
-        gently = signal.getsignal(signal.SIGTERM) is _exit
-        if gently:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way, and this takes a moment
+        on_sigterm = signal.getsignal(signal.SIGTERM) is _exit
+        if on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Spark sends it soon, and this takes a moment
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
         deliveries, self._deliveries = self._deliveries, None
         if deliveries is not None:
-            self._give_up(deliveries)
+            self._release(deliveries)
             deliveries.store.__exit__(None, None, None)
-        if gently:
+        if on_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     # -- called by tasks
@@ -196,45 +196,45 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._heartbeat is None:
             deliveries = self._log()
             self._heartbeat = Heartbeat(
-                deliveries.beat, self.lease / 6, orphaned=lambda: self._give_up(deliveries), last=Fenced
+                deliveries.beat, self.lease / 6, orphaned=lambda: self._release(deliveries), last=Fenced
             )
             self._heartbeat.start()
-            _end_gently()
+            _exit_on_sigterm()
 
     @staticmethod
-    def _give_up(deliveries: Deliveries) -> None:
+    def _release(deliveries: Deliveries) -> None:
         try:
             deliveries.leave()
         except (Fenced, StorageError) as error:
-            log.warning("could not give the consumer up, it lapses by itself: %s", error)
+            log.warning("could not release the consumer, it expires by itself: %s", error)
 
     def _offset(self, number: int) -> Offset:
-        return {"delivery": number, "log": self._patiently(lambda: self._log().identity())}
+        return {"delivery": number, "log": self._with_retries(lambda: self._log().identity())}
 
     def _number(self, offset: Offset) -> int:
-        mine = self._patiently(lambda: self._log().identity())
+        mine = self._with_retries(lambda: self._log().identity())
         if offset.get("log") != mine:
             raise InvalidState(
-                f"the checkpoint is not of consumer {self.consumer} of queue {self.queue} in this store",
-                hint="start with a new checkpointLocation, or name the consumer and store it was made with",
+                f"the checkpoint does not belong to consumer {self.consumer} of queue {self.queue} in this store",
+                hint="start with a new checkpointLocation, or use the consumer and store of the checkpoint",
             )
         return int(offset["delivery"])
 
-    def _patiently(self, work: Callable[[], R]) -> R:
-        """An error here ends the query, so a store that is away for some seconds is waited for."""
+    def _with_retries(self, work: Callable[[], R]) -> R:
+        """Retry for some seconds while the store is away, because an error here ends the query."""
         for attempt in range(_TRIES):
             try:
                 return work()
             except StorageError as error:
                 if attempt == _TRIES - 1:
                     raise
-                log.warning("the store does not answer, trying again: %s", error)
+                log.warning("the store does not answer, retrying: %s", error)
                 time.sleep(0.1 * 2**attempt)
         raise AssertionError
 
 
-def _end_gently() -> None:
-    """Spark ends the process of a source with SIGTERM; as an exception it lets `stop` give the consumer up."""
+def _exit_on_sigterm() -> None:
+    """Spark ends the process of a source with SIGTERM. Turn it into an exception, so that `stop` runs."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
@@ -245,7 +245,7 @@ def _exit(*_: object) -> NoReturn:
 
 
 def rows(store: ArrowStore, tenant: str, queue: str, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The deliveries of a piece with their messages, few at a time where they are large, or may be."""
+    """The deliveries of a piece with their messages, fewer at a time if messages are, or may be, large."""
     found = entries(store, tenant, piece)
     most = max(1, min(1000, _HELD // settings_of(store, tenant, queue).max_payload))
     at, step = 0, min(16, most)
@@ -258,14 +258,14 @@ def rows(store: ArrowStore, tenant: str, queue: str, piece: Piece) -> Iterator[p
         at += len(numbers)
         step = max(1, min(most, step * 4 if table.nbytes < _BATCH_BYTES // 4 else step // 2))
         places = [numbers[id] for id in table.column("id").to_pylist()]
-        told: dict[str, pa.Array] = {
+        fixed: dict[str, pa.Array] = {
             "state": pa.array([State.LEASED.value] * len(places), pa.string()),
             "attempts": pa.array([found.attempts[place] for place in places], pa.int32()),
             "delivery": pa.array([piece.low + place for place in places], pa.int64()),
             "receipt": pa.array([delivered(found.receipts[place], piece.epoch) for place in places], pa.string()),
-        } | {name: pa.nulls(len(places), columns.MESSAGES.field(name).type) for name in _UNSAID}
-        whole = pa.table(
-            [told[name] if name in told else table.column(name) for name in columns.DELIVERIES.names],
+        } | {name: pa.nulls(len(places), columns.MESSAGES.field(name).type) for name in _ALWAYS_NULL}
+        merged = pa.table(
+            [fixed[name] if name in fixed else table.column(name) for name in columns.DELIVERIES.names],
             schema=columns.DELIVERIES,
         )
-        yield from whole.combine_chunks().to_batches()
+        yield from merged.combine_chunks().to_batches()

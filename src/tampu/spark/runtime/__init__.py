@@ -1,1 +1,1 @@
-"""What a Spark session needs on this machine: Java, Python, settings."""
+"""Spark sessions, and the Java and Python they need on this machine."""

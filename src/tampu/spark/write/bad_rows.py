@@ -1,4 +1,4 @@
-"""Rows that can not be messages: counted and named in the error, or kept in a folder of Parquet files."""
+"""Rows that cannot become messages: listed in the error, or saved in a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadRows:
 
     @property
     def where(self) -> str | None:
-        """Where they are staged, if they are kept."""
+        """Where they are staged; None if they are not saved."""
         return self._stage.where if self._stage.rows else None
 
     def add(self, batch: pa.RecordBatch, faults: Sequence[Bad], job: str, partition: int) -> None:
@@ -55,32 +55,32 @@ def error(count: int, total: int, reasons: Sequence[str], *, published: bool = F
     first = "; ".join(reasons[:MOST_REASONS])
     so_far = "" if published else " and nothing was published"
     return InvalidMessage(
-        f"{count} of {total} rows can not be messages{so_far}: {first}",
-        hint='correct them, or .option("badRows", "a folder") to set them aside as Parquet',
+        f"{count} of {total} rows cannot become messages{so_far}: {first}",
+        hint='correct them, or save them as Parquet: .option("badRows", "a folder")',
     )
 
 
 def folder(given: str) -> Path:
-    """Where bad rows are kept: a folder that the driver can write to."""
+    """The folder for bad rows, which the driver must be able to write to."""
     scheme, mark, rest = given.partition("://")
     path = Path(rest if mark and scheme == "file" else given)
     if mark and scheme != "file":
         raise InvalidConfig(
-            f"bad rows can not be kept in {scheme}://",
+            f"bad rows cannot be saved in {scheme}://",
             field="badRows",
-            hint="a folder that the driver can write to; or fail",
+            hint="use a folder that the driver can write to, or fail",
         )
     if path.exists() and not path.is_dir():
-        raise InvalidConfig(f"{path} is no folder", field="badRows", hint="name a folder for bad rows; or fail")
+        raise InvalidConfig(f"{path} is not a folder", field="badRows", hint="use a folder, or fail")
     return path
 
 
 def keep(batches: Iterable[pa.RecordBatch], folder: Path, job: str, partition: int) -> None:
-    """Put what an attempt set aside into the folder; the same job again writes the same file."""
+    """Write the bad rows of an attempt to the folder. The same job writes the same file again."""
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.blake2b(job.encode(), digest_size=8).hexdigest()
     target = folder / f"{name}-{partition}.parquet"
-    unfinished = folder / f"_{target.name}"  # Spark does not read files that begin so
+    unfinished = folder / f"_{target.name}"  # Spark does not read files with this prefix
     with pq.ParquetWriter(str(unfinished), BAD) as sink:
         for batch in batches:
             sink.write_batch(batch)

@@ -1,4 +1,4 @@
-"""The columns that a write knows, and what may be in them."""
+"""The columns that a write accepts, and their types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN = ("payload", *_KINDS)
 
 
 def choose(schema: StructType, queue: str | None, *, ignore: bool) -> dict[str, str]:
-    """The columns to take, by the name they have, with the name we know them by."""
+    """The columns to write: name in the DataFrame to name in a message."""
     chosen: dict[str, str] = {}
     for field in schema:
         name = field.name.lower()

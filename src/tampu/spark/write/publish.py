@@ -1,11 +1,11 @@
-"""Staged rows become messages: chunk by chunk, each in one commit with the ledger's entry of how far the job has come.
+"""Publishes staged rows chunk by chunk, each in one commit with the progress of the job.
 
-Whoever runs the job again, after a crash between any two commits, goes on where the ledger says. The ledger is a
-document; its version lets only one driver at a time go on with a job.
+A run that repeats the job after a crash between any two commits continues from the stored progress. The progress is a
+document; its version lets only one driver at a time continue a job.
 
-A store without joint commits gets the messages first and the entry then. What is stored a second time, after a crash in
-between, is known there by its number: the store remembers how far it came with each partition, in the very step that
-stores the messages, also when they are worked and gone by then.
+A store without joint commits gets the messages first, then the progress. Messages that come twice, after a crash in
+between, are detected by number: the store remembers the last number of each partition in the same step that stores the
+messages, even if they are done and gone by then.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tampu.stores.steps import one_by_one
 JOBS = "spark-job"
 STREAMS = "spark-stream"
 KEPT_US = 30 * 86_400 * SECOND
-"""How long the entry of a job that was given an id is kept."""
+"""How long the progress of a job with a given id is kept."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -48,34 +48,34 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The ledger of one job, or of the latest batch of a stream."""
+    """The progress of one job, or of the latest batch of a stream."""
 
     shape: str
-    """Of the rows: how many in each partition. The same job must bring the same rows."""
+    """Digest of the number of rows in each partition. The same job must have the same rows."""
     total: int
     at_us: int
     done: bool = False
     partition: int = 0
     row: int = 0
-    """All rows before this one of this partition, and all of the partitions before, are published."""
+    """All rows before this one in this partition, and all earlier partitions, are published."""
     batch: int = -1
     query: str | None = None
-    """Of a stream: the query that writes it."""
+    """For a stream: the query that writes it."""
 
 
 _read = from_json(Entry).decode
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What is published, and under which name it is remembered."""
+    """What is published, and the name of its progress document."""
 
     tenant: str
     queue: str | None
     kind: str
     name: str
-    """Of the ledger's document."""
+    """Name of the progress document."""
     remembered: bool
-    """Keep the entry when all is done: somebody may run it again."""
+    """Keep the progress when all is done, because the job may run again."""
     atomic: bool = False
     batch: int = -1
     query: str | None = None
@@ -86,11 +86,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Calls(msgspec.Struct):
-    """What publishes staged rows."""
+    """Calls that publish staged rows."""
 
     rows: Sequence[Call] = ()
     copies: Sequence[Call] = ()
-    """Of rows, which publish steps have added."""
+    """Calls for copies of rows, which publish steps have added."""
 
     def add(self, more: Calls) -> None:
         self.rows = [*self.rows, *more.rows]
@@ -98,7 +98,7 @@ class Calls(msgspec.Struct):
 
 
 def id_prefix(tenant: str, job: str, partition: int) -> bytes:
-    """The beginning of the ids of a partition's messages: a UUIDv8 out of who they are."""
+    """Prefix of the ids of a partition's messages: a UUIDv8 from tenant, job and partition."""
     raw = bytearray(hashlib.blake2b(f"{tenant}\0{job}\0{partition}".encode(), digest_size=11).digest())
     raw[6] = 0x80 | raw[6] & 0x0F
     raw[8] = 0x80 | raw[8] & 0x3F
@@ -112,17 +112,17 @@ class Publisher:
         self._settings: dict[str, Settings] = {}
         self._remember_us = 0 if store.joint else KEPT_US
         self._counted: deque[int] = deque()
-        """How many calls of each step under way store rows; those after them store copies."""
+        """For each running step, the number of calls that store rows; the calls after them store copies."""
 
-    # -- the ledger
+    # -- progress
 
     def entry(self) -> tuple[Entry | None, int]:
-        """How far the job has come, and the version of the document that says so."""
+        """The progress of the job, and the version of its document."""
         document = self._store.document(self._job.kind, self._job.tenant, self._job.name)
         return (None, 0) if document is None else (_read(document.value), document.version)
 
     def finished(self) -> bool:
-        """Has all of it been published before?"""
+        """True if all of it was published before."""
         entry, _ = self.entry()
         if entry is None:
             return False
@@ -130,18 +130,18 @@ class Publisher:
             if entry.query != self._job.query:
                 raise InvalidState(
                     f"the stream {self._job.name} was written by another query, whose batches have the same numbers",
-                    hint="give a new streamId to a query with a new checkpoint",
+                    hint="use a new streamId for a query with a new checkpoint",
                 )
             return entry.batch > self._job.batch or (entry.batch == self._job.batch and entry.done)
         return entry.done
 
     def begun(self) -> bool:
-        """Has some of it been published before?"""
+        """True if some of it was published before."""
         entry, _ = self.entry()
         return entry is not None and entry.batch == self._job.batch
 
     def mark_done(self, total: int) -> None:
-        """Note that the tasks have published all of it by themselves."""
+        """Record that the tasks have published everything themselves."""
         entry, version = self.entry()
         shape = "" if entry is None else entry.shape
         done = Entry(shape, total, self._store.now(), done=True, batch=self._job.batch, query=self._job.query)
@@ -155,21 +155,21 @@ class Publisher:
     # -- publishing
 
     def check_able(self) -> None:
-        """Refuse what the store can not promise."""
+        """Refuse ``atomic`` if the store does not support it."""
         if self._job.atomic and not self._store.joint:
             raise InvalidConfig(
-                "this store can not publish a whole job in one commit",
+                "this store cannot publish a whole job in one commit",
                 field="atomic",
                 hint="leave it out: rows become visible chunk by chunk, none twice; or use a file or a SQL server",
             )
 
     def check_open(self, names: Iterable[str]) -> None:
-        """Refuse queues that take no messages."""
+        """Refuse queues that do not accept messages."""
         for name in names:
             validate.check_open(name, self._of(name))
 
     def check_room(self, coming: Mapping[str, int]) -> None:
-        """Refuse, before anything is published, more than a queue has room for now."""
+        """Refuse, before anything is published, more messages than the max_depth of a queue allows."""
         begun = self.begun()
         for name, count in coming.items():
             most = self._of(name).max_depth
@@ -178,13 +178,13 @@ class Publisher:
                 live = sum(held.get(state, 0) for state in LIVE)
                 if live + count > most:
                     raise QueueFull(
-                        f"queue {name} holds {live} of at most {most} that have not ended: no room for {count}",
+                        f"queue {name} has {live} of at most {most} live messages: {count} more do not fit",
                         field="queue",
                         hint="write when workers have caught up, or raise max_depth",
                     )
 
     def publish(self, parts: Sequence[Part], area: Area) -> int:
-        """Publish what was staged; how many rows this run published. Nothing, if the job has been finished before."""
+        """Publish what was staged. Returns how many rows this run published: 0 if the job was finished before."""
         job = self._job
         parts = sorted(parts, key=lambda part: part.partition)
         shape, total = _shape(parts), sum(part.rows for part in parts)
@@ -198,7 +198,7 @@ class Publisher:
         if entry is not None and entry.shape != shape:
             if job.kind == JOBS:
                 raise _other_rows(job)
-            entry = None  # a stream whose batch came out otherwise: what is there already is found by its id
+            entry = None  # a repeated batch of a stream has other rows: those already stored are found by id
         start = (0, 0) if entry is None else (entry.partition, entry.row)
         begun = entry is not None
         fresh = Entry(shape, total, self._store.now(), batch=job.batch, query=job.query)
@@ -209,7 +209,7 @@ class Publisher:
             with contextlib.ExitStack() as whole:
                 if job.atomic:
                     run = whole.enter_context(self._store.transaction())
-                    # One call at a time: calls of one run may be carried out in any order.
+                    # One call at a time, because a run may reorder its calls.
                     done = one_by_one(lambda calls: [run([call])[0] for call in calls], steps, version)
                 else:
                     done = whole.enter_context(contextlib.closing(self._store.in_turn(steps, version)))
@@ -218,18 +218,18 @@ class Publisher:
                     begun = True
         except VersionConflict:
             raise InvalidState(
-                f"another driver has gone on with {job.kind} {job.name} meanwhile",
+                f"another driver has continued {job.kind} {job.name} meanwhile",
                 hint="let one of them finish; nothing was published twice",
             ) from None
         except TampuError as error:
             if published and job.kind == JOBS and not job.atomic:
-                error.hint = f"{published} of {total} rows are published; jobId={job.name} goes on from there"
+                error.hint = f"{published} of {total} rows are published; jobId={job.name} continues from there"
             raise
         self._forget(begun)
         return published
 
     def _forget(self, begun: bool) -> None:
-        """Entries nobody will ask for: of a job with an id nobody knows, and of jobs long past."""
+        """Remove progress that is no longer needed: of a job with a random id, and of old jobs."""
         job, limit = self._job, self._store.now() - KEPT_US
         if job.kind == JOBS:
             old = [
@@ -244,7 +244,7 @@ class Publisher:
     def _steps(self, parts: Sequence[Part], area: Area, start: tuple[int, int], fresh: Entry) -> Iterator[Step]:
         for chunk, (partition, row) in self._chunks(parts, area, start):
             now = msgspec.structs.replace(fresh, partition=partition, row=row, done=partition > parts[-1].partition)
-            # Nobody can run it again but who has its ledger's name from an error, and then the ledger is there.
+            # The job can only be repeated with the name from an error message, and then its progress is stored.
             once = not self._job.remembered
             made = Calls()
             for number, batch in chunk:
@@ -255,7 +255,7 @@ class Publisher:
     def _chunks(
         self, parts: Sequence[Part], area: Area, start: tuple[int, int]
     ) -> Iterator[tuple[list[tuple[int, pa.RecordBatch]], tuple[int, int]]]:
-        """What one commit takes, and where the next one begins: after the last partition, when it is the last."""
+        """The batches of each commit, and where the next one begins: after the last partition for the last commit."""
         chunk: list[tuple[int, pa.RecordBatch]] = []
         size = count = 0
         for part in parts:
@@ -263,7 +263,7 @@ class Publisher:
                 continue
             for batch in area.read(part.where):
                 if part.partition == start[0] and start[1]:
-                    batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - what is left of it
+                    batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - the rest of it
                 if not len(batch):
                     continue
                 if chunk and (count + len(batch) > staging.MOST_ROWS or size + batch.nbytes > staging.MOST_BYTES):
@@ -275,8 +275,8 @@ class Publisher:
             yield chunk, (parts[-1].partition + 1, 0)
 
     def calls(self, partition: int, batch: pa.RecordBatch, *, once: bool = False) -> Calls:
-        """The calls that publish a staged batch, queue by queue; within a queue the order of the rows stays. ``once``:
-        the ledger alone sees to it that they are not made twice."""
+        """The calls that publish a staged batch, queue by queue, in the order of the rows. ``once``: the stored
+        progress alone prevents duplicates."""
         start = id_prefix(self._job.tenant, self._job.id, partition)
         column = batch.column("queue")
         if column.null_count == len(batch):
@@ -324,7 +324,7 @@ class Publisher:
 
 
 def stored(reply: Any) -> int:
-    """How many messages are new."""
+    """Number of new messages in a reply."""
     return reply if isinstance(reply, int) else sum(not message.duplicate for message in reply)
 
 
@@ -350,6 +350,6 @@ def _shape(parts: Sequence[Part]) -> str:
 
 def _other_rows(job: Job) -> InvalidState:
     return InvalidState(
-        f"the job {job.name} was begun with other rows or partitions",
-        hint="the same jobId is for the same rows in the same partitions; give new rows a new one",
+        f"the job {job.name} began with other rows or partitions",
+        hint="repeat a jobId only with the same rows in the same partitions; use a new one for new rows",
     )

@@ -1,7 +1,7 @@
-"""From the rows of a DataFrame to packed messages: an Arrow batch in, an Arrow batch of checked, packed rows out.
+"""Turns rows of a DataFrame into packed messages: an Arrow batch in, an Arrow batch of checked and packed rows out.
 
-The rules are those of `Queue.publish` (broker/validate.py). A batch of nothing but payloads, or payloads and types, is
-packed column by column; any other goes row by row. A row that can not be a message is set aside with its reason.
+The rules are those of `Store.publish` (broker/validate.py). A batch with only payloads, or payloads and types, is
+packed column by column, any other row by row. A row that cannot become a message is returned with the reason.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ STAGED = pa.schema(
     [
         ("row", pa.int64()),  # its number in the partition
         ("queue", pa.string()),  # null: the queue of the option
-        ("type", pa.string()),  # null: the type that messages have by default
-        ("more", pa.binary()),  # what a message that is not plain needs beside its body
+        ("type", pa.string()),  # null: the default type
+        ("more", pa.binary()),  # other fields of a message that is not simple
         ("body", pa.binary()),
     ]
 )
@@ -48,12 +48,12 @@ _MORE = tuple(name for name in Item.__struct_fields__ if name not in ("body", "p
 
 
 class Bad(msgspec.Struct, frozen=True):
-    """A row that can not be a message."""
+    """A row that cannot become a message."""
 
     row: int
     error: TampuError
     place: int
-    """In its batch."""
+    """Its index in the batch."""
 
 
 class Packer:
@@ -64,7 +64,7 @@ class Packer:
         self._json = payload_format == "json"
         self._settings = settings
         self.queues: Counter[str] = Counter()
-        """The queues that rows go to, and how many; rows with a key are not counted, they may replace another."""
+        """Number of rows by queue, without rows with a key, which may replace another message."""
 
     def pack(self, batch: pa.RecordBatch, first: int) -> tuple[pa.RecordBatch, list[Bad]]:
         """The good rows in the columns of `STAGED`, and the bad ones; ``first`` is the number of the first row."""
@@ -74,7 +74,7 @@ class Packer:
     # -- column by column
 
     def _in_columns(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch | None:
-        """None when a row needs a closer look."""
+        """None if the batch must be packed row by row."""
         payload, queue = batch.column("payload"), self._queue
         if queue is None or not set(batch.schema.names) <= {"payload", "type"} or self._json or payload.null_count:
             return None
@@ -153,7 +153,7 @@ class Packer:
         else:
             if content_type not in (None, JSON):
                 raise InvalidMessage(
-                    "this payload is written as JSON", field="content_type", hint=f"leave it, or {JSON}"
+                    "this payload is written as JSON", field="content_type", hint=f"leave it out, or use {JSON}"
                 )
             payload, content_type = values.as_json(payload), JSON
         given: dict[str, Any] = {
@@ -166,12 +166,12 @@ class Packer:
 
 
 def is_plain(item: Item, settings: Settings) -> bool:
-    """Can it be one of a `Load`?"""
+    """True if it can be part of a `Load`."""
     return item.max_attempts == settings.max_attempts and validate.is_simple(item)
 
 
 def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
-    """A staged row as the engine publishes it when it is not, or not only, plain."""
+    """A staged row as an item of a `Publish`."""
     made = Item(unpack_body(packed), packed, max_attempts, id=id)
     if more is None:
         return made
@@ -179,7 +179,7 @@ def item(packed: bytes, more: bytes | None, max_attempts: int, id: str) -> Item:
 
 
 def _type_heads(types: pa.Array | None) -> pa.Array | pa.Scalar | None:
-    """A body up to its payload: the mark of three fields, and the type. None if there is a type that is not one."""
+    """Bodies up to the payload: the marker of three fields, and the type. None if a type is not valid."""
     if types is None:
         return pa.scalar(b"\x93" + _encode(NO_TYPE), pa.binary())
     names = pc.unique(types).to_pylist()
@@ -191,7 +191,7 @@ def _type_heads(types: pa.Array | None) -> pa.Array | pa.Scalar | None:
 
 
 def _length_heads(lengths: pa.Array) -> pa.Array:
-    """What MessagePack puts before bytes of these lengths."""
+    """The MessagePack headers of bytes with these lengths."""
     found = lengths.dictionary_encode()
     heads = [_length_head(length) for length in found.dictionary.to_pylist()]
     return pa.array(heads, pa.binary()).take(found.indices)

@@ -1,8 +1,8 @@
-"""Where the tasks of a job leave their rows until the job commits: a folder that all share, or the store itself.
+"""Where tasks stage their rows until the job commits: a shared folder, or the store itself.
 
-What is staged in one folder belongs to one write, what has one name there to one attempt of one task. Only what the
-winning attempts name is read. Nobody reads what a write that has died staged, so it need not survive a loss of power;
-it is removed by a later write, a day after anybody wrote to it.
+A folder belongs to one write, and a name in it to one attempt of one task. Only the winning attempts are read. Rows
+that a dead write staged are never read, so they need not survive a power loss; a later write removes them, a day after
+the last change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tampu.stores.port import ArrowStore
 
 MOST_ROWS = 10_000
 MOST_BYTES = 16 << 20
-"""Of the bodies in one batch, unless a single one has more; also what one commit publishes."""
+"""Maximum size of the bodies in one batch, and in one commit; a single body may be larger."""
 _STALE_SECONDS = 86_400
 STAGED_ROWS = "spark-stage"
 STAGED_NAMES = "spark-staged"
@@ -35,7 +35,7 @@ _AT_ONCE = 100
 
 
 def folder_name(owner: str, unique: str) -> str:
-    """Any job id makes a folder; those of one owner begin alike."""
+    """A valid folder name for any job id; the folders of one owner share a prefix."""
     return f"{_digest(owner)}-{unique}"
 
 
@@ -44,13 +44,13 @@ def _digest(text: str) -> str:
 
 
 class Stage(Protocol):
-    """Takes the rows of one attempt; nothing is there before the first row."""
+    """Takes the rows of one attempt. Nothing is created before the first row."""
 
     rows: int
 
     @property
     def where(self) -> str:
-        """What `Area.read` finds it by."""
+        """The location that `Area.read` takes."""
         ...
 
     def add(self, batch: pa.RecordBatch) -> None: ...
@@ -66,26 +66,26 @@ class Area(Protocol):
     def read(self, where: str) -> Iterator[pa.RecordBatch]: ...
 
     def remove(self, folder: str) -> None:
-        """Take away what a write staged; a task that still runs may leave something behind, for `clean`."""
+        """Remove what a write staged. A task that still runs may leave something behind for `clean`."""
         ...
 
     def clean(self) -> None:
-        """Remove what writes staged that died: nobody has written there for a day."""
+        """Remove what dead writes staged: folders without a change for a day."""
         ...
 
     def clean_owner(self, owner: str) -> None:
-        """Remove all folders of one owner, which has no write under way."""
+        """Remove all folders of an owner that has no running write."""
         ...
 
 
 def area(store: ArrowStore, tenant: str, folder: str | None) -> Area:
-    """The folder that the user names, or that the store has beside it; else the store."""
+    """The folder that the user gave or the store suggests; else the store itself."""
     place = folder or store.staging()
     return InStore(store, tenant) if place is None else InFolder(Path(place))
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts that one commit can take."""
+    """The batch in parts that fit into one commit."""
     start = size = 0
     if len(batch) <= MOST_ROWS and batch.nbytes <= MOST_BYTES:
         yield batch
@@ -105,8 +105,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _unreadable(where: str, why: object) -> StorageError:
     return StorageError(
-        f"what a task staged in {where} can not be read: {why}",
-        hint="run the write again with the same jobId; driver and executors must see the same staging",
+        f"cannot read what a task staged in {where}: {why}",
+        hint="run the write again with the same jobId; driver and executors must share the staging folder",
     )
 
 
@@ -114,7 +114,7 @@ def _unreadable(where: str, why: object) -> StorageError:
 
 
 class InFolder:
-    """A folder that the driver and all executors can reach and write."""
+    """A folder that the driver and all executors can write to."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -123,7 +123,7 @@ class InFolder:
         return _File(self._root / folder, f"{name}.arrow")
 
     def read(self, where: str) -> Iterator[pa.RecordBatch]:
-        """The batches of a staged file, mapped, not copied."""
+        """The batches of a staged file, memory-mapped."""
         try:
             with pa.memory_map(where) as source, pa.ipc.open_stream(source) as reader:
                 yield from reader
@@ -132,7 +132,7 @@ class InFolder:
 
     def remove(self, folder: str) -> None:
         shutil.rmtree(self._root / folder, ignore_errors=True)
-        self._leave()
+        self._remove_root()
 
     def clean(self) -> None:
         limit = time.time() - _STALE_SECONDS
@@ -144,11 +144,11 @@ class InFolder:
     def clean_owner(self, owner: str) -> None:
         for folder in self._root.glob(f"{_digest(owner)}-*"):
             shutil.rmtree(folder, ignore_errors=True)
-        self._leave()
+        self._remove_root()
 
-    def _leave(self) -> None:
+    def _remove_root(self) -> None:
         with contextlib.suppress(OSError):
-            self._root.rmdir()  # unless others are in it
+            self._root.rmdir()  # fails if it has other folders
 
 
 class _File:
@@ -183,7 +183,7 @@ class _File:
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """How much an attempt has staged, and when it last did."""
+    """How much an attempt has staged, and when last."""
 
     parts: int
     at_us: int
@@ -193,7 +193,7 @@ _to_kept = from_json(_Kept).decode
 
 
 class InStore:
-    """Documents: a small one for each attempt, and one for each part of its rows."""
+    """Documents of the store: a small one per attempt, and one per part of its rows."""
 
     def __init__(self, store: ArrowStore, tenant: str) -> None:
         self._store = store
@@ -229,7 +229,7 @@ class InStore:
 
 
 def delete(store: ArrowStore, tenant: str, name: str, parts: int) -> None:
-    """The parts first: as long as the name is there, somebody finds them."""
+    """Deletes the parts first: as long as the name exists, a cleanup finds them."""
     gone: list[Call] = [DeleteDocument(STAGED_ROWS, tenant, f"{name}/{number}") for number in range(parts)]
     for start in range(0, len(gone), _AT_ONCE):
         store.run(gone[start : start + _AT_ONCE])
@@ -254,7 +254,7 @@ class _Documents:
             with pa.ipc.new_stream(sink, part.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
                 stream.write_batch(part)
             kept = msgspec.json.encode(_Kept(self._parts + 1, self._store.now()))
-            # The name no later: what is written under it must be found by those who clean up.
+            # The name not later than the rows, so that a cleanup finds them.
             name, rows = self._name, f"{self._name}/{self._parts}"
             self._store.aside(
                 [
@@ -266,9 +266,9 @@ class _Documents:
         self.rows += len(batch)
 
     def close(self) -> None:
-        """Every part is there already."""
+        """Nothing to do: every part is stored already."""
 
     def discard(self) -> None:
         if self._parts:
-            with contextlib.suppress(StorageError):  # the store may be what failed; then it is left for `clean`
+            with contextlib.suppress(StorageError):  # if the store itself failed, `clean` removes it later
                 delete(self._store, self._tenant, self._name, self._parts)

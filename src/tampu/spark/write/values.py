@@ -1,4 +1,4 @@
-"""The values of a DataFrame's columns, as Python has them and as JSON has them."""
+"""Values of a DataFrame's columns as Python values and as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidMessage
 from tampu.model.values import finite
 
-# As Spark's own to_json: decimals are numbers; bytes are base64, times ISO.
+# Like Spark's to_json: decimals are numbers, bytes base64, times ISO.
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 _check = from_json(msgspec.Raw).decode
 Convert = Callable[[Any], Any]
 
 
 def of(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """The values of a column; an `InvalidMessage` in place of one that Python can not hold."""
+    """The values of a column, with an `InvalidMessage` for a value that Python cannot represent."""
     field, column = batch.schema.field(name), batch.column(name)
     convert = converter(field)
     found: list[Any]
@@ -40,13 +40,13 @@ def _one(scalar: pa.Scalar, name: str) -> Any:
 
 
 def is_text(field: pa.Field) -> bool:
-    """Is a payload of this column taken as it is, not written as JSON?"""
+    """True if payloads of this column are sent as they are, not as JSON."""
     kind = field.type
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def converter(field: pa.Field) -> Convert | None:
-    """What makes a plain value of what Arrow gives: maps are dictionaries, variants JSON. None: nothing to do."""
+    """Converts Arrow values: maps to dictionaries, variants to JSON. None if there is nothing to convert."""
     kind = field.type
     if pa.types.is_map(kind):
         key, item = converter(kind.key_field), converter(kind.item_field)
@@ -78,9 +78,9 @@ def as_json(value: Any) -> bytes:
     try:
         raw = _encode(value)
         if b"null" in raw and not finite(value):
-            raise ValueError("it holds NaN or an infinity")
+            raise ValueError("it contains NaN or infinity")
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError, msgspec.MsgspecError) as error:
-        raise InvalidMessage(f"the payload can not be written as JSON: {error}", field="payload") from None
+        raise InvalidMessage(f"the payload cannot be written as JSON: {error}", field="payload") from None
     return raw
 
 
@@ -90,11 +90,11 @@ def check_json(raw: bytes) -> None:
         _check(raw)
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise InvalidMessage(
-            f"the payload is not JSON: {error}", field="payload", hint="leave payloadFormat to send it as it is"
+            f"the payload is not JSON: {error}", field="payload", hint="leave out payloadFormat to send it as it is"
         ) from None
 
 
 def show(batch: pa.RecordBatch, place: int) -> str:
-    """One row as JSON, for people: what has no form in JSON is shown as text."""
+    """One row as JSON for people; values that JSON does not have are shown as text."""
     row = {name: of(batch.slice(place, 1), name)[0] for name in batch.schema.names}
     return msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode(row).decode()

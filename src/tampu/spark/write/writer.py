@@ -1,7 +1,7 @@
-"""Publish a DataFrame: the writers of ``format("tampu")``.
+"""The writers of ``format("tampu")``, which publish a DataFrame.
 
 Tasks check, pack and stage their rows; the driver publishes what the winning attempts staged, once. With
-``onCommit=false`` tasks publish by themselves, under ids that make publishing again harmless.
+``onCommit=false`` tasks publish themselves, with ids that make a repeated publish harmless.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Which piece of work this process does."""
+    """The Spark task that runs in this process."""
 
     partition: int
     attempt: str
     query: str | None
-    """Of a stream; it stays the same as long as the checkpoint."""
+    """Query id of a stream; it belongs to the checkpoint."""
     batch: int
 
 
@@ -50,11 +50,11 @@ class Staged(WriterCommitMessage):
 
     part: Part
     total: int
-    """Rows, good and bad."""
+    """Good and bad rows."""
     folder: str
     bad: int
     reasons: list[str]
-    """Of the first bad rows."""
+    """Errors of the first bad rows."""
     bad_where: str | None
     query: str | None
     batch: int
@@ -62,7 +62,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writer:
-    """What a batch and a stream have in common."""
+    """Base of the batch and the stream writer."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.url = options.required("url", "jobs.db")
@@ -76,7 +76,7 @@ class _Writer:
         self.on_commit = options.flag("onCommit", True)
         self.atomic = options.flag("atomic", False)
         if self.atomic and not self.on_commit:
-            raise InvalidConfig("atomic and onCommit=false exclude each other", field="atomic", hint="leave one out")
+            raise InvalidConfig("atomic and onCommit=false exclude each other", field="atomic", hint="leave out one")
         self.staging = options.text("staging")
         aside = options.text("badRows", "fail") or "fail"
         self.bad_rows = None if aside == "fail" else bad_rows.folder(aside)
@@ -124,8 +124,8 @@ class _Writer:
         part = Part(task.partition, good.where if good.rows else None, good.rows)
         return Staged(part, total, folder, bad.count, bad.reasons, bad.where, task.query, task.batch, packer.queues)
 
-    def _settings(self, store: ArrowStore) -> _Known:
-        return _Known(store, self.tenant)
+    def _settings(self, store: ArrowStore) -> _SettingsCache:
+        return _SettingsCache(store, self.tenant)
 
     def _area(self, store: ArrowStore) -> Area:
         return staging.area(store.within(self.queue), self.tenant, self.staging)
@@ -142,12 +142,12 @@ class _Writer:
     # -- on the driver
 
     def publish_staged(self, messages: Sequence[Staged], job: Job) -> None:
-        """Publish, once, what the winning attempts staged."""
+        """Publish what the winning attempts staged, once."""
         with open_store(self.url) as store:
             area = self._area(store)
             publisher = Publisher(store, job)
             if not publisher.finished():
-                self._set_aside(area, messages, job)
+                self._save_bad_rows(area, messages, job)
                 coming: Counter[str] = Counter()
                 for message in messages:
                     coming.update(message.queues)
@@ -159,13 +159,13 @@ class _Writer:
             else:
                 publisher.mark_done(sum(message.total - message.bad for message in messages))
             area.clean()
-            self._take_away(area, messages)
+            self._remove_staged(area, messages)
 
-    def _take_away(self, area: Area, messages: Sequence[Staged]) -> None:
+    def _remove_staged(self, area: Area, messages: Sequence[Staged]) -> None:
         for folder in {message.folder for message in messages}:
             area.remove(folder)
 
-    def _set_aside(self, area: Area, messages: Sequence[Staged], job: Job) -> None:
+    def _save_bad_rows(self, area: Area, messages: Sequence[Staged], job: Job) -> None:
         count = sum(message.bad for message in messages)
         if count and self.bad_rows is None:
             reasons = [reason for message in messages for reason in message.reasons]
@@ -175,8 +175,8 @@ class _Writer:
                 bad_rows.keep(area.read(message.bad_where), self.bad_rows, job.id, message.part.partition)
 
 
-class _Known:
-    """The settings of queues as a task found them."""
+class _SettingsCache:
+    """Cache of queue settings for one task."""
 
     def __init__(self, store: ArrowStore, tenant: str) -> None:
         self._store = store
@@ -220,7 +220,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Made anew for each batch, and again for its commit: what the commit must know travels in the messages."""
+    """Spark creates it for each batch, and again for its commit: data for the commit travels in the messages."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -232,7 +232,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         stream = self.stream or query
         if stream is None:
             raise InvalidConfig(
-                "the query has no id", field="streamId", hint='.option("streamId", "a name of its own for this stream")'
+                "the query has no id", field="streamId", hint='.option("streamId", "a unique name for this stream")'
             )
         return stream
 
@@ -259,20 +259,20 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         if staged:
             self.publish_staged(staged, self._job(staged[0].query, batchId))
 
-    def _take_away(self, area: Area, messages: Sequence[Staged]) -> None:
-        """Batches come one after the other: whatever is there of this stream is of no use any more."""
+    def _remove_staged(self, area: Area, messages: Sequence[Staged]) -> None:
+        """Batches come one after the other, so nothing that this stream staged is needed any more."""
         area.clean_owner(self._stream(messages[0].query))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002 - Spark's
         with open_store(self.url) as store:
-            _Writer._take_away(self, self._area(store), _staged(messages))
+            _Writer._remove_staged(self, self._area(store), _staged(messages))
 
 
 def current_task() -> Task:
     context = TaskContext.get()
     if context is None:
         raise InvalidMessage("rows are written inside a Spark task", hint="use df.write")
-    # Spark sets both for every task of a micro-batch; a plain job has neither.
+    # Spark sets both for every task of a micro-batch; a batch job has neither.
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     attempt = f"{context.taskAttemptId()}-{secrets.token_hex(4)}"

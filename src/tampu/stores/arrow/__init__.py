@@ -1,1 +1,1 @@
-"""Columns out of packed bodies, ids and journal records, many at a time."""
+"""Arrow columns from packed bodies, ids and journal records, many at a time."""

@@ -1,6 +1,6 @@
-"""The bodies of many plain messages at once: where their parts lie is worked out for all of them, not one by one.
+"""Unpacks the bodies of many simple messages with array operations, not one by one.
 
-A plain body is packed as two or three values: type, payload and, if it is not JSON, the content type.
+A simple body is packed as two or three values: type, payload and, if it is not JSON, the content type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tampu.stores.arrow.bulk_ids import Numbers
 _TWO, _THREE = 0x92, 0x93
 _STR8 = 0xD9
 _BINARY = {0xC4: 1, 0xC5: 2, 0xC6: 4}
-"""How many bytes the length of a payload takes, by how it begins."""
+"""Size of a payload's length field, by first byte."""
 _PARTS = 6
 _MOST = (1 << 31) - 1
 
@@ -31,12 +31,12 @@ class Plain(msgspec.Struct, frozen=True):
 
 
 def unpack(bodies: Sequence[bytes]) -> Plain | None:
-    """None: they are not all plain."""
+    """None if not all bodies are simple."""
     return unpack_joined(b"".join(bodies), np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies))))
 
 
 def unpack_joined(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
-    """As `unpack`, of bodies that lie one after the other; where each ends."""
+    """As `unpack`, for concatenated bodies; ``ends`` is where each ends."""
     count = len(ends)
     if len(joined) > _MOST:
         return None
@@ -58,7 +58,7 @@ def unpack_joined(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
         if content is None:
             return None
         content_start = np.where(three, content[0], ends)
-    # Each body is cut into six parts that lie one after the other; what is in between the values is left out.
+    # Each body is cut into six consecutive parts; those between the values are skipped.
     cuts = np.empty((count, _PARTS), np.int32)
     for at, places in enumerate((starts, kind_start, kind_end, payload_start, payload_end, content_start)):
         cuts[:, at] = places
@@ -74,7 +74,7 @@ def unpack_joined(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
 
 
 def _text(data: npt.NDArray[np.uint8], at: Numbers) -> tuple[Numbers, Numbers] | None:
-    """(start, end) of short texts; None if one is longer than 255 bytes."""
+    """(start, end) of texts; None if one is longer than 255 bytes."""
     first = data[at]
     short = (first & 0xE0) == 0xA0
     if short.all():

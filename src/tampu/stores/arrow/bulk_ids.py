@@ -1,4 +1,4 @@
-"""The ids of many messages at once: their text is written into one buffer, without a Python object for each."""
+"""Makes the ids of many messages in one buffer, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _PAIRS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), d
 
 
 class BulkIds:
-    """Makes the ids of one file; see `tampu.engines.sqlite.ids` for how they are made of the number."""
+    """Makes the ids of one file from message numbers; see `tampu.engines.sqlite.ids`."""
 
     def __init__(self, ids: Ids) -> None:
         self._ends = np.frombuffer("".join(ids.many(range(256))).encode(), np.uint8).reshape(256, _LENGTH)[:, -_END:]
 
     def column(self, seqs: Numbers) -> pa.StringArray:
-        """By number; of ids of the user's own it is not the id."""
+        """The ids of these numbers. Not for messages whose id the user gave."""
         count = len(seqs)
         # 60 bits as hexadecimal, four at a time from the top: the first fifteen digits.
         high = np.ascontiguousarray((seqs.view(np.uint64) >> 8 << 4).astype(">u8")).view(np.uint8)
@@ -43,7 +43,7 @@ class BulkIds:
 
 
 def own_column(ids: Sequence[bytes | None]) -> tuple[npt.NDArray[np.bool_], pa.StringArray]:
-    """Ids of the user's own, as they are stored, and which messages have one."""
+    """Which messages have an id that the user gave, and these ids as text."""
     count = len(ids)
     there = np.fromiter((id is not None for id in ids), np.bool_, count)
     raw = np.frombuffer(b"".join(id or _NO_ID for id in ids), np.uint8)

@@ -1,4 +1,4 @@
-"""Rows cut into parts by the bytes they have, before anybody fetches them."""
+"""Splits rows into parts by size, before they are fetched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tampu.stores.arrow.bulk_ids import Numbers
 
 
 def cuts(sizes: Numbers, room: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of parts, one after the other, of at most ``room`` bytes; a single row may be larger."""
+    """(start, stop) of consecutive parts of at most ``room`` bytes; a single row may be larger."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(ends):

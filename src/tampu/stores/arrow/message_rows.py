@@ -1,4 +1,4 @@
-"""Arrow batches of messages, out of what any store says of them: one function per column, called where it is wanted."""
+"""Arrow batches of messages of any store: one function per column, called only for the wanted columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Found(msgspec.Struct):
     max_attempts: Numbers
     created: Numbers
     bodies: pa.BinaryArray | Sequence[Body]
-    """As they are packed, or taken apart."""
+    """Packed or decoded."""
     run_at: Numbers | None = None
     ended_at: Numbers | None = None
     expires: Numbers | None = None
@@ -62,18 +62,18 @@ def batch(found: Found, wanted: Sequence[str]) -> pa.RecordBatch:
 
 
 def in_bodies(wanted: Sequence[str]) -> bool:
-    """Is one of these columns part of what is packed?"""
+    """True if one of these columns is in the packed body."""
     return not _IN_BODY.keys().isdisjoint(wanted)
 
 
 def in_order(found: pa.Table, ids: Sequence[str]) -> pa.Table:
-    """The rows of these ids, in their order."""
+    """The rows of these ids, in the order of the ids."""
     places = {id: i for i, id in enumerate(found.column("id").to_pylist())}
     return found.take(pa.array([places[id] for id in ids if id in places], pa.int64()))
 
 
 def created_within(made: pa.RecordBatch, created: Numbers, query: MessageQuery) -> pa.RecordBatch:
-    """Without the messages that were not published in the time that is asked for."""
+    """Only the messages that were published in the time range of the query."""
     if query.created_from is None and query.created_to is None:
         return made
     kept = np.ones(len(created), np.bool_)
@@ -116,7 +116,7 @@ def _of_places(found: Found) -> dict[str, Callable[[], pa.Array]]:
 
 
 def _of_bodies(packed: pa.BinaryArray | Sequence[Body]) -> dict[str, Callable[[], pa.Array]]:
-    """Plain ones are taken apart all at once."""
+    """Makers of the columns in the body. Simple bodies are unpacked all at once."""
     count = len(packed)
     bodies: Sequence[Body]
     if isinstance(packed, pa.BinaryArray):
@@ -143,7 +143,7 @@ def _of_bodies(packed: pa.BinaryArray | Sequence[Body]) -> dict[str, Callable[[]
 
 
 def _joined(packed: pa.BinaryArray) -> tuple[pa.Buffer, Numbers]:
-    """The bytes of all values in a row, and where each ends."""
+    """The concatenated bytes of all values, and where each ends."""
     _, offsets, data = packed.buffers()
     ends = np.frombuffer(offsets, np.int32)[packed.offset : packed.offset + len(packed) + 1].astype(np.int64)
     first, last = int(ends[0]), int(ends[-1])

@@ -1,7 +1,7 @@
-"""Packed records of a journal as Arrow columns.
+"""Packed journal records as Arrow columns.
 
-A record holds what one verb did in one commit, column by column; most columns are one value for all of it. So a batch
-is made of the values of its records, each taken as often as its record is long.
+A record has the transitions of one verb in one commit, column by column; most columns have one value for the whole
+record. So a batch repeats the values of its records, once per transition.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tampu.stores import columns
 from tampu.stores.arrow.bulk_ids import Numbers
 
 ROWS = 1 << 15
-"""Transitions in a batch; one record may be more."""
+"""Transitions in a batch; a single record may have more."""
 RECORDS = 1 << 13
-"""Looked at in one read transaction, which holds back the cleaning up of the store."""
+"""Records of one read transaction: a long one would delay vacuum and checkpoints."""
 
 Record = tuple[int, int, int, int, bytes]
-"""(first offset, how many, at, q, packed columns)"""
+"""(first offset, number of transitions, at, q, packed columns)"""
 Names = Mapping[int, tuple[str, str]]
 _RUN = np.dtype([("first", ">i8"), ("step", ">i8"), ("count", ">u4")])
 _decode = from_msgpack(list[tuple[Any, ...]]).decode
@@ -34,7 +34,7 @@ _fingerprint = functools.lru_cache(maxsize=4096)(fingerprint)
 
 
 class Unpacked(msgspec.Struct):
-    """The columns of some records, one value for each record."""
+    """The columns of some records, one value per record."""
 
     verbs: Sequence[str]
     states: Sequence[int | None]
@@ -46,7 +46,7 @@ class Unpacked(msgspec.Struct):
 
 
 class Spread:
-    """Values of records, as many times as their records have transitions."""
+    """Repeats the values of records once per transition."""
 
     def __init__(self, lengths: Numbers) -> None:
         self.total = int(lengths.sum())
@@ -54,18 +54,18 @@ class Spread:
         self.within = np.arange(self.total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
     def one(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        """One value for each record."""
+        """A column with one value per record."""
         return _taken(pa.array(values, kind), self.record)
 
     def unfolded(self, given: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        """For each record one value for all its transitions, or a list with one for each."""
+        """A column with, per record, one value or a list with one per transition."""
         if all(value is None for value in given):
             return pa.nulls(self.total, kind)
         values, places = self._places(given)
         return _taken(pa.array(values, kind), places)
 
     def numbers(self, given: Sequence[Any]) -> Numbers:
-        """As `unfolded`, of whole numbers."""
+        """As `unfolded`, for integers."""
         values, places = self._places(given)
         return np.array(values, np.int64)[places]
 
@@ -100,7 +100,7 @@ class Spread:
 
 
 def decode(records: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """What is packed in the records, in columns."""
+    """The packed columns of the records."""
     bodies = [record[4] for record in records]
     return list(zip(*_decode(b"\xdd" + len(bodies).to_bytes(4, "big") + b"".join(bodies)), strict=True))
 
@@ -114,8 +114,8 @@ def read(
     tenant: str | None,
     queues: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of what is after one offset and not after another; ``fetch`` answers with the records from the one that
-    holds the next offset on, the offset they reach to and the names of their queues."""
+    """Batches of transitions with after < offset <= upto. ``fetch(after)`` returns records, beginning with the one that
+    has the next offset, their last offset, and the names of their queues."""
     while after < upto:
         records, end, names = fetch(after)
         wanted = [
@@ -129,7 +129,7 @@ def read(
 
 
 def bounded(records: Iterator[Record] | Sequence[Record]) -> tuple[list[Record], int]:
-    """Records that make up a batch, and the offset they reach to."""
+    """The records of one batch, and their last offset."""
     taken: list[Record] = []
     end = rows = 0
     for record in records:
@@ -142,7 +142,7 @@ def bounded(records: Iterator[Record] | Sequence[Record]) -> tuple[list[Record],
 
 
 def check_reach(before: int, latest: int, after: int, upto: int) -> None:
-    """Refuse to read what is trimmed, or not there yet."""
+    """Raise if the range was trimmed or is beyond the end."""
     if latest < upto:
         raise Unavailable(
             f"the journal ends at {latest}, before {upto}: this is not the store the read was planned on",
@@ -164,8 +164,8 @@ def _batch(
     text = pa.string()
     offsets = np.array(firsts, np.int64)[spread.record] + spread.within
     marks: list[Any] = [
-        None if told is None else [None if line is None else _fingerprint(line) for line in told]
-        for told in found.details
+        None if lines is None else [None if line is None else _fingerprint(line) for line in lines]
+        for lines in found.details
     ]
     made = pa.RecordBatch.from_arrays(
         [
@@ -185,7 +185,7 @@ def _batch(
         ],
         schema=columns.JOURNAL,
     )
-    # The first and the last record may reach beyond what was asked for.
+    # The first and the last record may go beyond the range.
     skip = int(np.searchsorted(offsets, after, "right"))
     return made.slice(skip, int(np.searchsorted(offsets, upto, "right")) - skip)
 

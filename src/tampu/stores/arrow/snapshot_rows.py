@@ -1,7 +1,7 @@
-"""Where messages were when a snapshot was planned, column by column, and how a plan carries it to those who read.
+"""States of messages when a snapshot was planned, column by column, and how a plan carries them to its readers.
 
-A plan may name millions of messages, but their numbers mostly follow each other and their times are mostly the same:
-written as differences and squeezed, a column of them takes a few bytes per hundred messages.
+A plan may have millions of messages, but their numbers are mostly consecutive and their times mostly equal: stored as
+differences and compressed, a column takes a few bytes per hundred messages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tampu.stores.arrow.bulk_ids import Numbers
 from tampu.stores.port import MessageQuery
 
 LEAST = 10_000
-"""A piece is not made smaller than this: opening the store costs as much as so many messages."""
+"""Minimum number of messages in a piece: opening the store costs as much as reading this many."""
 NONE = -1
-"""No time, in a column of numbers."""
+"""Stands for no time in a column of numbers."""
 
 
 class SnapshotRows(msgspec.Struct):
@@ -31,14 +31,14 @@ class SnapshotRows(msgspec.Struct):
     q: Numbers
     state: Numbers
     attempts: Numbers | None
-    """None: all have ended, and the store says it."""
+    """None: all have ended, and the store still has the number."""
     run_at: Numbers | None = None
     ended_at: Numbers | None = None
     reason: list[str | None] | None = None
     failures: Numbers | None = None
-    """The number of the latest failure, 0 for none; None: all that are known."""
+    """Number of the latest failure, 0 for none; None: use the latest in the store."""
     expires: Numbers | None = None
-    """When it was dead: a replay may take the expiry of the message away."""
+    """Expiry of dead messages, because a replay may remove it."""
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -48,7 +48,7 @@ class SnapshotRows(msgspec.Struct):
         return SnapshotRows(*columns)
 
     def sorted(self) -> SnapshotRows:
-        """By number, as messages lie in a table."""
+        """Sorted by number, as messages are in a table."""
         if (self.seq[1:] > self.seq[:-1]).all():
             return self
         order = np.argsort(self.seq, kind="stable")
@@ -60,7 +60,7 @@ class Piece(msgspec.Struct, array_like=True):
     """A part of a snapshot, for one task."""
 
     registry: int
-    """The tail of the ids: another store has another."""
+    """Tail of the ids, which differs between stores."""
     now: int
     query: MessageQuery
     parts: list[bytes]
@@ -84,25 +84,25 @@ def numbers(values: Iterable[int | None], default: int = NONE) -> Numbers:
 
 
 def pieces(groups: Sequence[SnapshotRows], count: int, registry: int, now: int, query: MessageQuery) -> list[bytes]:
-    """The plan's pieces: about so many, of the same size, none of them small by choice."""
+    """The plan's pieces: about ``count`` of the same size, of at least `LEAST` messages."""
     size = max(LEAST, -(-sum(map(len, groups)) // count))
     made: list[Piece] = []
-    room = 0
+    left = 0
     for group in groups:
         start = 0
         while start < len(group):
-            if room <= 0:
+            if left <= 0:
                 made.append(Piece(registry, now, query, []))
-                room = size
-            part = group.part(start, start + room)
+                left = size
+            part = group.part(start, start + left)
             made[-1].parts.append(packed(part))
             start += len(part)
-            room -= len(part)
+            left -= len(part)
     return [_pack(piece) for piece in made]
 
 
 def opened(raw: bytes, registry: int) -> Piece:
-    """A piece of a plan that was made on the same store."""
+    """Decode a piece. Raises if it was planned on another store."""
     piece = _to_piece(raw)
     if piece.registry != registry:
         raise Unavailable(
@@ -130,7 +130,7 @@ def packed(places: SnapshotRows) -> bytes:
 
 
 def _runs(column: Numbers) -> bytes:
-    """The differences from one number to the next, then how often each comes in a row."""
+    """Run-length encoding of the differences: the differences, then how often each repeats."""
     steps = np.diff(column, prepend=0)
     last = np.append(steps[1:] != steps[:-1], np.ones(min(len(steps), 1), np.bool_))
     ends = np.flatnonzero(last)
@@ -145,7 +145,7 @@ def _column(raw: bytes) -> Numbers:
 
 
 def within(at: int | None, query: MessageQuery) -> bool:
-    """Did it end in the time that is asked for, if one is?"""
+    """True if it ended in the time range of the query, or the query has none."""
     if query.ended_from is None and query.ended_to is None:
         return True
     return (
@@ -159,5 +159,5 @@ def gone(count: int) -> NotFound:
     return NotFound(
         f"{count} or more messages were removed after this read was planned",
         field="id",
-        hint="retention or a purge took them; read again, or raise the queue's retention",
+        hint="retention or a purge removed them; read again, or raise the queue's retention",
     )

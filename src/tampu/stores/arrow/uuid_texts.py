@@ -1,4 +1,4 @@
-"""Ids given as numbers or bytes, as text: many at once, without a Python object for each."""
+"""Ids as text, from numbers or bytes: many at once, without a Python object for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 _LENGTH = 36
 _GROUPS = (("a", "<u8"), ("b", "<u4"), ("c", "<u4"), ("d", "<u4"), ("e", "<u8"), ("f", "<u4"))
-"""The digits of an id in pieces that are copied as one number each: 8-4-4-4-12."""
+"""The digits of an id (8-4-4-4-12) in pieces, each copied as one number."""
 _DASHES = (8, 13, 18, 23)
 _TEXT = np.dtype(
     {
@@ -22,7 +22,7 @@ _PAIRS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), d
 
 
 def of_bytes(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Of an array of 16 bytes for each id."""
+    """From an array with 16 bytes per id."""
     count = len(raw)
     digits = np.take(_PAIRS, raw).view(np.dtype(list(_GROUPS))).ravel()
     text = np.empty((count, _LENGTH), np.uint8)
@@ -35,7 +35,7 @@ def of_bytes(raw: npt.NDArray[np.uint8]) -> pa.StringArray:
 
 
 def of_halves(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> pa.StringArray:
-    """Of the first and the last 64 bits of each id."""
+    """From the first and the last 64 bits of each id."""
     raw = np.empty((len(high), 2), ">u8")
     raw[:, 0], raw[:, 1] = high, low
     return of_bytes(raw.view(np.uint8).reshape(len(high), 16))

@@ -1,1 +1,1 @@
-"""Redis and Valkey as a store for Spark."""
+"""Redis and Valkey as an Arrow store."""

@@ -1,4 +1,4 @@
-"""The journal of Redis: a partition for each queue, called ``tenant/queue``, with offsets of its own."""
+"""The journal of Redis: one partition per queue, named ``tenant/queue``, with its own offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.script_calls import Asking, ok
+from tampu.engines.redis.script_calls import Operation, ok
 from tampu.model.errors import NotFound
 from tampu.model.journal import Position
 from tampu.stores.arrow import packed_journal, uuid_texts
@@ -19,30 +19,30 @@ from tampu.stores.arrow.bulk_ids import Numbers
 from tampu.stores.arrow.packed_journal import Names, Record, Spread, Unpacked
 
 ENTRIES = 1000
-"""Looked at by the server in one go."""
+"""Entries that one script or command looks at."""
 
 
 def bounds(engine: RedisEngine) -> tuple[Position, Position]:
-    def ask(registry: QueueRegistry) -> Asking[tuple[Position, Position]]:
-        rooms = yield from registry.all()
-        before, latest = yield from _bounds(registry, rooms)
+    def operation(registry: QueueRegistry) -> Operation[tuple[Position, Position]]:
+        entries = yield from registry.all()
+        before, latest = yield from _bounds(registry, entries)
         return before, latest
 
-    return engine.query(ask(engine.registry))
+    return engine.query(operation(engine.registry))
 
 
-def _bounds(registry: QueueRegistry, rooms: Sequence[QueueEntry]) -> Asking[tuple[Position, Position]]:
+def _bounds(registry: QueueRegistry, entries: Sequence[QueueEntry]) -> Operation[tuple[Position, Position]]:
     before: dict[str, int] = {}
     latest: dict[str, int] = {}
-    if rooms:
-        # The first entry before the end: trimming in between can only make it look longer than it is.
-        asks = [registry.write.plain("XRANGE", room.tag, "j", "-", "+", "COUNT", 1) for room in rooms]
-        asks += [registry.write.plain("HGET", room.tag, "n", "end") for room in rooms]
-        replies = yield asks
-        for room, first, end in zip(rooms, replies, replies[len(rooms) :], strict=False):
+    if entries:
+        # Read the first entry before the end: trimming in between only makes the journal look longer than it is.
+        calls = [registry.write.plain("XRANGE", entry.tag, "j", "-", "+", "COUNT", 1) for entry in entries]
+        calls += [registry.write.plain("HGET", entry.tag, "n", "end") for entry in entries]
+        replies = yield calls
+        for entry, first, end in zip(entries, replies, replies[len(entries) :], strict=False):
             last = int(ok(end) or 0)
-            latest[room.partition] = last
-            before[room.partition] = min(last, _start(first[0][0]) - 1) if ok(first) else last
+            latest[entry.partition] = last
+            before[entry.partition] = min(last, _start(first[0][0]) - 1) if ok(first) else last
     return before, latest
 
 
@@ -53,7 +53,7 @@ def _start(id: bytes) -> int:
 
 
 def at_time(engine: RedisEngine, at_us: int) -> Position:
-    """Looks at entry after entry: a clock that went back leaves times out of order."""
+    """Scans the entries: a clock that went back leaves times out of order."""
     return _search(engine, "since", at_us)
 
 
@@ -63,28 +63,29 @@ def until_time(engine: RedisEngine, at_us: int) -> Position:
 
 
 def _search(engine: RedisEngine, how: str, at_us: int) -> Position:
-    def ask(registry: QueueRegistry) -> Asking[Position]:
-        rooms = yield from registry.all()
-        before, latest = yield from _bounds(registry, rooms)
+    def operation(registry: QueueRegistry) -> Operation[Position]:
+        entries = yield from registry.all()
+        before, latest = yield from _bounds(registry, entries)
         found: dict[str, int] = {}
-        left = [(room, "") for room in rooms]
+        left = [(entry, "") for entry in entries]
         while left:
-            asks = [
-                registry.write.script("find_journal_time", room.tag, how, at_us, start, ENTRIES) for room, start in left
+            calls = [
+                registry.write.script("find_journal_time", entry.tag, how, at_us, start, ENTRIES)
+                for entry, start in left
             ]
             again = []
-            for (room, _), reply in zip(left, (yield asks), strict=True):
+            for (entry, _), reply in zip(left, (yield calls), strict=True):
                 done, *offset = ok(reply)
                 if not done:
-                    again.append((room, offset[0].decode()))
+                    again.append((entry, offset[0].decode()))
                 elif offset:
-                    found[room.partition] = int(offset[0])
+                    found[entry.partition] = int(offset[0])
                 else:
-                    found[room.partition] = (latest if how == "since" else before)[room.partition]
+                    found[entry.partition] = (latest if how == "since" else before)[entry.partition]
             left = again
         return found
 
-    return engine.query(ask(engine.registry))
+    return engine.query(operation(engine.registry))
 
 
 def read(
@@ -100,27 +101,26 @@ def read(
         return iter(())
     names: Names = {0: (owner, queue)}
 
-    def ask(registry: QueueRegistry, after: int) -> Asking[tuple[list[Record], int]]:
-        room = yield from registry.present(owner, queue)
-        if room is None:
+    def operation(registry: QueueRegistry, after: int) -> Operation[tuple[list[Record], int]]:
+        entry = yield from registry.find_existing(owner, queue)
+        if entry is None:
             raise NotFound(f"no queue {queue} of tenant {owner}", field="partition")
-        entries = registry.write.plain("XRANGE", room.tag, "j", f"{after + 1}-0", "+", "COUNT", ENTRIES)
-        (reply,) = yield [entries]
-        before, latest = yield from _bounds(registry, [room])  # afterwards: what was trimmed by now may be missing
+        (reply,) = yield [registry.write.plain("XRANGE", entry.tag, "j", f"{after + 1}-0", "+", "COUNT", ENTRIES)]
+        before, latest = yield from _bounds(registry, [entry])  # read last: what was trimmed by then may be missing
         packed_journal.check_reach(before[partition], latest[partition], after, upto)
         return packed_journal.bounded([_record(id, fields) for id, fields in ok(reply)])
 
     def fetch(after: int) -> tuple[list[Record], int, Names]:
-        records, end = engine.query(ask(engine.registry, after))
+        records, end = engine.query(operation(engine.registry, after))
         return records, end, names
 
     tail: list[int] = []
 
     def unpack(records: Sequence[Record]) -> Unpacked:
         if not tail:
-            room = engine.query(engine.registry.present(owner, queue))
-            assert room is not None
-            tail.append(room.ids.tail)
+            entry = engine.query(engine.registry.find_existing(owner, queue))
+            assert entry is not None
+            tail.append(entry.ids.tail)
         return _unpacked(records, tail[0])
 
     return packed_journal.read(fetch, unpack, partition, after, upto, None, None)
@@ -153,7 +153,7 @@ def _unpacked(records: Sequence[Record], tail: int) -> Unpacked:
 
 
 def _texts(given: Any) -> Any:
-    """Lua has no null in lists: an empty text stands for it."""
+    """Lua lists have no null: an empty text stands for it."""
     return [value or None for value in given] if isinstance(given, list) else given or None
 
 
@@ -171,7 +171,7 @@ def _own(given: Any, count: int) -> list[str | None]:
 
 
 def ids(tail: int, seqs: Numbers) -> pa.StringArray:
-    """By number and queue; see `tampu.engines.redis.ids`."""
+    """Ids made of number and queue; see `tampu.engines.redis.ids`."""
     numbers = seqs.astype(np.uint64)
     high = numbers >> np.uint64(20) << np.uint64(16) | np.uint64(0x7000) | numbers >> np.uint64(8) & np.uint64(0xFFF)
     low = np.uint64(1 << 63 | tail) | (numbers & np.uint64(0xFF)) << np.uint64(54)

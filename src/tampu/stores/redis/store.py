@@ -1,7 +1,7 @@
-"""Redis and Valkey as a store for Spark. Driver and executors connect to it by themselves.
+"""Redis and Valkey as an Arrow store. Driver and executors each connect to it.
 
-Nothing can be rolled back here, and only keys of one slot change together. All documents are in one slot: changes of
-several are one script, all or none. Messages are not: see `Store.joint`.
+Redis cannot roll back, and one script changes only keys of one slot. All documents are in one slot, so several change
+in one script, all or none. Messages are not: see `ArrowStore.joint`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class RedisStore(EngineStore[RedisEngine]):
 
     def transaction(self) -> AbstractContextManager[Run]:
         raise InvalidConfig(
-            "Redis can not make several changes in one commit",
+            "Redis cannot make several changes in one commit",
             field="url",
-            hint="leave atomic out, or use another store",
+            hint="leave out atomic, or use another store",
         )
 
     def bounds(self) -> tuple[Position, Position]:

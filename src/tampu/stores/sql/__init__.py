@@ -1,1 +1,1 @@
-"""PostgreSQL and MariaDB as stores for Spark."""
+"""PostgreSQL and MariaDB as Arrow stores."""

@@ -1,7 +1,7 @@
-"""Rows in the binary form that PostgreSQL's COPY takes, made column by column.
+"""Rows in the binary format of PostgreSQL's COPY, made column by column.
 
-A row is the number of its fields, and each field has its length before it. All but the body have the same length in
-every row, so what comes before the bodies is one array of records.
+A row begins with the number of its fields, and each field with its length. All fields but the body have the same length
+in every row, so everything before the bodies is one array of records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ids(id_prefix: bytes, numbers: Numbers) -> Records:
 
 
 def own_ids(own: Records, first: int) -> bytes:
-    """The same as the journal has them: MessagePack's pairs of place and id."""
+    """The ids as in the journal: MessagePack pairs of position and id."""
     made = np.empty(len(own), [("place", "V1"), ("at", ">u4"), ("id", "V2"), ("value", "V16")])
     made["place"], made["id"] = np.void(b"\xce"), np.void(b"\xc4\x10")
     made["at"] = np.arange(first, first + len(own))
@@ -43,7 +43,7 @@ def own_ids(own: Records, first: int) -> bytes:
 def messages(
     call: Load, chosen: Numbers | None, q: int, now: int, ahead: int | None, seqs: Numbers, own: Records | None
 ) -> memoryview:
-    """Rows for `copy_messages`: of the bodies that are ``chosen``, or of all."""
+    """Rows for `copy_messages`: of the ``chosen`` bodies, or of all."""
     count = len(seqs)
     places = pa.py_buffer(np.asarray(call.starts, np.int32))
     bodies = pa.Array.from_buffers(pa.binary(), len(call.numbers), [None, places, pa.py_buffer(call.bodies)])
@@ -67,7 +67,7 @@ def ready(q: int, seqs: Numbers) -> memoryview:
 
 
 def _records(count: int, fields: list[tuple[str, Any]]) -> Records:
-    """Fields of a kind with one value or one for each row; None is NULL. Of kind V0 are lengths of what follows."""
+    """Fields with one value, or one per row; None is NULL. Fields of kind V0 are only the length of what follows."""
     kinds = [("fields", ">i2")]
     for at, (kind, value) in enumerate(fields):
         kinds += [(f"size{at}", _SIZE), (f"value{at}", "V0" if value is None else kind)]

@@ -1,7 +1,7 @@
-"""The journal of a SQL server: where it begins and ends, and its records as Arrow.
+"""The journal of a SQL server: its bounds, and its records as Arrow.
 
-Its readers give it its offsets (docs/decisions/0006-postgresql.md): whoever asks where it ends numbers what has been
-committed so far. What is read was numbered before, when the read was planned.
+Readers assign the offsets (docs/decisions/0006-postgresql.md): a process that asks for the end numbers everything
+committed so far. What is read here was numbered when the read was planned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def bounds(engine: SqlEngine) -> tuple[Position, Position]:
 
 
 def _numbered(engine: SqlEngine, work: Callable[[Db], R]) -> R:
-    """Asked when everything that was committed before has its offset."""
+    """Run ``work`` after everything that was committed before has its offset."""
     while not engine.readers.ask(journal.catch_up):
         pass
     found = engine.readers.ask_once(work)
@@ -46,8 +46,7 @@ def _bounds(db: Db) -> tuple[int, int]:
 
 
 def at_time(engine: SqlEngine, at_us: int) -> Position:
-    """Looks at record after record: what commits late is out of order, and what comes before the position must all be
-    older."""
+    """Scans the records: late commits leave times out of order, and everything before the position must be older."""
 
     def find(db: Db) -> int:
         found = db.row("find_journal_since", at_us)
@@ -97,7 +96,7 @@ def read(
 
 
 def _with_own(made: pa.Array, spread: Spread, own: Sequence[dict[int, bytes] | None]) -> pa.Array:
-    """With the ids that users gave, which a record has by place."""
+    """Replace the ids that users gave; a record has them by position."""
     texts = made.to_pylist()
     starts = np.searchsorted(spread.record, np.arange(len(own)))
     for start, given in zip(starts.tolist(), own, strict=True):
@@ -107,7 +106,7 @@ def _with_own(made: pa.Array, spread: Spread, own: Sequence[dict[int, bytes] | N
 
 
 def ids(tail: int, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
-    """By when they were published (milliseconds) and their numbers; see `tampu.engines.sql.ids`."""
+    """Ids from publish times (milliseconds) and numbers; see `tampu.engines.sql.ids`."""
     high = stamps.astype(np.uint64) << np.uint64(16) | np.uint64(0x7000) | (seqs >> 40).astype(np.uint64)
     middle = (np.int64(0x8000) | seqs >> 26 & 0x3FFF).astype(np.uint64) << np.uint64(48)
     low = middle | (seqs & (1 << 26) - 1).astype(np.uint64) << np.uint64(TAIL_BITS) | np.uint64(tail)

@@ -1,5 +1,5 @@
-"""MariaDB as a store for Spark. Driver and executors connect to it by themselves; rows come column by column, many in
-one answer, for its driver takes long for each row."""
+"""MariaDB as an Arrow store. Driver and executors each connect to it. Rows come column by column, many in one answer,
+because the Python driver is slow per row."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from tampu.stores.sql.store import SqlStore
 
 R = TypeVar("R")
 ROWS = 1 << 13
-"""Messages that are read in one statement, at most."""
+"""Maximum number of messages that one statement reads."""
 BYTES = 4 << 20
-"""About so large is a batch; a row may be larger."""
+"""Approximate size of a batch; a single row may be larger."""
 
 
 class MariaStore(SqlStore[MariaEngine]):
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
         readers = self.engine.readers
-        while not readers.ask(journal.catch_up):  # most of it before, so that others wait for as little as can be
+        while not readers.ask(
+            journal.catch_up
+        ):  # number most of it first, so that others wait for the lock only briefly
             pass
 
         def asked(db: Db) -> tuple[int, R]:
@@ -49,7 +51,7 @@ class MariaStore(SqlStore[MariaEngine]):
         yield self._messages
 
     def _messages(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - always there
-        """Each batch in a transaction of its own; as many messages as the one before had room for."""
+        """One transaction per batch. The size of a batch follows from how many messages fitted into the one before."""
         first, last, most = int(wanted[0]), int(wanted[-1]), ROWS
         while first <= last:
             asked = functools.partial(_batch, first=first, last=last, limit=most)
@@ -62,10 +64,11 @@ class MariaStore(SqlStore[MariaEngine]):
 
 
 def _numbered(db: Db, other: Db) -> int:
-    """Number the journal, and leave ``other`` in a transaction that sees just what was numbered; the last offset.
+    """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
+    offset.
 
-    Nobody else gives offsets meanwhile. So what ``other`` finds without an offset, in the moment that it goes on to
-    see, is exactly what is missing; and that is numbered, whatever was committed since.
+    The lock keeps others from assigning offsets. So the records without an offset in the snapshot of ``other`` are
+    exactly the missing ones, and those are numbered, whatever was committed since.
     """
     with db.together():
         db.say(b"START TRANSACTION")
@@ -80,13 +83,13 @@ def _numbered(db: Db, other: Db) -> int:
             *(Ints(row[i] for row in new) for i in (0, 1)),
         )
         db.send("end_numbering", latest)
-        db.send("seal_journal")  # what was seen is on disk when this has been committed, also if nothing was new
+        db.send("seal_journal")  # after this commit all that was seen is on disk, even if nothing was new
         db.say(b"COMMIT")
     return int(ends[-1])
 
 
 def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | None, bool]:
-    """The first messages of a range, as many as are wanted or have room; and whether it was all that were wanted."""
+    """The first messages of a range, up to ``limit`` and `BYTES`; and False if the size cut them off."""
     (heads,) = db.rows("snapshot_columns", first, last, limit, NONE)
     if heads[0] is None:
         return None, True
@@ -117,7 +120,7 @@ def _nullable(values: Numbers) -> pa.Array:
 
 
 def _ids(own: Any, packed: bytes | None) -> pa.Array:
-    """Of 16 bytes each, where there are any."""
+    """A column of given ids, 16 bytes each; null where there is none."""
     wide = np.zeros((len(own), 16), np.uint8)
     if packed is not None:
         wide[own] = np.frombuffer(packed, np.uint8).reshape(-1, 16)
@@ -128,5 +131,5 @@ def _ids(own: Any, packed: bytes | None) -> pa.Array:
 def _packed(bodies: bytes, sizes: Numbers) -> pa.Array:
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    assert len(bodies) == offsets[-1], "bodies of the sizes that were told"
+    assert len(bodies) == offsets[-1], "bodies do not have the sizes that were read"
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(bodies)])

@@ -1,8 +1,8 @@
-"""A snapshot of messages of a SQL server that several processes read while the queues go on.
+"""A snapshot of messages on a SQL server, read by several processes while the queues stay in use.
 
-The plan is made in one snapshot of the server, whose journal has just been numbered: what the plan sees is what the
-position says, no commit more or less. Messages that have ended stay as they are; where the others were is carried in
-the pieces. Bodies are read later; they do not change, except that a key may give a waiting message a new payload.
+The plan is made in one database snapshot, whose journal has just been numbered: the plan sees exactly the commits up to
+its position. Ended messages do not change; the states of the others are carried in the pieces. Bodies are read later;
+they do not change, except that a key may give a waiting message a new payload.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDED = frozenset(CODE[state] for state in FINAL)
 _LAST = (1 << 63) - 1
 
 Snapshot = Callable[[Callable[[Db], list[SnapshotRows]]], tuple[int, list[SnapshotRows]]]
-"""Asks something of one moment; (the offset that the journal had then, the answer)."""
+"""Runs a query in one database snapshot; returns (last journal offset, result)."""
 Row = tuple[int, int, int, int, int | None, int | None, bytes | None]
 """(seq, q, state number, attempts, run_at, ended at, reason)"""
 
@@ -63,12 +63,13 @@ def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[SnapshotRows
 
 
 def _place(row: Any) -> Row:
-    """Out of what `select_messages` says of a message."""
-    return row[0], row[1], row[8], row[9], row[10], row[11], row[12]
+    """The index columns of a row of `select_messages`."""
+    seq, q, _, _, _, _, _, _, state, attempts, run_at, ended_at, reason, *_ = row
+    return seq, q, state, attempts, run_at, ended_at, reason
 
 
 def _by_id(db: Db, engine: SqlEngine, wanted: Sequence[str]) -> list[tuple[int, int]]:
-    """(seq, q) of messages, of whichever tenant; an id of a user's own may be used by several."""
+    """(seq, q) of messages of all tenants; several tenants may have given the same id."""
     known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
     made = [engine.registry.id.seq_of(id) for id in known]
     return db.rows(
@@ -80,7 +81,7 @@ def _by_id(db: Db, engine: SqlEngine, wanted: Sequence[str]) -> list[tuple[int, 
 
 
 def _ended(db: Db, queues: Sequence[int], codes: set[int], query: MessageQuery) -> list[SnapshotRows]:
-    """By queue and state."""
+    """Ended messages, by queue and state."""
     if not codes:
         return []
     last = _LAST if query.ended_to is None else query.ended_to
@@ -97,7 +98,7 @@ def _ended(db: Db, queues: Sequence[int], codes: set[int], query: MessageQuery) 
 
 
 def _live(db: Db, rows: Sequence[Row]) -> SnapshotRows:
-    """Index rows as columns, with what else may change: the failures so far, and the expiry of dead messages."""
+    """Index rows as columns, with the other values that may change: failures so far, and expiry of dead messages."""
     rows = sorted(rows, key=lambda row: row[0])
     seqs = [row[0] for row in rows]
     failures = dict(db.rows("snapshot_failures", Ints(seqs))) if seqs else {}

@@ -1,12 +1,11 @@
-"""The steps of a job on PostgreSQL, several at once: each on a connection of its own, and yet in one order.
+"""Runs several steps of a job at once on PostgreSQL, each on its own connection, but commits them in order.
 
-A step begins when the one before it has begun, so its numbers are greater. Then they write their rows beside each
-other, by COPY. A step tells the journal, notes how far the job has come and commits when the one before it has
-committed: nobody sees a step without those before it, and a job that dies anywhere has stored its first steps and
-nothing of the others.
+A step begins after the one before it has begun, so its numbers are greater. Then they write their rows in parallel, by
+COPY. A step writes the journal and the progress of the job, and commits, after the one before it has committed. So
+nobody sees a step without those before it, and a job that dies has stored its first steps and nothing of the others.
 
-Only plain loads go so. What takes locks that others wait for (a queue that is new, or has a limit, keys, groups) would
-wait for a later step that waits for it; such a step goes alone.
+Only simple loads run in parallel. A step that takes locks others wait for (a new queue, a limit, keys, groups) could
+deadlock with a later step, so it runs alone.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from tampu.stores.port import Step
 from tampu.stores.sql import copy_format
 from tampu.stores.steps import Together, one_by_one
 
-LANES = 3
-"""Steps under way: two keep the server's processors busy while a third waits for its commit."""
+PARALLEL = 3
+"""Steps at the same time: two keep the server's processors busy while a third waits for its commit."""
 
 
 class _Begun(msgspec.Struct):
@@ -47,60 +46,60 @@ class _Begun(msgspec.Struct):
     db: Db
     commit: Commit
     loads: list[tuple[Load, int, list[int]]]
-    """Each with the number of its queue, and numbers for all its messages."""
+    """(load, number of its queue, numbers for its messages)"""
 
 
 class ParallelLoad:
-    """Of one job. Its connections are closed when the steps are through, or given up."""
+    """The parallel steps of one job. Closes its connections when the steps are done or abandoned."""
 
     def __init__(self, engine: PostgresEngine, together: Together) -> None:
         self._engine = engine
         self._together = together
         self._texts = statements(engine.place.schema)
         self._idle: list[Db] = []
-        self._given_up = False
-        self._pool = ThreadPoolExecutor(LANES, thread_name_prefix="tampu-pouring")
-        self._under_way: deque[Future[tuple[list[Any], Commit]]] = deque()
+        self._abandoned = False
+        self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="tampu-load")
+        self._running: deque[Future[tuple[list[Any], Commit]]] = deque()
 
     def run(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
-        before: Future[tuple[list[Any], Commit]] | None = None
-        coming = iter(steps)
+        previous: Future[tuple[list[Any], Commit]] | None = None
+        pending = iter(steps)
         try:
             while True:
                 try:
-                    step = next(coming, None)
-                    yield from self._through(LANES - 1)
+                    step = next(pending, None)
+                    yield from self._wait_until(PARALLEL - 1)
                     begun = None if step is None else self._begin(step)
                 except TampuError:
-                    yield from self._through(0)  # what has begun is none the worse for it
+                    yield from self._wait_until(0)  # steps that have begun still commit
                     raise
                 if begun is not None:
-                    before = self._pool.submit(self._carry_out, begun, version if before is None else before)
-                    self._under_way.append(before)
+                    previous = self._pool.submit(self._run_step, begun, version if previous is None else previous)
+                    self._running.append(previous)
                     continue
-                if before is not None:
-                    yield from self._through(0)
-                    version, before = before.result()[0][-1], None
+                if previous is not None:
+                    yield from self._wait_until(0)
+                    version, previous = previous.result()[0][-1], None
                 if step is None:
                     return
                 for replies in one_by_one(self._together, [step], version):
                     version = replies[-1]
                     yield replies
         finally:
-            self._given_up = True
+            self._abandoned = True
             self._pool.shutdown()
             for db in self._idle:
                 db.close()
 
-    def _through(self, left: int) -> Iterator[list[Any]]:
-        """Wait until no more than so many are under way."""
-        while len(self._under_way) > left:
-            replies, commit = self._under_way.popleft().result()
+    def _wait_until(self, left: int) -> Iterator[list[Any]]:
+        """Wait until at most ``left`` steps are running."""
+        while len(self._running) > left:
+            replies, commit = self._running.popleft().result()
             self._engine.announce(commit)
             yield replies
 
     def _begin(self, step: Step) -> _Begun | None:
-        """Open a transaction, with the step's numbers; None: it must go alone."""
+        """Open a transaction with numbers for the step; None if it must run alone."""
         loads = [call for call in step.calls if isinstance(call, Load) and not call.max_depth]
         if len(loads) < len(step.calls):
             return None
@@ -114,7 +113,7 @@ class ParallelLoad:
             queues = [engine.registry.number(db, call.tenant, call.queue) for call in loads]
             known = [q for q in queues if q is not None]
             if len(known) == len(queues):
-                # Here and not later: a step that came second could have the lock, and the first wait for it in vain.
+                # Lock here, in order: if a later step got the lock first, the earlier one would wait for it forever.
                 db.send(
                     "acquire_shared_locks",
                     Blobs(sql_load.id_prefix_lock(call) for call in loads if not call.position_in_same_commit),
@@ -133,7 +132,7 @@ class ParallelLoad:
 
     @contextlib.contextmanager
     def _closing(self, db: Db) -> Iterator[None]:
-        """What goes wrong inside undoes the transaction, and says what it means."""
+        """On an error, close the connection (which rolls back) and translate the error."""
         try:
             yield
         except BaseException as error:
@@ -142,8 +141,8 @@ class ParallelLoad:
                 raise self._engine.driver.translate(error) from error
             raise
 
-    def _carry_out(self, begun: _Begun, before: Future[tuple[list[Any], Commit]] | int) -> tuple[list[Any], Commit]:
-        """Store the messages; then, when the step before has committed, all that must be in the same commit."""
+    def _run_step(self, begun: _Begun, previous: Future[tuple[list[Any], Commit]] | int) -> tuple[list[Any], Commit]:
+        """Store the messages. After the step before has committed, write the rest of this commit."""
         db, commit = begun.db, begun.commit
         with self._closing(db):
             with db.together():
@@ -154,9 +153,9 @@ class ParallelLoad:
             replies: list[Any] = [
                 self._load(commit, *load, known=there) for load, there in zip(begun.loads, known, strict=True)
             ]
-            version = before if isinstance(before, int) else before.result()[0][-1]
-            if self._given_up:
-                raise Unavailable("the job was given up", hint="run it again")
+            version = previous if isinstance(previous, int) else previous.result()[0][-1]
+            if self._abandoned:
+                raise Unavailable("the job was abandoned", hint="run it again")
             with db.together():
                 (noted,) = documents.put(commit, [begun.step.note(version)])
                 if isinstance(noted, TampuError):
@@ -167,7 +166,7 @@ class ParallelLoad:
         return [*replies, noted], commit
 
     def _load(self, commit: Commit, call: Load, q: int, seqs: list[int], *, known: set[int]) -> int:
-        """Store what is not there yet; how many that was."""
+        """Store the messages that are new. Returns how many."""
         numbers: Numbers = np.asarray(call.numbers, np.int64)
         types = list(call.types)
         chosen: Numbers | None = None

@@ -1,5 +1,4 @@
-"""PostgreSQL as a store for Spark. Driver and executors connect to it by themselves; rows come by COPY, whole
-columns at a time."""
+"""PostgreSQL as an Arrow store. Driver and executors each connect to it. Rows come by COPY, whole columns at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ R = TypeVar("R")
 class PostgresStore(SqlStore[PostgresEngine]):
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
         readers = self.engine.readers
-        readers.ask(journal.catch_up)  # most of it before, so that others wait for as little as can be
+        readers.ask(journal.catch_up)  # number most of it first, so that others wait for the lock only briefly
 
         def asked(db: Db) -> tuple[int, R]:
             with readers.another() as other:
@@ -53,7 +52,7 @@ class PostgresStore(SqlStore[PostgresEngine]):
 
 
 def check_there(url: str) -> None:
-    """Refuse a schema that nobody has made."""
+    """Raise if the schema does not exist."""
     place = connect.target(url, None)
     try:
         with psycopg.connect(place.conninfo) as connection:
@@ -64,14 +63,15 @@ def check_there(url: str) -> None:
         raise NotFound(
             f"{place.shown} has no schema {place.schema}",
             field="url",
-            hint="name the one that is used with ?schema=; tampu migrate, or publishing, makes a new one",
+            hint="name the right schema with ?schema=; tampu migrate or a publish creates a new one",
         )
 
 
 def _numbered(db: Db, other: Db) -> int:
-    """Number the journal, and leave ``other`` in a transaction that sees just what was numbered; the last offset.
+    """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
+    offset.
 
-    Two sessions, so that who waits to number the journal need not wait until the plan is made.
+    Uses two sessions, so that other processes can number the journal while the plan is made.
     """
     with db.together():
         db.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ")

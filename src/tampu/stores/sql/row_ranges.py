@@ -1,7 +1,7 @@
-"""Messages of PostgreSQL that lie close together, as Arrow: the server puts their columns together, stretch by stretch.
+"""Reads ranges of adjacent messages from PostgreSQL as Arrow: the server aggregates their columns, range by range.
 
-A row of the COPY is a whole stretch, and each of its fields a column, so nothing here is done once for each message.
-Of a stretch with large bodies only the sizes come at first; then as many at a time as there is room for.
+A row of the COPY is a whole range, and each of its fields is a column, so no work is done per message. For a range with
+large bodies, only the sizes come first; then the bodies, in parts of bounded size.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tampu.stores.arrow import byte_ranges
 from tampu.stores.arrow.bulk_ids import Numbers
 from tampu.stores.sql.copy_format import BEGINNING
 
-STRETCH = 1 << 10
-"""Messages of a stretch that are wanted; a few times as many may lie between them. In stretches of eight times as many
-the server needs half as much time again: it asks the system for the memory of each."""
+RANGE_SIZE = 1 << 10
+"""Wanted messages in a range; a few times as many others may lie between them. With ranges eight times as long the
+server takes 1.5 times as long, because it allocates the memory of each."""
 SMALL = 2_000
-"""Bodies of up to so many bytes lie in their rows; PostgreSQL keeps larger ones elsewhere."""
+"""Largest body in bytes that PostgreSQL keeps in its row; larger ones are stored elsewhere."""
 BYTES = 4 << 20
-"""About so large are the bodies that come at once; one may be larger."""
+"""Approximate size of the bodies that come at once; a single one may be larger."""
 _ALL = (1 << 31) - 1
 _LENGTH = struct.Struct(">i").unpack_from
 _PAIR = np.dtype([("seq", ">i8"), ("value", ">i8")])
@@ -38,18 +38,18 @@ Range = tuple[int, int]
 
 
 class _RowRange(msgspec.Struct):
-    """A row as it came."""
+    """A row of the COPY."""
 
     seq: Numbers
     size: Numbers
     fields: Sequence[memoryview]
 
     def whole(self) -> bool:
-        """Are all bodies there?"""
+        """True if it has all bodies."""
         return len(self.fields[-1]) == int(self.size.sum())
 
     def cuts(self) -> Iterator[Range]:
-        """Parts of it whose bodies there is room for."""
+        """Parts of it whose bodies have at most `BYTES`."""
         for start, stop in byte_ranges.cuts(self.size, BYTES):
             yield int(self.seq[start]), int(self.seq[stop - 1])
 
@@ -101,14 +101,14 @@ class RowRanges:
 
     def messages(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
         """See `tampu.stores.sql.rows.Walk`."""
-        starts = range(0, len(wanted), STRETCH)
-        ranges = [(int(wanted[at]), int(wanted[min(at + STRETCH, len(wanted)) - 1])) for at in starts]
+        starts = range(0, len(wanted), RANGE_SIZE)
+        ranges = [(int(wanted[at]), int(wanted[min(at + RANGE_SIZE, len(wanted)) - 1])) for at in starts]
         found = self._read(ranges, SMALL if bodies else -1)
-        for small, group in itertools.groupby(found, lambda stretch: stretch.whole() or not bodies):
+        for small, group in itertools.groupby(found, lambda row_range: row_range.whole() or not bodies):
             if small:
                 yield _joined(list(group)).batch()
                 continue
-            for cut in (cut for stretch in group for cut in stretch.cuts()):
+            for cut in (cut for row_range in group for cut in row_range.cuts()):
                 for part in self._read([cut], _ALL):
                     yield part.batch()
 
@@ -119,21 +119,21 @@ class RowRanges:
 
         def work(db: Any) -> list[_RowRange]:
             assert isinstance(db, Db)
-            if not db.ours:  # how it plans is said in each transaction
+            if not db.ours:  # behind a pooler, planner settings must be set in each transaction
                 with db.together():
                     db.say(b"BEGIN READ ONLY")
                     db.send("configure_session", True)
             with db.connection.cursor() as cursor, cursor.copy(b"COPY (%s) TO STDOUT (FORMAT binary)" % text) as copy:
-                found = [_opened(memoryview(row)) for row in copy]
+                found = [_parse_row(memoryview(row)) for row in copy]
             if not db.ours:
                 db.say(b"COMMIT")
-            return [stretch for stretch in found if stretch is not None]
+            return [row_range for row_range in found if row_range is not None]
 
         return self._readers.ask(work)
 
 
-def _opened(row: memoryview) -> _RowRange | None:
-    """A row of the COPY; None: it is the mark of the end."""
+def _parse_row(row: memoryview) -> _RowRange | None:
+    """Parse a row of the COPY; None for the end marker."""
     at = len(BEGINNING) if row[: len(BEGINNING)] == BEGINNING else 0
     (count,) = struct.unpack_from(">h", row, at)
     at += 2
@@ -143,16 +143,16 @@ def _opened(row: memoryview) -> _RowRange | None:
         at += 4
         fields.append(row[at : at + max(length, 0)])
         at += max(length, 0)
-    return _stretch(fields) if fields else None
+    return _row_range(fields) if fields else None
 
 
-def _joined(stretches: list[_RowRange]) -> _RowRange:
-    """Several that follow each other, as one."""
-    if len(stretches) == 1:
-        return stretches[0]
-    return _stretch([memoryview(b"".join(parts)) for parts in zip(*(one.fields for one in stretches), strict=True)])
+def _joined(row_ranges: list[_RowRange]) -> _RowRange:
+    """Merge consecutive ranges."""
+    if len(row_ranges) == 1:
+        return row_ranges[0]
+    return _row_range([memoryview(b"".join(parts)) for parts in zip(*(one.fields for one in row_ranges), strict=True)])
 
 
-def _stretch(fields: Sequence[memoryview]) -> _RowRange:
+def _row_range(fields: Sequence[memoryview]) -> _RowRange:
     seq: Numbers = np.frombuffer(fields[0], ">i8").astype(np.int64)
     return _RowRange(seq, np.frombuffer(fields[2], _SIZE)["body"].astype(np.int64), fields)

@@ -1,8 +1,7 @@
-"""Rows of messages out of a SQL server: what a place says, joined with what never changes.
+"""Rows of messages from a SQL server: the state in the snapshot, joined with what never changes.
 
-Where the wanted messages lie close together the table is walked over, and its rows come in batches. Where they are few
-among others, each is looked up. Either way the server is asked first how large they are, so that no answer is much
-larger than `BYTES`.
+If the wanted messages are close together, a range of the table is scanned, in batches. If they are few among others,
+each is looked up. Either way the server is first asked for their sizes, so that no answer is much larger than `BYTES`.
 """
 
 from __future__ import annotations
@@ -28,23 +27,22 @@ from tampu.stores.sql.journal import ids
 ROWS = 1 << 14
 """Messages that are read together."""
 _SPARSE = 2
-"""The table is walked over where it holds at most so many times the messages that are wanted."""
+"""A range is scanned if it has at most this many times the wanted messages."""
 BYTES = 4 << 20
-"""About so many bytes of bodies and results are fetched at once; a message may be larger."""
+"""Approximate size of bodies and results fetched at once; a single message may be larger."""
 _LOOKED_UP = 1 << 11
-"""Messages that are looked up together, at most."""
+"""Maximum number of messages in one lookup."""
 
 
 class Walk(Protocol):
     def __call__(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
-        """These messages and perhaps others that lie between them, in the order of their numbers: seq, created,
-        max_attempts, expires, ahead, id, body. In batches that are no larger than need be. Without ``bodies`` they may
-        be left out."""
+        """These messages, and perhaps others between them, in the order of their numbers: seq, created, max_attempts,
+        expires, ahead, id, body. In batches of bounded size. Without ``bodies``, bodies may be left out."""
         ...
 
 
 class Reader:
-    """Reads the places of one piece, a few thousand at a time, each in a transaction of its own."""
+    """Reads the messages of one piece, a few thousand at a time, each part in its own transaction."""
 
     def __init__(self, engine: SqlEngine, walk: Walk, now: int, query: MessageQuery) -> None:
         self._engine = engine
@@ -67,14 +65,14 @@ class Reader:
             return True
         return bool(self._engine.readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
 
-    # -- walking
+    # -- scanning
 
     def _walk(self, wanted: SnapshotRows) -> Iterator[Found]:
         for start, stop in byte_ranges.cuts(self._result_sizes(wanted), BYTES):
             yield from self._walk_part(wanted.part(start, stop))
 
     def _result_sizes(self, wanted: SnapshotRows) -> Numbers:
-        """The bytes of the results up to each message, from the one before it; also of others that lie between them."""
+        """Size of the results from each message to the one before it, including those of other messages in between."""
         sizes = np.zeros(len(wanted), np.int64)
         if (wanted.state == DONE).any():
             first, last = int(wanted.seq[0]), int(wanted.seq[-1])
@@ -84,7 +82,7 @@ class Reader:
         return sizes
 
     def _walk_part(self, wanted: SnapshotRows) -> Iterator[Found]:
-        # What goes away with a message is asked for first: a message that is there afterwards was there all the time.
+        # Read data that is removed with a message first: a message that is there afterwards was there all the time.
         beside = self._engine.readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
         done = 0
         for rows in self._messages(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
@@ -92,7 +90,7 @@ class Reader:
             part = wanted.part(done, done + len(seqs))
             if not np.array_equal(part.seq, seqs):
                 kept = np.isin(seqs, part.seq, assume_unique=True)
-                rows = rows.filter(pa.array(kept))  # noqa: PLW2901 - what is left of it
+                rows = rows.filter(pa.array(kept))  # noqa: PLW2901 - the wanted part of it
                 part = wanted.part(done, done + len(rows))
                 if not np.array_equal(part.seq, seqs[kept]):
                     raise snapshot_rows.gone(1)
@@ -105,32 +103,32 @@ class Reader:
     # -- looking up
 
     def _look_up(self, wanted: SnapshotRows) -> Iterator[Found]:
-        """As many at a time as there is room for."""
+        """Look up each message, in parts of bounded size."""
         for start in range(0, len(wanted), _LOOKED_UP):
             some = wanted.part(start, start + _LOOKED_UP)
             seqs = some.seq.tolist()
             asked = functools.partial(_sizes, seqs=seqs)
             for low, high in byte_ranges.cuts(self._engine.readers.ask(asked), BYTES):
                 work = functools.partial(
-                    looked_up, engine=self._engine, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
+                    look_up, engine=self._engine, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
                 )
                 yield self._engine.readers.ask_once(work)
 
 
 def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:
-    """The bytes of messages and their results; 0 of one that is gone."""
+    """Sizes of messages with their results; 0 for one that is gone."""
     known = dict(db.rows("snapshot_sizes", Ints(seqs)))
     return np.array([known.get(seq, 0) for seq in seqs], np.int64)
 
 
 def by_number(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int) -> pa.RecordBatch | None:
-    """Messages as they are now; what is gone is left out."""
-    found = looked_up(db, engine, seqs, now, None)
+    """Messages as they are now, without those that are gone."""
+    found = look_up(db, engine, seqs, now, None)
     return message_rows.batch(found, MessageQuery().columns) if len(found) else None
 
 
-def looked_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: SnapshotRows | None) -> Found:
-    """Messages by their numbers, as they were at these places, or (None) as they are now."""
+def look_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: SnapshotRows | None) -> Found:
+    """Messages by number, in the states of ``wanted``, or as they are now (None)."""
     rows = db.rows("select_messages", Ints(seqs))
     if wanted is not None and len(rows) < len(wanted):
         raise snapshot_rows.gone(len(wanted) - len(rows))
@@ -180,7 +178,7 @@ def looked_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: 
 
 
 def _errors_then(db: Db, wanted: SnapshotRows, now: list[str | None]) -> list[str | None]:
-    """The errors as of the plan; those of ended messages are the latest."""
+    """The errors at the time of the plan; for ended messages the latest."""
     if wanted.failures is None:
         return now
     known = _failed(db, wanted)
@@ -204,7 +202,7 @@ def _id_column(tail: int, stamps: Numbers, seqs: Numbers, own: Sequence[Any]) ->
 
 
 class _Beside:
-    """What other tables say of the messages of a walk."""
+    """Data from other tables for the messages of a scan."""
 
     def __init__(self, db: Db, engine: SqlEngine, wanted: SnapshotRows, now: int) -> None:
         first, last = int(wanted.seq[0]), int(wanted.seq[-1])
@@ -223,7 +221,7 @@ class _Beside:
             self._results = dict(db.rows("snapshot_results", first, last, now))
 
     def found(self, rows: pa.RecordBatch, wanted: SnapshotRows) -> Found:
-        """A batch of messages that were at these places."""
+        """A batch of messages in these states."""
         seqs = wanted.seq.tolist() if self._attempts or self._errors or self._results else []
         attempts = wanted.attempts
         if attempts is None:

@@ -1,4 +1,4 @@
-"""What stores on SQL servers have in common. A server's own are two things: how a moment is held, and how rows come."""
+"""Base of the stores on SQL servers. Each server adds two things: how to hold a snapshot, and how to scan rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ E = TypeVar("E", bound=SqlEngine)
 class SqlStore(EngineStore[E], abc.ABC):
     @abc.abstractmethod
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
-        """Number the journal and ask something of just that moment; (the offset that the journal had, the answer)."""
+        """Number the journal and run a query in exactly that snapshot. Returns (last journal offset, result)."""
 
     @abc.abstractmethod
     def walking(self) -> contextlib.AbstractContextManager[Walk]:
-        """For a while, a way to read messages that lie close together."""
+        """A function that reads messages which are close together, valid inside the block."""
 
     def bounds(self) -> tuple[Position, Position]:
         return journal.bounds(self.engine)

@@ -1,4 +1,4 @@
-"""The journal of the embedded file: where it begins and ends, and its records as Arrow."""
+"""The journal of the embedded file: its bounds, and its records as Arrow."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _bounds(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def at_time(engine: SqliteEngine, at_us: int) -> Position:
-    """Looks at record after record: a clock that went back leaves times out of order, and what comes before the
-    position must all be older."""
+    """Scans the records: a clock that went back leaves times out of order, and everything before the position must be
+    older."""
     with engine.snapshot() as db:
         found = db.execute("SELECT first FROM tampu_journal WHERE at >= ? ORDER BY first LIMIT 1", (at_us,)).fetchone()
         return {PARTITION: int(found[0]) - 1 if found else _bounds(db)[1]}

@@ -1,9 +1,9 @@
-"""A snapshot of messages of the embedded file that several processes read while the queue goes on.
+"""A snapshot of messages in the embedded file, read by several processes while the queues stay in use.
 
-The plan is made in one read transaction and says where every message is. Messages that have ended stay as they are, and
-the rows of `tampu_ending` that name them are only added at the end: a piece names a range of those. Messages that have
-not ended, and dead ones, may move on at once: a piece carries their index rows. Bodies are read later; they do not
-change, except that a key may give a waiting message a new payload.
+The plan is made in one read transaction and records the state of every message. Ended messages do not change, and rows
+of `tampu_ending`, which list them, are only appended: a piece has a range of those. Live and dead messages may move at
+any time: a piece carries their index rows. Bodies are read later; they do not change, except that a key may give a
+waiting message a new payload.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tampu.stores.port import MessageQuery, SnapshotPlan
 from tampu.stores.sqlite.rows import NONE, ROWS, Places, batches, gone
 
 LEAST = 10_000
-"""A piece is not made smaller than this: opening the file costs as much as so many messages."""
+"""Minimum number of messages in a piece: opening the file costs as much as reading this many."""
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _ENDED = tuple(CODE[state] for state in FINAL)
@@ -44,11 +44,11 @@ _INDEXES = {
 Index = tuple[int, int, int, int, int | None, int | None, str | None]
 """(seq, q, state, attempts, run_at, ended at, reason)"""
 Run = tuple[int, int, int, int]
-"""(q, first, last, attempts) of ready messages that follow each other and never failed"""
+"""(q, first, last, attempts) of consecutive ready messages that never failed"""
 
 
 class _Range(msgspec.Struct, array_like=True, frozen=True):
-    """Ends of one queue and state, by their numbers."""
+    """A range of rows of `tampu_ending` of one queue and state."""
 
     q: int
     state: int
@@ -59,7 +59,7 @@ class _Range(msgspec.Struct, array_like=True, frozen=True):
 
 class _Piece(msgspec.Struct, array_like=True):
     tail: int
-    """Of the ids of the file: another file has another."""
+    """Tail of the ids, which differs between files."""
     now: int
     query: MessageQuery
     ended: list[_Range]
@@ -69,7 +69,7 @@ class _Piece(msgspec.Struct, array_like=True):
 
 
 Unit = tuple[int, _Range | Run | bytes]
-"""How many messages, and where they are."""
+"""(number of messages, what to read)"""
 
 _to_piece = from_msgpack(_Piece).decode
 _pack = msgspec.msgpack.encode
@@ -97,26 +97,26 @@ def plan(engine: SqliteEngine, query: MessageQuery, pieces: int) -> SnapshotPlan
                     elif code in _INDEXES:
                         rows += (row for row in _index(db, q, code) if _ended_within(row[5], query))
                     elif query.ended_from is None and query.ended_to is None:
-                        runs, alone = _ready(db, q)
+                        runs, single = _ready(db, q)
                         units += ((_length(run), run) for run in runs)
-                        rows += alone
+                        rows += single
         rows.sort()
         for start in range(0, len(rows), LEAST):
             some = rows[start : start + LEAST]
             units.append((len(some), _packed(_live(db, some))))
     empty = _Piece(engine.registry.tail, now, query, [], [], [])
-    return SnapshotPlan({PARTITION: latest}, [_pack(piece) for piece in _shared_out(units, pieces, empty)])
+    return SnapshotPlan({PARTITION: latest}, [_pack(piece) for piece in _share_out(units, pieces, empty)])
 
 
-def _shared_out(units: Sequence[Unit], pieces: int, empty: _Piece) -> list[_Piece]:
+def _share_out(units: Sequence[Unit], pieces: int, empty: _Piece) -> list[_Piece]:
     size = max(LEAST, -(-sum(count for count, _ in units) // pieces))
     made: list[_Piece] = []
-    room = 0
+    left = 0
     for count, unit in units:
-        if room <= 0:
+        if left <= 0:
             made.append(msgspec.structs.replace(empty, ended=[], runs=[], live=[]))
-            room = size
-        room -= count
+            left = size
+        left -= count
         if isinstance(unit, _Range):
             _join(made[-1].ended, unit)
         elif isinstance(unit, bytes):
@@ -154,7 +154,7 @@ def _ended_within(at: int | None, query: MessageQuery) -> bool:
 def _endings(
     db: sqlite3.Connection, q: int, state: int, query: MessageQuery, first: int, last: int
 ) -> Iterable[tuple[int, int, bytes]]:
-    """(no, at, seqs), in order."""
+    """(no, at, seqs), by no."""
     return db.execute(
         "SELECT no, at, seqs FROM tampu_ending WHERE q = ? AND state = ? AND no BETWEEN ? AND ?"
         " AND at >= ? AND at < ? ORDER BY no",
@@ -185,17 +185,17 @@ def _index(db: sqlite3.Connection, q: int, code: int) -> Iterator[Index]:
 
 
 def _ready(db: sqlite3.Connection, q: int) -> tuple[list[Run], list[Index]]:
-    """Runs, cut into parts of a bounded size; and apart from them the messages that came back after a failure."""
+    """Runs, in parts of bounded size; and separately the messages that may have failed before."""
     runs: list[Run] = []
-    alone: list[Index] = []
+    single: list[Index] = []
     failed = db.execute("SELECT 1 FROM tampu_failure LIMIT 1").fetchone() is not None
     for seq, last, attempts in db.execute("SELECT seq, last, attempts FROM tampu_ready WHERE q = ?", (q,)):
         if failed and seq == last:
-            alone.append((seq, q, READY, attempts, None, None, None))
+            single.append((seq, q, READY, attempts, None, None, None))
         else:
             step = LEAST * ids.STEP
             runs += ((q, start, min(last, start + step - ids.STEP), attempts) for start in range(seq, last + 1, step))
-    return runs, alone
+    return runs, single
 
 
 def _length(run: Run) -> int:
@@ -203,7 +203,7 @@ def _length(run: Run) -> int:
 
 
 def _by_id(db: sqlite3.Connection, tail: int, wanted: Iterable[str]) -> list[tuple[int, int]]:
-    """(seq, q) of messages, of whichever tenant; an id of a user's own may be used by several."""
+    """(seq, q) of messages of all tenants; several tenants may have given the same id."""
     known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
     numbers = [seq for seq in (ids.seq_of(id, tail) for id in known) if seq is not None]
     found = db.execute(
@@ -216,7 +216,7 @@ def _by_id(db: sqlite3.Connection, tail: int, wanted: Iterable[str]) -> list[tup
 
 
 def _by_number(db: sqlite3.Connection, known: Sequence[tuple[int, int]]) -> list[Index]:
-    """Where messages are, whatever their state."""
+    """Index rows of messages in any state."""
     left = dict(known)
     found: list[Index] = db.execute(
         "SELECT e.seq, e.q, e.state, e.attempts, NULL, e.at, NULL FROM json_each(?) j"
@@ -243,7 +243,7 @@ def _by_number(db: sqlite3.Connection, known: Sequence[tuple[int, int]]) -> list
 
 
 def _live(db: sqlite3.Connection, rows: Sequence[Index]) -> Places:
-    """The index rows as columns, with what else may change: the failures so far, and the expiry of dead messages."""
+    """Index rows as columns, with the other values that may change: failures so far, and expiry of dead messages."""
     seqs, queues, states, attempts, run_at, ended_at, reasons = zip(*rows, strict=True)
     text = as_json(seqs)
     failures = dict(

@@ -1,4 +1,4 @@
-"""Rows of messages out of the embedded file: what a place (an index row) says, joined with what never changes."""
+"""Rows of messages from the embedded file: the index row in the snapshot, joined with what never changes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tampu.stores.port import MessageQuery
 ROWS = 1 << 13
 """Messages in a batch."""
 _AT_ONCE = ROWS * 3 // 2
-"""Rather than a small batch at the end, one that is larger."""
+"""Maximum size of the last batch, to avoid a small one at the end."""
 BYTES = 1 << 25
-"""A batch ends with the message that brings its bodies over this."""
+"""A batch ends with the message whose body reaches this size."""
 _SPARSE = 2
-"""A range is walked over when it holds at most so many times the messages that are wanted; else each is looked up."""
+"""A range is scanned if it has at most this many times the wanted messages; else each message is looked up."""
 _FETCH = 1024
 _BODY = operator.itemgetter(-1)
 NONE = -1
-"""No time, in a column of numbers."""
+"""Stands for no time in a column of numbers."""
 
 _MESSAGE = "t.seq, t.created, t.max_attempts, t.expires, t.id, "
 _IN_BODY = {
@@ -44,26 +44,26 @@ _IN_BODY = {
     for name, kind in zip(columns.MESSAGES.names, columns.MESSAGES.types, strict=True)
     if name in Body.__struct_fields__
 }
-"""Columns that only the body tells."""
+"""Columns in the body."""
 _decode = from_msgpack(list[Body]).decode
 _to_json = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Places(msgspec.Struct):
-    """Where messages were, column by column, in the order of their numbers."""
+    """Index rows of messages at the time of the plan, column by column, in the order of their numbers."""
 
     seq: Numbers
     q: Numbers
     state: Numbers
     attempts: Numbers | None
-    """None: all have ended, and `tampu_ended` says it."""
+    """None: all have ended, and `tampu_ended` has the number."""
     run_at: Numbers | None = None
     ended_at: Numbers | None = None
     reason: list[str | None] | None = None
     failures: Numbers | None = None
-    """How many attempts had failed; None: all that are known."""
+    """Number of failed attempts; None: use the latest failure in the file."""
     expires: Numbers | None = None
-    """When it was dead: a replay may take the expiry of the message away."""
+    """Expiry of dead messages, because a replay may remove it."""
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -74,7 +74,7 @@ class Places(msgspec.Struct):
 
 
 def batches(engine: SqliteEngine, places: Places, now: int, query: MessageQuery) -> Iterator[pa.RecordBatch]:
-    """The rows of these places that the query has, each batch read in a transaction of its own."""
+    """The messages of these index rows that match the query, one transaction per batch."""
     maker = _Maker(engine, now, query.columns)
     created_from, created_to = query.created_from, query.created_to
     start = 0
@@ -100,7 +100,8 @@ def batches(engine: SqliteEngine, places: Places, now: int, query: MessageQuery)
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Thousands of rows and no cycle among them: looking for cycles would take a third of the time."""
+    """Garbage collection off: searching thousands of rows for cycles, which they do not have, takes a third of the
+    time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -111,9 +112,9 @@ def _no_collection() -> Iterator[None]:
 
 
 class Numbered:
-    """Messages by their numbers, which are in order; a range of the tables is walked over where that is less work.
+    """Messages by number, in order. Scans a range of the table where that is less work than looking up each row.
 
-    Walking is about twice as fast as looking up a row each.
+    Scanning is about twice as fast per row.
     """
 
     def __init__(self, db: sqlite3.Connection, seqs: Numbers) -> None:
@@ -125,11 +126,11 @@ class Numbered:
             "SELECT count(*) FROM (SELECT 1 FROM tampu_message WHERE seq BETWEEN ? AND ? LIMIT ?)",
             (*self._range, most + 1),
         ).fetchone()
-        self.walks: bool = there <= most
+        self.scans: bool = there <= most
 
     def rows(self, table: str, what: str, where: str = "1") -> sqlite3.Cursor:
-        """Rows in the order of the numbers; there may be rows of other messages among them."""
-        if self.walks:
+        """Rows in the order of the numbers; may include rows of other messages."""
+        if self.scans:
             sql = f"SELECT {what} FROM {table} t WHERE t.seq BETWEEN ? AND ? AND {where}"  # noqa: S608 - constants
             return self._db.execute(sql, self._range)
         sql = f"SELECT {what} FROM json_each(?) j CROSS JOIN {table} t ON t.seq = j.value WHERE {where}"  # noqa: S608 - constants
@@ -140,12 +141,12 @@ def gone(count: int) -> NotFound:
     return NotFound(
         f"{count} or more messages were removed after this read was planned",
         field="id",
-        hint="retention or a purge took them; read again, or raise the queue's retention",
+        hint="retention or a purge removed them; read again, or raise the queue's retention",
     )
 
 
 def _bounded(cursor: sqlite3.Cursor) -> tuple[list[Any], bool]:
-    """Rows until their bodies, the last column, are over the size of a batch; and whether these are all."""
+    """Rows until their bodies, the last column, reach the size of a batch; and whether these are all rows."""
     rows: list[Any] = []
     size, step = 0, 16
     while some := cursor.fetchmany(step):
@@ -178,7 +179,7 @@ class _Maker:
         self._now = now
 
     def find(self, db: sqlite3.Connection, places: Places) -> _Found:
-        """As many of these as make up a batch, and what the file says of them."""
+        """The first of these messages, up to the size of a batch, with their data."""
         numbered = Numbered(db, places.seq)
         rows = self._bodies(numbered)
         seqs = [row[0] for row in rows]
@@ -186,7 +187,7 @@ class _Maker:
             places = places.part(0, len(seqs))
         _, created, max_attempts, expires, own, bodies = zip(*rows, strict=True)
         if places.attempts is None:
-            # Message and end are removed together, so the end is there. Most messages needed one attempt.
+            # Message and ended row are removed together, so the row exists. Most messages needed one attempt.
             rest = dict(numbered.rows("tampu_ended", "t.seq, t.attempts", "t.attempts <> 1"))
             attempts = np.ones(len(seqs), np.int64)
             if rest:
@@ -199,12 +200,12 @@ class _Maker:
         )  # fmt: skip
 
     def _bodies(self, numbered: Numbered) -> list[Any]:
-        """What never changes of these messages, of as many as make up a batch."""
+        """The constant columns of the first messages, up to the size of a batch."""
         rows, whole = _bounded(numbered.rows("tampu_message", self._message))
         if len(rows) != len(numbered.seqs) or rows[-1][0] != numbered.seqs[-1]:
-            if not whole and numbered.walks:
-                # Large messages of others may lie in between, and nothing else.
-                numbered.walks = False
+            if not whole and numbered.scans:
+                # Perhaps only large messages in between were read: look up each instead.
+                numbered.scans = False
                 rows, whole = _bounded(numbered.rows("tampu_message", self._message))
             wanted = frozenset(numbered.seqs)
             rows = [row for row in rows if row[0] in wanted]
@@ -214,7 +215,7 @@ class _Maker:
         return rows
 
     def _errors(self, db: sqlite3.Connection, numbered: Numbered, places: Places) -> dict[int, str | None]:
-        """The error of the latest failed attempt as of the plan, for each message that had one."""
+        """The latest error of each message at the time of the plan."""
         if places.failures is None:
             latest: dict[int, tuple[int, str | None]] = {}
             for seq, no, error in numbered.rows("tampu_failure", "t.seq, t.no, t.error"):
@@ -242,7 +243,7 @@ class _Maker:
         return pa.RecordBatch.from_arrays([makers[name]() for name in self._schema.names], schema=self._schema)
 
     def _place_makers(self, found: _Found) -> dict[str, Callable[[], pa.Array]]:
-        """How to make each column that needs no body."""
+        """Makers of the columns that need no body."""
         places, text = found.places, pa.string()
         count = len(places)
         seqs = places.seq.tolist() if found.errors or found.results else []
@@ -274,7 +275,7 @@ class _Maker:
         }
 
     def _body_makers(self, packed: Sequence[bytes]) -> dict[str, Callable[[], pa.Array]]:
-        """How to make each column that is in the bodies; plain ones are taken apart all at once."""
+        """Makers of the columns in the body. Simple bodies are unpacked all at once."""
         if _IN_BODY.keys().isdisjoint(self._schema.names):
             return {}
         count = len(packed)

@@ -1,4 +1,4 @@
-"""The embedded file as a store for Spark. Executors open the file themselves, so they are on its machine."""
+"""The embedded file as an Arrow store. Executors open the file themselves, so they must run on its machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
--- cancel: end messages that wait; ask the workers of leased ones to stop.
+-- cancel: cancel waiting messages; ask the workers of leased ones to stop.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
--- Returns {woken, due, answer, …}: {done?, state}, done 1 when it is cancelled or its worker was asked; {-1}: not here.
+-- Returns {newly_ready, due, answer, …}: {1, state} if it is cancelled or its worker was asked; {0, state} if it has
+--       ended otherwise; {-1}: not here.
 local answers, gone, rows = { 0, false }, {}, {}
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
@@ -10,7 +11,7 @@ for i, name in ipairs(decode(ARGV[2])) do
   if not row then
     answers[2 + i] = { -1 }
   else
-    local x = place_of(seq)
+    local x = status_of(seq)
     if x[1] == READY or x[1] == DELAYED or x[1] == HELD then
       guard()
       withdraw(seq, row, x)
@@ -20,7 +21,7 @@ for i, name in ipairs(decode(ARGV[2])) do
       answers[2 + i] = { 1, CANCELLED }
     elseif x[1] == LEASED then
       x[6] = 1
-      put_place(seq, x)
+      write_status(seq, x)
       note('ask_cancel', LEASED, seq, x[2])
       answers[2 + i] = { 1, LEASED }
     else
@@ -28,7 +29,7 @@ for i, name in ipairs(decode(ARGV[2])) do
     end
   end
 end
-leave_lanes(gone, rows)
+leave_groups(gone, rows)
 finish()
-answers[1], answers[2] = woken, due
+answers[1], answers[2] = newly_ready, due
 return answers

@@ -2,7 +2,7 @@
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: block, or '' to begin   3: cursor of HSCAN in it   4: about how many
--- Returns {next block, next cursor ('' and '0': that was all), number, rank, created, priority, deadline, number, …}
+-- Returns {next block, next cursor ('' and '0' at the end), number, rank, created, priority, deadline, number, …}
 local block = ARGV[2]
 local page = call('HSCAN', K .. 'm' .. (block == '' and '' or ':' .. block), ARGV[3], 'COUNT', ARGV[4])
 if page[1] == '0' then

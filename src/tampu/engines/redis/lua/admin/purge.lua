@@ -1,8 +1,8 @@
--- purge: remove messages of one state for good, from the front of its index. Never leased ones.
+-- purge: delete messages of one state, from the front of its index. Never leased ones.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: state   3: limit
--- Returns {woken, due, how many}
+-- Returns {newly_ready, due, how many}
 local state, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local seqs = {}
 local members = state == READY and spread(heads(limit), limit) or call('ZRANGE', K .. INDEX[state], 0, limit - 1)
@@ -11,7 +11,7 @@ if #seqs > 0 then guard() end
 local gone = fetch_each('m', seqs)
 for i, row in ipairs(gone) do
   local seq = seqs[i]
-  local x = place_of(seq)
+  local x = status_of(seq)
   if state == READY or state == DELAYED or state == HELD then
     withdraw(seq, row, x)
   else
@@ -19,7 +19,7 @@ for i, row in ipairs(gone) do
   end
   note('purge', nil, seq, x[2])
 end
-leave_lanes(seqs, gone)
+leave_groups(seqs, gone)
 for i, row in ipairs(gone) do forget(seqs[i], row) end
 finish()
-return { woken, due, #seqs }
+return { newly_ready, due, #seqs }

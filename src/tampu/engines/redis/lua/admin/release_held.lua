@@ -2,7 +2,7 @@
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]
--- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in, whether it waits for its turn}; {-1}: not here.
+-- Returns {newly_ready, due, answer, …}: {1, state}, {0, the state it is in, whether it waits for its turn}; {-1}: not here.
 local answers = { 0, false }
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
@@ -10,7 +10,7 @@ for i, name in ipairs(decode(ARGV[2])) do
   if not row then
     answers[2 + i] = { -1 }
   else
-    local x = place_of(seq)
+    local x = status_of(seq)
     if x[1] ~= HELD or x[6] == 1 then
       answers[2 + i] = { 0, x[1], x[1] == HELD and 1 or 0 }
     else
@@ -23,5 +23,5 @@ for i, name in ipairs(decode(ARGV[2])) do
   end
 end
 finish()
-answers[1], answers[2] = woken, due
+answers[1], answers[2] = newly_ready, due
 return answers

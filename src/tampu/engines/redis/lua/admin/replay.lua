@@ -1,9 +1,9 @@
--- replay: dead messages run again, with attempts 0, the same number and the max_attempts given. An expiry that has passed
--- does not count any more.
+-- replay: dead messages run again, with attempts 0, the same number and the given max_attempts. An expiry that has passed
+-- is removed.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [number or own id, …]   3: msgpack [max_attempts of each]
--- Returns {woken, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
+-- Returns {newly_ready, due, answer, …}: {1, state}, {0, the state it is in}; {-1}: not here.
 local answers, allowed = { 0, false }, decode(ARGV[3])
 for i, name in ipairs(decode(ARGV[2])) do
   local seq = #name == 16 and name or call('HGET', K .. 'own', name)
@@ -11,7 +11,7 @@ for i, name in ipairs(decode(ARGV[2])) do
   if not row then
     answers[2 + i] = { -1 }
   else
-    local x = place_of(seq)
+    local x = status_of(seq)
     if x[1] ~= DEAD then
       answers[2 + i] = { 0, x[1] }
     else
@@ -36,5 +36,5 @@ for i, name in ipairs(decode(ARGV[2])) do
   end
 end
 finish()
-answers[1], answers[2] = woken, due
+answers[1], answers[2] = newly_ready, due
 return answers

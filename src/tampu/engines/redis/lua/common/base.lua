@@ -1,7 +1,7 @@
--- What every script has: the keys of its tag, the time, and variadic calls in pieces.
+-- Common to all scripts: the keys of the tag, the time, and calls with many arguments, in pieces.
 -- KEYS[1]: the tag, such as {tampu:default:emails}. All keys a script touches begin with it, so they share a slot.
--- KEYS[2]: the tag and ':~', which is never there: two keys that are missing make a server that is moving the slot refuse the
--- script, instead of sending it to where only a part of the keys is.
+-- KEYS[2]: the tag and ':~', which never exists. While a slot is being moved, servers refuse a script with two missing
+-- keys; with one they would redirect it to the new server, which has only a part of the slot's keys yet.
 -- ARGV[1]: microseconds since 1970, or '' to ask the server.
 local K = KEYS[1] .. ':'
 local call, encode, decode = redis.call, cmsgpack.pack, cmsgpack.unpack
@@ -13,7 +13,7 @@ end
 
 local byte, sub, format = string.byte, string.sub, string.format
 
-local function whole(n) return format('%.0f', n) end -- a number as an argument: texts cost a tenth of what numbers do
+local function text_of(n) return format('%.0f', n) end -- a number as text: ten times cheaper as an argument than a number
 
 local PIECE = 4000 -- Lua's stack holds some 8000 values
 

@@ -1,9 +1,8 @@
--- Messages that were published one after the other lie side by side: `m` and `x` are many hashes, `m:<block>`, `x:<block>`.
--- In a large one each message is somewhere else in memory, where no cache has it; and when it grows, every call has a share
--- in moving it, for a long time.
--- `blocks`: their names, the milliseconds (11 digits) of the first number of each. All numbers of a millisecond are in one:
--- a message is in the last block that does not begin after it; what is older than all is in `m` and `x`, as in layout 3.
-local ends_with = {} -- milliseconds -> how the names of its hashes end
+-- `m` and `x` are split into many hashes, `m:<block>` and `x:<block>`, so that messages published one after the other are
+-- close in memory. In one large hash every access misses the CPU cache, and rehashing slows all calls for a long time.
+-- `blocks`: names of the blocks, the milliseconds (11 digits) of the first number of each. All numbers of a millisecond
+-- are in one block: the last one that does not begin after it. Older messages are in `m` and `x`, as in layout 3.
+local ends_with = {} -- milliseconds -> ending of the names of its hashes
 
 local function block_of(seq)
   local ms = sub(seq, 1, 11)
@@ -20,11 +19,11 @@ local function key_of(name, seq) return K .. name .. block_of(seq) end
 
 local function row_of(seq) return call('HGET', key_of('m', seq), seq) end
 
-local function raw_place(seq) return call('HGET', key_of('x', seq), seq) end
+local function raw_status(seq) return call('HGET', key_of('x', seq), seq) end
 
-local function put_place(seq, x) call('HSET', key_of('x', seq), seq, encode(x)) end
+local function write_status(seq, x) call('HSET', key_of('x', seq), seq, encode(x)) end
 
-local function fetch_each(name, seqs) -- from `m` or `x`; what lies in one block at once
+local function fetch_each(name, seqs) -- from `m` or `x`; one call per block
   local count, found, first = #seqs, {}, 1
   while first <= count do
     local block, last = block_of(seqs[first]), first
@@ -38,7 +37,7 @@ local function fetch_each(name, seqs) -- from `m` or `x`; what lies in one block
   return found
 end
 
-local function put_places(list) -- number, x, number, x, …
+local function write_statuses(list) -- number, x, number, x, …
   local count, first = #list, 1
   while first <= count do
     local block, last = block_of(list[first]), first + 1
@@ -49,7 +48,7 @@ local function put_places(list) -- number, x, number, x, …
   end
 end
 
-local function leave_block(seq) -- the last one takes the block with it, unless it is the one that is being filled
+local function leave_block(seq) -- removes an empty block, unless it is the one being filled
   local block = block_of(seq)
   call('HDEL', K .. 'm' .. block, seq)
   call('HDEL', K .. 'x' .. block, seq)

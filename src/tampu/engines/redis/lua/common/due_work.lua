@@ -1,4 +1,4 @@
--- What time alone brings about, in this queue: at most `limit` of each kind.
+-- Work in this queue that is due by time: at most `limit` of each kind.
 local function head(index)
   return tonumber(call('ZRANGE', K .. index, 0, 0, 'WITHSCORES')[2])
 end
@@ -12,21 +12,21 @@ local function expire(limit)
   local gone = fetch_each('m', seqs)
   for i, row in ipairs(gone) do
     local seq = seqs[i]
-    local x = place_of(seq)
+    local x = status_of(seq)
     withdraw(seq, row, x)
     expire_as(seq, row, x[2])
   end
-  leave_lanes(seqs, gone)
+  leave_groups(seqs, gone)
   return #seqs
 end
 
--- None of it is the lease's own doing, so no trace stays: a late settle must not be taken for a repeated one.
-local back, buried = 0, 0
+-- Writes no settle marker: a late settle must not be taken for a repeated one.
+local back, dead = 0, 0
 local function reap(limit)
   local seqs = past('leased', limit)
   for i, row in ipairs(fetch_each('m', seqs)) do
     local seq = seqs[i]
-    local x = place_of(seq)
+    local x = status_of(seq)
     local attempts, worker = x[2], x[5]
     local _, most = details(row)
     local ended = 'lease_until=' .. call('ZSCORE', K .. 'leased', seq) -- model.journal.lease_end
@@ -38,9 +38,9 @@ local function reap(limit)
     elseif attempts >= most then
       finish_as(DEAD, seq, row, attempts, '', 'lease_expired')
       note('reap', DEAD, seq, attempts, worker, ended)
-      buried = buried + 1
+      dead = dead + 1
     else
-      local to = come_back(seq, rank_of(row), attempts, '', lane_of(row))
+      local to = return_to_queue(seq, rank_of(row), attempts, '', group_of(row))
       restore_marks(seq, row)
       note('reap', to, seq, attempts, worker, ended)
       back = back + 1
@@ -53,7 +53,7 @@ local function promote(limit)
   local seqs = past('delayed', limit)
   for i, row in ipairs(fetch_each('m', seqs)) do
     local seq = seqs[i]
-    local x = place_of(seq)
+    local x = status_of(seq)
     call('ZREM', K .. 'delayed', seq)
     note('promote', resume(seq, rank_of(row), x[2], x[3], extra_of(row).l), seq, x[2])
   end
@@ -69,11 +69,11 @@ local function next_due()
   return at
 end
 
--- {how many moved, leases that ran out and are ready again, that ran out and are dead}
+-- {messages moved, of them expired leases that are ready again, and expired leases that are dead}
 local function sweep(limit)
   local first = next_due()
   if not first or first > now then return { 0, 0, 0 } end
   guard()
   local moved = expire(limit) + reap(limit) + promote(limit)
-  return { moved, back, buried }
+  return { moved, back, dead }
 end

@@ -1,4 +1,4 @@
--- The numbers of messages that are called by their number or by the id their user gave; of ids that are not here, none.
+-- The numbers of messages given by number or own id. Own ids that are not in this queue are left out.
 local function numbers_of(names)
   local seqs, owns = {}, {}
   for _, name in ipairs(names) do

@@ -1,16 +1,16 @@
--- Some members of an index in its order, after a place: {member, score, …}, and their numbers. Needs: runs.
+-- A page of an index, after a member: {member, score, …}, and the numbers of the messages. Needs: runs.
 local function members(name, limit, after, score)
   local index = K .. name
   local found
-  if name == 'ready' then -- a run is shown as its messages; the place may be in the middle of one
+  if name == 'ready' then -- a run is returned as its messages; the page may begin inside one
     local some = {}
     if after == '' then
       some = heads(limit)
     else
-      local member, prefix, no, count, place = run_with(#after == 32 and after:sub(17) or '')
-      if member and place < count - 1 then some[1] = run(prefix, no + 2 * (place + 1), count - place - 1) end
+      local member, prefix, no, count, offset = run_with(#after == 32 and after:sub(17) or '')
+      if member and offset < count - 1 then some[1] = run(prefix, no + 2 * (offset + 1), count - offset - 1) end
       local rest = call('ZRANGEBYLEX', index, '(' .. after .. '~', '+', 'LIMIT', 0, limit)
-      for _, one in ipairs(rest) do some[#some + 1] = one end
+      for _, member in ipairs(rest) do some[#some + 1] = member end
     end
     found = {}
     for i, member in ipairs(spread(some, limit)) do found[2 * i - 1], found[2 * i] = member, '0' end
@@ -21,7 +21,7 @@ local function members(name, limit, after, score)
     for i, member in ipairs(call('ZRANGEBYLEX', index, '(' .. after, '+', 'LIMIT', 0, limit)) do
       found[2 * i - 1], found[2 * i] = member, '0'
     end
-  else -- among those of the same time, by halves: the one it starts after may be gone
+  else -- binary search among members with the same score: the member it starts after may be gone
     local low, high = call('ZCOUNT', index, '-inf', '(' .. score), call('ZCOUNT', index, '-inf', score)
     while low < high do
       local middle = math.floor((low + high) / 2)

@@ -1,12 +1,12 @@
--- Numbers and the journal. A number is 11 hexadecimal digits of milliseconds and 5 of a counter in steps of two; it only
--- grows, also when the clock goes back. Odd numbers mark messages whose id was given by the user.
--- `n`: ms, no (the last number), block, size (the last block, and how many messages it was given), end (the last offset of
--- the journal). `j`: the journal; an entry's id is <its last offset>-<how many transitions>, so offsets are dense and an
--- entry is found by offset.
+-- Numbers and the journal. A number has 11 hexadecimal digits of milliseconds and 5 of a counter in steps of two. It
+-- always grows, even when the clock goes back. Odd numbers mark messages with an own id (given by the user).
+-- `n`: ms and no (the last number), block and size (the last block, and how many messages were put into it), end (the
+-- last offset of the journal). `j`: the journal. The id of an entry is <last offset>-<number of transitions>, so offsets
+-- have no gaps and an entry is found by offset.
 local last_ms, last_no, numbers_changed, is_new
-local block, block_size, block_changed, free_ms -- the last block; milliseconds that no message has, from here on
-local BLOCK = 7000 -- messages of a block that is left for the next, more where they came at once: tables are just full then
-local woken, due = 0, false -- how many became ready; the earliest time that something written here is due
+local block, block_size, block_changed, free_ms -- the last block; free_ms: no message has this millisecond or a later one
+local BLOCK = 7000 -- messages per block, more if they came in one batch; its hash tables are full then
+local newly_ready, due = 0, false -- how many became ready; the earliest time that something written here is due
 
 local function load_numbers()
   if not last_ms then
@@ -17,7 +17,7 @@ local function load_numbers()
   end
 end
 
-local function series(count) -- so many numbers that follow each other within a millisecond: its text and the first counter
+local function series(count) -- assigns numbers within one millisecond; returns its digits and the first counter
   load_numbers()
   local ms, no = math.floor(now / 1000), 0
   if last_ms >= ms then
@@ -33,7 +33,7 @@ local function number()
   return ms .. string.format('%05x', no)
 end
 
-local function settle_in(prefix, count) -- the hash for messages whose numbers were drawn just now
+local function block_for(prefix, count) -- the hash for messages whose numbers were just assigned
   local ms = tonumber(prefix, 16)
   if block_size >= BLOCK and ms >= free_ms then
     call('ZADD', K .. 'blocks', 0, prefix)
@@ -49,7 +49,7 @@ local function falls_due(at)
   if not due or at < due then due = at end
 end
 
-local told, page, noted = {}, {}, {}
+local records, open_records, recorded = {}, {}, {}
 
 local function is_own(seq) -- an odd digit: 57 is '9', and 'b' is an even byte
   local last = byte(seq, 16)
@@ -63,20 +63,20 @@ local function own_id(seq)
   return extra.o
 end
 
-local function record(verb, state, worker)
+local function new_record(verb, state, worker)
   local made = { verb = verb, state = state, worker = worker or '', seqs = {}, attempts = {} }
-  told[#told + 1] = made
+  records[#records + 1] = made
   return made
 end
 
 local function note(verb, state, seq, attempts, worker, detail, kind, own)
-  if noted[seq] then page, noted = {}, {} end -- a message that moves twice ends in the journal where it moved last
-  noted[seq] = true
+  if recorded[seq] then open_records, recorded = {}, {} end -- a message that moves twice must have its last transition last
+  recorded[seq] = true
   local name = verb .. '|' .. (state or '-') .. '|' .. (worker or '')
-  local r = page[name]
+  local r = open_records[name]
   if not r then
-    r = record(verb, state, worker)
-    page[name] = r
+    r = new_record(verb, state, worker)
+    open_records[name] = r
   end
   local i = #r.seqs + 1
   r.seqs[i], r.attempts[i] = seq, attempts
@@ -109,7 +109,7 @@ local function filled(list, count) -- holes become ''
   return list
 end
 
-local function packed_own(list, count) -- ids that differ only in their end: the beginning they share, then the ends
+local function packed_own(list, count) -- ids that share a prefix: the prefix, then the rest of each
   list = filled(list, count)
   if not list then return false end
   local begin = list[1]:sub(1, 26)
@@ -121,7 +121,7 @@ local function packed_own(list, count) -- ids that differ only in their end: the
   return begin .. table.concat(ends)
 end
 
-local function packed_seqs(seqs) -- numbers that follow each other are the first and how many
+local function packed_seqs(seqs) -- consecutive numbers become {first, count}
   local count = #seqs
   if count > 2 and seqs[1]:sub(1, 11) == seqs[count]:sub(1, 11)
     and tonumber(seqs[count]:sub(12), 16) - tonumber(seqs[1]:sub(12), 16) == 2 * (count - 1) then
@@ -135,16 +135,16 @@ local function packed_seqs(seqs) -- numbers that follow each other are the first
 end
 
 local guarded = false
-local function guard() -- before the first removal: out of memory is refused here, not half-way
+local function guard() -- a write before the first removal: if memory is out, the script fails here, not half-way
   if not guarded then call('HSET', K .. 'n', 'at', now) end
   guarded = true
 end
 
-local ends = {} -- number -> its row in `x`, of what ended here; the last value is the offset by which it was told
+local ends = {} -- number -> status in `x` of messages that ended in this script; its last value is their journal offset
 
 local function finish()
   local last = 0
-  for _, r in ipairs(told) do
+  for _, r in ipairs(records) do
     local count = #r.seqs
     if count > 0 then
       last = call('HINCRBY', K .. 'n', 'end', count)
@@ -156,7 +156,7 @@ local function finish()
   end
   for seq, x in pairs(ends) do
     x[6] = last
-    put_place(seq, x)
+    write_status(seq, x)
   end
   if block_changed and block then
     call('HSET', K .. 'n', 'ms', last_ms, 'no', last_no, 'block', block, 'size', block_size)

@@ -1,7 +1,6 @@
--- What may change of messages, for those who take a picture of a queue: number, x (or '' where it is ready and never
--- moved), how many attempts have failed, and when it expires if it is dead (a replay may take that away), else ''.
--- A message that is gone has false instead of x.
-local function tell_places(answer, seqs)
+-- The parts of messages that may change, for a snapshot of a queue: number, x ('' if it is ready and never moved, false
+-- if it is gone), number of failed attempts, and its expiry if it is dead (a replay may remove that), else ''.
+local function append_statuses(answer, seqs)
   for i, raw in ipairs(fetch_each('x', seqs)) do
     local k, seq, failures, expires = #answer, seqs[i], 0, ''
     if raw then
@@ -11,7 +10,7 @@ local function tell_places(answer, seqs)
         local row = row_of(seq)
         if flags_of(row) % 2 == 1 then
           local at = extra_of(row).e
-          if at then expires = whole(at) end
+          if at then expires = text_of(at) end
         end
       end
     elseif call('HEXISTS', key_of('m', seq), seq) == 1 then

@@ -1,19 +1,19 @@
--- How far the numbers of a stem (own ids that begin alike) were stored in this queue, also when the messages are gone: for
--- callers that store them in their order and can not note it in the same step themselves.
--- `loaded`: stem -> number; by time in `loaded.until`.
-local keep_stored, stored = 0, {} -- how long; 0: nobody asked for it
+-- The highest number stored in this queue per id prefix, even if the messages are gone since: for callers that store
+-- messages in order and cannot record their progress in the same step.
+-- `loaded`: id prefix -> number; by time in `loaded.until`.
+local keep_stored, stored = 0, {} -- how long to remember; 0: not at all
 
-local function stored_upto(stem)
-  if not stored[stem] then stored[stem] = tonumber(call('HGET', K .. 'loaded', stem) or -1) end
-  return stored[stem]
+local function stored_upto(id_prefix)
+  if not stored[id_prefix] then stored[id_prefix] = tonumber(call('HGET', K .. 'loaded', id_prefix) or -1) end
+  return stored[id_prefix]
 end
 
-local function stored_before(stem, number) return keep_stored > 0 and number <= stored_upto(stem) end
+local function stored_before(id_prefix, number) return keep_stored > 0 and number <= stored_upto(id_prefix) end
 
-local function remember_stored(stem, number)
-  if keep_stored > 0 and number > stored_upto(stem) then
-    stored[stem] = number
-    call('HSET', K .. 'loaded', stem, whole(number))
-    call('ZADD', K .. 'loaded.until', whole(now + keep_stored), stem)
+local function remember_stored(id_prefix, number)
+  if keep_stored > 0 and number > stored_upto(id_prefix) then
+    stored[id_prefix] = number
+    call('HSET', K .. 'loaded', id_prefix, text_of(number))
+    call('ZADD', K .. 'loaded.until', text_of(now + keep_stored), id_prefix)
   end
 end

@@ -1,9 +1,9 @@
 -- change_documents: write and remove documents, all or none.
 -- needs: base
 -- KEYS  1: tag of the store
--- ARGV  1: now   2: msgpack [[kind and tenant as the key ends, name, version or '', 1 to write or 0 to take away], …]
+-- ARGV  1: now   2: msgpack [[key ending (kind:tenant), name, version or '', 1 to write or 0 to delete], …]
 --       3 …: the values of those that are written
--- Returns {version, or 1 if it was there, …}; or {-1, which}: its version is not that any more, nothing was changed
+-- Returns {new version, or for a delete 1 if it existed, …}; or {-1, index}: its version is another, nothing was changed
 local items, answer, changed = decode(ARGV[2]), {}, false
 for i, item in ipairs(items) do
   if item[3] ~= '' then

@@ -1,11 +1,11 @@
--- put_document: write a document; with a version only if that is still its version (0: it must be new).
+-- put_document: write a document; with a version, only if it still has that version (0: it must be new).
 -- needs: base
 -- KEYS  1: tag of the store
--- ARGV  1: now   2: kind and tenant, as the key ends   3: name   4: version, or ''   5: value   6, 7: of a queue's settings,
---       tenant/queue and its tail: the queue is there then; else ''
+-- ARGV  1: now   2: key ending (kind:tenant)   3: name   4: version, or ''   5: value   6, 7: for settings of a queue,
+--       tenant/queue and its tail: the queue exists from then on; else ''
 -- Returns the new version, or -1: it was changed meanwhile
 -- `doc:<kind>:<tenant>`: name -> version, a colon, value.
--- All documents are under the tag of the store, so that one and the revision of all change together.
+-- All documents are under the tag of the store, so that a document and the common revision change together.
 local key = K .. 'doc:' .. ARGV[2]
 local raw = call('HGET', key, ARGV[3])
 local version = raw and tonumber(raw:match('^%d+')) or 0

@@ -1,10 +1,10 @@
--- load: store many simple messages under own ids with one prefix, ready at once and in their order; all or none.
+-- load: store many simple messages under own ids with one prefix, ready at once and in order; all or none.
 -- needs: base blocks runs journal moves stored_numbers
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: max_depth (0: no limit)   3: id prefix (26 characters)   4: token of its reservation
---       5: max_attempts   6: msgpack [[number, …], [where each body begins, …, where the last ends], type (one, or each)]
---       7: the packed bodies, one after the other   8: how long it is remembered that these numbers were stored, or 0
--- Returns {woken, due, whether the queue is new, how many were stored}, or {0, nil, 0, 'full'}, {0, nil, 0, 'void'}
+--       5: max_attempts   6: msgpack [[number, …], [start of each body, …, end of the last], type (one, or one each)]
+--       7: the packed bodies, concatenated   8: how long to remember that these numbers were stored, or 0
+-- Returns {newly_ready, due, whether the queue is new, number stored}, or {0, nil, 0, 'full'}, {0, nil, 0, 'void'}
 local most_messages, begin, most = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[5])
 local numbers, starts, types = unpack(decode(ARGV[6]))
 if call('HGET', K .. 'void', 's' .. begin) == ARGV[4] then return { 0, false, 0, 'void' } end
@@ -12,7 +12,7 @@ local every, chosen = {}, {}
 keep_stored = tonumber(ARGV[8])
 for i, n in ipairs(numbers) do every[i] = begin .. string.format('%010x', n) end
 local taken = {}
-if call('EXISTS', K .. 'void') == 1 then -- single ids that another queue has got meanwhile
+if call('EXISTS', K .. 'void') == 1 then -- single ids that another queue has taken meanwhile
   for i, id in ipairs(every) do taken[i] = 'o' .. id end
   taken = fetch('void', taken)
 end
@@ -34,12 +34,12 @@ for k, i in ipairs(chosen) do
   messages[2 * k] = head .. encode({ o = id }) .. ARGV[7]:sub(starts[i] + 1, starts[i + 1])
   owns[2 * k - 1], owns[2 * k] = id, seq
 end
-many('HSET', settle_in(prefix, count), messages)
+many('HSET', block_for(prefix, count), messages)
 many('HSET', 'own', owns)
 enter_run(prefix, no + 1, count)
 call('HINCRBY', K .. 'stems', begin, count)
 remember_stored(begin, numbers[#numbers])
-local r = record('publish', READY)
+local r = new_record('publish', READY)
 r.seqs, r.attempts, r.types, r.own = seqs, 0, kinds, own
 finish()
 return { count, false, is_new and 1 or 0, count }

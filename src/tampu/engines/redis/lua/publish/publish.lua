@@ -1,20 +1,20 @@
 -- publish: store messages in ready, delayed or held, all or none. Reads everything before it writes anything.
 -- needs: base blocks runs journal moves stored_numbers
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies, then how long it is
---       remembered that own ids with an id prefix were stored, or 0, then slots of a group, or -1: as many as it
---       had, then its rate and burst, then 1: only check whether it would be refused. An item is a map:
---       t type, a max_attempts, r rank (16 hex) or g what the time is added to for one (two halves of 32 bits), d delay,
---       u run_at, l ttl, e expires at the latest, k key, n group that keeps order or has slots, h hold reason,
---       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] where one is given,
---       o own id, oc token of its reservation, f the own id is a message's elsewhere,
---       i idempotency key, id digest of the body, iw until when it is kept, ic token of its reservation, c it is
---       a message's of another queue
--- Returns {woken, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
---       {…, 'void', token, …}: reservations that were taken away meanwhile; nothing was stored then. When it only
---       checks and would not be refused: {0, nil, 0, now}.
+-- ARGV  1: now   2: max_depth (0: no limit)   3: msgpack [item, …]   4 …: their packed bodies; then how long to
+--       remember that own ids with an id prefix were stored, or 0; then slots of a group, or -1 to leave the limits;
+--       then its rate and burst; then 1 to only check whether the call would be refused. An item is a map:
+--       t type, a max_attempts, r rank (16 hex) or g the base that the time is added to (two halves of 32 bits), d delay,
+--       u run_at, l ttl, e latest expiry, k key, n group that keeps order or has slots, h hold reason,
+--       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set,
+--       o own id, oc token of its reservation, f another queue has a message with the own id,
+--       i idempotency key, id digest of the body, iw end of its window, ic token of its reservation, c another queue
+--       has a message with the key
+-- Returns {newly_ready, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
+--       {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check that would not
+--       be refused: {0, nil, 0, now}.
 --       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
---       or {'gone', seq, own id}: known by its idempotency key, and removed since; or {'else'}: see f.
+--       or {'gone', seq, own id}: known by its idempotency key, but removed since; or {'else'}: see f.
 -- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void_reservation.lua.
 local items = decode(ARGV[3])
 local most_messages = tonumber(ARGV[2])
@@ -23,11 +23,11 @@ keep_stored = tonumber(ARGV[4 + #items])
 
 local function number_of(id) return tonumber(id:sub(27), 16) end
 
-local function is_stored(id) -- and perhaps gone since
-  return keep_stored > 0 and stem_of(id) and stored_before(stem_of(id), number_of(id))
+local function is_stored(id) -- true even if it was removed since
+  return keep_stored > 0 and id_prefix_of(id) and stored_before(id_prefix_of(id), number_of(id))
 end
 
-local function kept_idem(key) -- the entry that holds now
+local function open_idem(key) -- the entry, if its window is open
   local raw = call('HGET', K .. 'idem', key)
   local entry = raw and decode(raw)
   if entry and entry[1] > now then return entry end
@@ -39,7 +39,7 @@ for i, item in ipairs(items) do
   local known = false
   if item.c then return { 0, false, 0, now, 'conflict' } end
   if item.i then
-    local entry = ids[item.i] or kept_idem(item.i)
+    local entry = ids[item.i] or open_idem(item.i)
     if call('HGET', K .. 'void', 'i' .. item.i) == item.ic then void[#void + 1] = item.ic end
     if entry then
       if entry[2] ~= item.id then return { 0, false, 0, now, 'conflict' } end
@@ -84,15 +84,15 @@ end
 
 local function again(seq)
   local row = row_of(seq)
-  return row and { 'again', seq, row, raw_place(seq), call('HGET', K .. 'e', seq) }
+  return row and { 'again', seq, row, raw_status(seq), call('HGET', K .. 'e', seq) }
 end
 
-local function replace(item, seq) -- the new payload, in place: id, order, attempts and what decides about them stay
+local function replace(item, seq) -- new payload in place: id, order, attempts and the fields that decide them stay
   local row = row_of(seq)
   local created, most, extra = details(row)
   extra.p = extra.p or { 0, false, false, false, false, false }
   call('HSET', key_of('m', seq), seq, with_head(rank_of(row), flags_of(row), created, most, extra, item.b))
-  local x = place_of(seq)
+  local x = status_of(seq)
   note('replace', x[1], seq, x[2], nil, nil, item.t)
   return again(seq)
 end
@@ -112,16 +112,16 @@ local function store(item)
       + (item.p and 8 or 0)
   end
   local row = with_head(rank, flags, now, item.a, extra, item.b)
-  call('HSET', K .. settle_in(sub(seq, 1, 11), 1), seq, row)
+  call('HSET', K .. block_for(sub(seq, 1, 11), 1), seq, row)
   if item.o then
     call('HSET', K .. 'own', item.o, seq)
-    if stem_of(item.o) then call('HINCRBY', K .. 'stems', stem_of(item.o), 1) end
+    if id_prefix_of(item.o) then call('HINCRBY', K .. 'stems', id_prefix_of(item.o), 1) end
   end
   restore_marks(seq, row)
   remember(item, seq, item.o)
   local to
   local may, at = not item.h, run_at
-  if may then may, at = take_place(seq, run_at, item.n) end
+  if may then may, at = take_slot(seq, run_at, item.n) end
   if may then run_at = at and at > now and at or nil end
   if item.h then
     to = hold(seq, 0, run_at, item.h)
@@ -134,14 +134,14 @@ local function store(item)
   else
     call('ZADD', K .. 'ready', 0, rank .. seq)
     if rank ~= FIFO then call('ZADD', K .. 'aged', 0, seq) end
-    woken, to = woken + 1, READY
+    newly_ready, to = newly_ready + 1, READY
   end
   note('publish', to, seq, 0, nil, nil, item.t)
   return { 'new', seq, to, run_at or false, expires or false }
 end
 
 local function answer(item)
-  local entry = item.i and kept_idem(item.i)
+  local entry = item.i and open_idem(item.i)
   if entry then return again(entry[3]) or { 'gone', entry[3], entry[4] } end
   if item.f then return { 'else' } end
   local own = item.o and call('HGET', K .. 'own', item.o)
@@ -165,8 +165,8 @@ end
 local answers = { 0, false, 0, now }
 for i, item in ipairs(items) do answers[4 + i] = answer(item) end
 for _, item in ipairs(items) do
-  if item.o and stem_of(item.o) then remember_stored(stem_of(item.o), number_of(item.o)) end
+  if item.o and id_prefix_of(item.o) then remember_stored(id_prefix_of(item.o), number_of(item.o)) end
 end
 finish()
-answers[1], answers[2], answers[3] = woken, due, is_new and numbers_changed and 1 or 0
+answers[1], answers[2], answers[3] = newly_ready, due, is_new and numbers_changed and 1 or 0
 return answers

@@ -1,8 +1,8 @@
--- publish_simple: store messages that are ready at once at rank 0, with nothing to look up or to expire.
+-- publish_simple: store messages that are ready at once at rank 0, without lookups or expiry.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [max_attempts (one, or one each), type (one, or one each)]   3 …: packed bodies
--- Returns {woken, due, whether the queue is new, now, first number}; the numbers of the others follow in steps of two.
+-- Returns {newly_ready, due, whether the queue is new, now, first number}; the numbers of the others follow in steps of two.
 local most, types = unpack(decode(ARGV[2]))
 local count = #ARGV - 2
 local prefix, no = series(count)
@@ -14,9 +14,9 @@ for i = 1, count do
   seqs[i] = seq
   messages[2 * i - 1], messages[2 * i] = seq, (same or head .. encode(most[i]) .. '\192') .. ARGV[2 + i]
 end
-many('HSET', settle_in(prefix, count), messages)
+many('HSET', block_for(prefix, count), messages)
 enter_run(prefix, no, count)
-local r = record('publish', READY)
+local r = new_record('publish', READY)
 r.seqs, r.attempts, r.types = seqs, 0, types
 finish()
 return { count, false, is_new and 1 or 0, now, seqs[1] }

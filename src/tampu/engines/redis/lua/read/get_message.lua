@@ -6,5 +6,5 @@
 local seq = #ARGV[2] == 16 and ARGV[2] or call('HGET', K .. 'own', ARGV[2])
 local row = seq and row_of(seq)
 if not row then return false end
-return { seq, row, raw_place(seq), call('HGET', K .. 'f', seq), call('HGET', K .. 'r', seq),
+return { seq, row, raw_status(seq), call('HGET', K .. 'f', seq), call('HGET', K .. 'r', seq),
   call('HGET', K .. 'e', seq), now }

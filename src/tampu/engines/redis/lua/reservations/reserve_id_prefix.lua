@@ -1,9 +1,9 @@
--- reserve_id_prefix: record in which queue own ids with one prefix are looked up.
+-- reserve_id_prefix: record which queue has the own ids with one prefix.
 -- needs: base
 -- KEYS  1: tag of the tenant
--- ARGV  1: now   2: queue   3: token   4: id prefix   5: token that was voided, or ''   6: when to look again
+-- ARGV  1: now   2: queue   3: token   4: id prefix   5: voided token, or ''   6: time until the next check
 --       7: msgpack [number, …]
--- Returns {1, token, number, queue, token, …}: it is this queue's, but these ids are names of other queues;
+-- Returns {1, token, number, queue, token, …}: this queue has it, but other queues have these ids;
 --       or {0, queue, token}: another queue has it
 -- `names`: see reserve.lua
 local queue, begin = ARGV[2], ARGV[4]

@@ -1,9 +1,8 @@
--- trim_reservations: forget reservations of idempotency keys whose time is over; tell which own ids (o) and id prefixes (s) to check.
+-- trim_reservations: remove expired reservations of idempotency keys; return the own ids (o) and id prefixes (s) to check.
 -- needs: base
 -- KEYS  1: tag of the tenant
--- ARGV  1: now   2: limit (0: only say how many there are)   3: how far to look when only asked
---       4: look at the others again after
--- Returns how many (with limit 0), or {how many were forgotten, kind .. name, queue, token, kind .. name, …}
+-- ARGV  1: now   2: limit (0: only count)   3: limit of the count   4: time until the others are checked again
+-- Returns how many (with limit 0), or {number removed, kind .. name, queue, token, kind .. name, …}
 local limit = tonumber(ARGV[2])
 local spent = call('ZRANGEBYSCORE', K .. 'names.until', '-inf', now, 'LIMIT', 0, limit > 0 and limit or tonumber(ARGV[3]))
 if limit == 0 then return #spent end

@@ -1,10 +1,10 @@
--- void_reservation: whether a name is in use in this queue. If not, the reservation that leads here is void: a call that
--- comes late with its token is refused.
+-- void_reservation: whether a name is in use in this queue. If not, its reservation becomes void: a call that comes late
+-- with its token is refused.
 -- needs: base
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: i (idempotency key), o (own id) or s (id prefix)   3: name   4: token
---       5: how long to remember that
--- Returns 1: it is in use; 0: it is not
+--       5: how long to remember that it is void
+-- Returns 1 if it is in use, else 0
 -- `void`: kind .. name -> token; by time in `void.until`.
 local kind, name = ARGV[2], ARGV[3]
 if kind == 'i' then

@@ -1,9 +1,9 @@
--- register_queue: write a queue into the directory before anything is stored in it.
+-- register_queue: add a queue to the registry before anything is stored in it.
 -- needs: base
 -- KEYS  1: tag of the store
--- ARGV  1: now   2: tenant/queue   3: tail of its ids (14 hex)   4: 1 when the queue is there, 0 when it may come
--- Returns its tail; nil when the tail is another queue's
--- `queues`: tenant/queue -> tail, with a + when the queue is there. `tails`: tail -> tenant/queue.
+-- ARGV  1: now   2: tenant/queue   3: tail of its ids (14 hex)   4: 1 if the queue exists, 0 if it may follow
+-- Returns its tail; nil if another queue has the tail
+-- `queues`: tenant/queue -> tail, with a + if the queue exists. `tails`: tail -> tenant/queue.
 local known = call('HGET', K .. 'queues', ARGV[2])
 local tail = known and known:sub(1, 14) or ARGV[3]
 if not known and call('HSETNX', K .. 'tails', tail, ARGV[2]) == 0 then return false end

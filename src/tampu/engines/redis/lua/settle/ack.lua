@@ -1,8 +1,8 @@
--- ack: leases end and the work is done, without a result. The common batch of settle.
+-- ack: settle leases as done, without a result. The most common batch of settle.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: numbers in a row, 16 digits each   3: msgpack: lease number (one, or one each)
--- Returns {woken, due, one letter each: d done, l lease lost, then place and own id of those that have one}
+-- ARGV  1: now   2: concatenated numbers, 16 digits each   3: msgpack: lease number (one, or one each)
+-- Returns {newly_ready, due, one letter each: d done, l lease lost, then position and own id of those that have one}
 local seqs, leases = {}, decode(ARGV[3])
 local count = 0
 for i = 1, #ARGV[2], 16 do
@@ -32,28 +32,29 @@ end
 if #done > 0 then
   guard()
   many('ZREM', 'leased', done)
-  local places, ended = {}, {}
-  local one = folded(attempts)
-  local at = whole(now)
+  local statuses, ended = {}, {}
+  local same_attempts = folded(attempts)
+  local at = text_of(now)
   for i = 1, ended_count do ended[2 * i - 1], ended[2 * i] = at, done[i] end
   many('ZADD', 'done', ended)
   if #owns > 0 then
     for i, seq in ipairs(done) do note('ack', DONE, seq, attempts[i]) end
   else
-    local r = record('ack', DONE)
-    r.seqs, r.attempts = done, one
+    local r = new_record('ack', DONE)
+    r.seqs, r.attempts = done, same_attempts
   end
   if call('EXISTS', K .. 'lane') == 1 then
-    leave_lanes(done, fetch_each('m', done))
+    leave_groups(done, fetch_each('m', done))
   end
   local last = finish()
-  local same = one_lease and type(one) == 'number' and encode({ DONE, one, 'a' .. one_lease, now, '', last })
+  local same = one_lease and type(same_attempts) == 'number'
+    and encode({ DONE, same_attempts, 'a' .. one_lease, now, '', last })
   for i = 1, ended_count do
     local seq = done[i]
-    places[2 * i - 1], places[2 * i] = seq, same or encode({ DONE, attempts[i], 'a' .. seen[seq], now, '', last })
+    statuses[2 * i - 1], statuses[2 * i] = seq, same or encode({ DONE, attempts[i], 'a' .. seen[seq], now, '', last })
   end
-  put_places(places)
+  write_statuses(statuses)
 end
-local answer = { woken, due, table.concat(answers) }
+local answer = { newly_ready, due, table.concat(answers) }
 for i, value in ipairs(owns) do answer[3 + i] = value end
 return answer

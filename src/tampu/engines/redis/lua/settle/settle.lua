@@ -2,12 +2,12 @@
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: msgpack [[wait, …], …]: tables of waits   3: msgpack [item, …]   4 …: results. An item is a map:
---       v verb (a ack, n nack, x reject, r release), s number, l lease, d delay, t which table (from 1), f factor of it,
---       b which result (from 1), bt how long it is kept, y reason, e error, w traceback, g first line of the error,
---       m max_attempts of the message from now on
--- Returns {woken, due, answer, …}: {state, own id or ''}, or {-1}: this is not the current lease of its message.
--- The very receipt and verb that brought a message where it is answer the same again.
--- `r`: number -> 16 digits of the time it is kept until, then the result; `kept`: by that time.
+--       v verb (a ack, n nack, x reject, r release), s number, l lease, d delay, t index of its table of waits (from 1),
+--       f factor for the wait, b index of the result (from 1), bt how long it is kept, y reason, e error, w traceback,
+--       g first line of the error, m new max_attempts of the message
+-- Returns {newly_ready, due, answer, …}: {state, own id or ''}, or {-1}: this is not the current lease of its message.
+-- A repeated settle with the same receipt and verb gets the same answer again (see the settle marker in `x`).
+-- `r`: number -> 16 digits of its expiry, then the result; `kept`: by that time.
 local tables, items = decode(ARGV[2]), decode(ARGV[3])
 local VERB = { a = 'ack', n = 'nack', x = 'reject', r = 'release' }
 
@@ -20,7 +20,7 @@ end
 
 local function fail(item, x, row)
   local seq, attempts, worker = item.s, x[2], x[5]
-  local trace, verb, detail = item.v .. item.l, VERB[item.v], item.g
+  local marker, verb, detail = item.v .. item.l, VERB[item.v], item.g
   failed(seq, attempts, verb, worker, item.e, item.w)
   local created, most, extra = details(row)
   if item.m and item.m ~= most then
@@ -29,21 +29,21 @@ local function fail(item, x, row)
   end
   if item.v == 'x' or (x[6] ~= 1 and attempts >= most) then
     local reason = item.v == 'x' and (item.y or 'unrecoverable') or 'retries_exhausted'
-    finish_as(DEAD, seq, row, attempts, trace, reason)
+    finish_as(DEAD, seq, row, attempts, marker, reason)
     note(verb, DEAD, seq, attempts, worker, detail or reason)
     return DEAD
   end
   if x[6] == 1 then
-    finish_as(CANCELLED, seq, row, attempts, trace)
+    finish_as(CANCELLED, seq, row, attempts, marker)
     note('cancel', CANCELLED, seq, attempts, worker, detail)
     return CANCELLED
   end
   local wait, to = wait_of(item, attempts), nil
   if wait > 0 then
-    to = enter_delayed(seq, now + wait, attempts, trace)
-    step_back(seq, extra_of(row).l)
+    to = enter_delayed(seq, now + wait, attempts, marker)
+    leave_for_retry(seq, extra_of(row).l)
   else
-    to = come_back(seq, rank_of(row), attempts, trace, lane_of(row))
+    to = return_to_queue(seq, rank_of(row), attempts, marker, group_of(row))
   end
   restore_marks(seq, row)
   note(verb, to, seq, attempts, worker, detail)
@@ -51,18 +51,18 @@ local function fail(item, x, row)
 end
 
 local function release(item, x, row)
-  local seq, attempts, trace = item.s, x[2] - 1, item.v .. item.l
+  local seq, attempts, marker = item.s, x[2] - 1, item.v .. item.l
   if x[6] == 1 then
-    finish_as(CANCELLED, seq, row, attempts, trace)
+    finish_as(CANCELLED, seq, row, attempts, marker)
     note('cancel', CANCELLED, seq, attempts)
     return CANCELLED
   end
   local to
   if item.d and item.d > 0 then
-    to = enter_delayed(seq, now + item.d, attempts, trace)
-    step_back(seq, extra_of(row).l)
+    to = enter_delayed(seq, now + item.d, attempts, marker)
+    leave_for_retry(seq, extra_of(row).l)
   else
-    to = come_back(seq, rank_of(row), attempts, trace, lane_of(row))
+    to = return_to_queue(seq, rank_of(row), attempts, marker, group_of(row))
   end
   restore_marks(seq, row)
   note('release', to, seq, attempts, x[5])
@@ -82,7 +82,7 @@ end
 local ACT = { a = ack, n = fail, x = fail, r = release }
 local answers = { 0, false }
 for i, item in ipairs(items) do
-  local raw = raw_place(item.s)
+  local raw = raw_status(item.s)
   local x = raw and decode(raw)
   if x and x[1] == LEASED and x[3] == item.l then
     guard()
@@ -96,5 +96,5 @@ for i, item in ipairs(items) do
   end
 end
 finish()
-answers[1], answers[2] = woken, due
+answers[1], answers[2] = newly_ready, due
 return answers

@@ -3,7 +3,7 @@
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: 'since' or 'until'   3: the time   4: offset to continue from, or ''   5: limit of entries
 -- Returns {1, offset}: 'since', the offset before the first entry at or after the time; 'until', the last offset of the
---       last entry before it. {0, offset}: go on from there. {1}: there is none.
+--       last entry before it. {0, offset}: continue from there. {1}: there is none.
 local since, at, limit = ARGV[2] == 'since', tonumber(ARGV[3]), tonumber(ARGV[5])
 local entries
 if since then

@@ -7,8 +7,8 @@ local before = ARGV[4] == '+inf' and '+inf' or '(' .. ARGV[4]
 local found = call('ZRANGEBYSCORE', K .. ARGV[2], ARGV[3], before, 'WITHSCORES', 'LIMIT', ARGV[5], ARGV[6])
 local seqs, answer = {}, {}
 for i = 1, #found, 2 do seqs[#seqs + 1] = found[i] end
-for i, place in ipairs(fetch_each('x', seqs)) do
+for i, status in ipairs(fetch_each('x', seqs)) do
   local k = #answer
-  answer[k + 1], answer[k + 2], answer[k + 3] = seqs[i], found[2 * i], place
+  answer[k + 1], answer[k + 2], answer[k + 3] = seqs[i], found[2 * i], status
 end
 return answer

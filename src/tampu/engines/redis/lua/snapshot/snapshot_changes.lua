@@ -1,12 +1,12 @@
 -- snapshot_changes: messages that moved after an offset of the journal, as they are now. Writes nothing.
 -- needs: base blocks runs journal moves snapshot_rows
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: offset   3: about how many at most   4: how many parts of the ended ones are wanted, or 0
---       5: the least size of a part   6: ended from   7: ended before; '-inf', '+inf' for any   8 …: indexes of ended ones
+-- ARGV  1: now   2: offset   3: about how many at most   4: into how many parts to split the ended ones, or 0
+--       5: minimum size of a part   6: ended from   7: ended before; '-inf', '+inf' for any   8 …: indexes of ended ones
 -- Returns {offset, 1 if that is the end of the journal or 0, ended, counts, number, x, failures, expires, …}. See
---       snapshot_rows.lua. Ended is msgpack [[index, from, before, how many], …]: parts of the indexes by time, with how many
---       each has; only at the end of the journal. Counts is msgpack of how many are ready, delayed, leased, held and
---       dead. `false` instead of the offset: entries after it are trimmed.
+--       snapshot_rows.lua. Ended is msgpack [[index, from, before, count], …]: time ranges of the indexes, only at the
+--       end of the journal. Counts is msgpack of the number of ready, delayed, leased, held and dead messages.
+--       `false` instead of the offset: entries after it are trimmed.
 local after, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = tonumber(call('HGET', K .. 'n', 'end') or 0)
 local touched, seqs, count, reached = {}, {}, 0, after
@@ -28,7 +28,7 @@ while reached < last and count < limit do
   reached, count = tonumber(offset), count + n
 end
 
-local function parts(index) -- cut by time, so that what ends at one time stays together
+local function parts(index) -- split by time: messages with the same time stay together
   local from, before = ARGV[6], ARGV[7] == '+inf' and '+inf' or '(' .. ARGV[7]
   local key, wanted = K .. index, tonumber(ARGV[4])
   local first, card = call('ZCOUNT', key, '-inf', '(' .. from), call('ZCOUNT', key, from, before)
@@ -56,5 +56,5 @@ end
 local counts = { ready_count() }
 for i, index in ipairs({ 'delayed', 'leased', 'held', 'dead' }) do counts[1 + i] = call('ZCARD', K .. index) end
 local answer = { string.format('%.0f', reached), reached >= last and 1 or 0, encode(ended), encode(counts) }
-tell_places(answer, seqs)
+append_statuses(answer, seqs)
 return answer

@@ -1,11 +1,11 @@
--- snapshot_index: what may change of messages, for a part of one index of messages that have not ended. Writes nothing.
+-- snapshot_index: the changing parts of messages, for a page of one index of live messages. Writes nothing.
 -- needs: base blocks runs journal moves snapshot_rows
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: index   3: where to continue, '0' to begin   4: about how many
--- Returns {where to continue or '0', msgpack [run, …], number, x, failures, expires, number, …}; see snapshot_rows.lua. Runs are as
---       they are in `ready`, rank 0, first number, *, how many; none of their messages has moved.
--- It meets every message that is in the index all the while, whatever happens to others. In `ready` by the order of the
--- texts, for what is left of a run comes after what was taken from it; in the others, where a time may change, by a scan.
+-- Returns {where to continue or '0', msgpack [run, …], number, x, failures, expires, number, …}; see snapshot_rows.lua.
+--       Runs are as in `ready` (see runs.lua); none of their messages has moved.
+-- Finds every message that is in the index the whole time, whatever happens to others. `ready` is read in lexical order,
+-- because the rest of a run sorts after what was taken from it; the others by a scan, because a time may change.
 local index, seqs, runs, cursor = ARGV[2], {}, {}, '0'
 if index == 'ready' then
   local after = ARGV[3] == '0' and '-' or '(' .. ARGV[3]
@@ -20,5 +20,5 @@ else
   for i = 1, #found[2], 2 do seqs[#seqs + 1] = found[2][i] end
 end
 local answer = { cursor, encode(runs) }
-tell_places(answer, seqs)
+append_statuses(answer, seqs)
 return answer

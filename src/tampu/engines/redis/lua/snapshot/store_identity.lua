@@ -1,8 +1,8 @@
--- store_identity: the name that tells this store from any other, made when it is first asked for.
+-- store_identity: the unique name of this store, created on first use.
 -- needs: base
 -- KEYS  1: tag of the store
--- ARGV  1: now   2: a fresh name
+-- ARGV  1: now   2: a new name
 -- Returns the name
--- `n`: house
+-- `n`, field house: the name
 call('HSETNX', K .. 'n', 'house', ARGV[2])
 return call('HGET', K .. 'n', 'house')

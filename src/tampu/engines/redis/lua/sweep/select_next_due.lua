@@ -1,4 +1,4 @@
--- select_next_due: when the next delay, lease, expiry or look at a unit of this queue is due. Writes nothing.
+-- select_next_due: when the next delay, lease, expiry or check of a unit of this queue is due. Writes nothing.
 -- needs: base blocks runs journal moves due_work
 -- KEYS  1: tag of the queue
 -- ARGV  1: now

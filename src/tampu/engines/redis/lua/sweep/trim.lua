@@ -1,12 +1,11 @@
--- trim: remove ended messages, results, spent idempotency keys and journal entries past their time.
+-- trim: remove expired data: ended messages, results, idempotency keys and journal entries.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: limit (0: only say how much there is)   3: how long ended messages are kept   4: how long the
---       journal is kept
---       5: offset up to which all readers of the journal have it, or ''   6: how far to look when only asked
+-- ARGV  1: now   2: limit (0: only count)   3: how long ended messages are kept   4: how long the journal is kept
+--       5: journal offset that all readers have reached, or ''   6: limit of the count
 -- Returns how much was removed, or (with limit 0) could be, up to ARGV 6.
--- Journal entries past what the readers have stay, and messages that ended past it.
--- Needs no memory, so that it also works when there is none left.
+-- Keeps journal entries after that offset, and messages that ended after it.
+-- Allocates no memory, so that it also works when the server is out of memory.
 local limit, before, journal_before = tonumber(ARGV[2]), now - tonumber(ARGV[3]), now - tonumber(ARGV[4])
 local read = tonumber(ARGV[5])
 local dry = limit == 0
@@ -17,7 +16,7 @@ local function old(index, at)
   return left > 0 and call('ZRANGEBYSCORE', K .. index, '-inf', at, 'LIMIT', 0, left) or {}
 end
 
-local function allowed(seqs) -- of those that ended, what the readers have
+local function allowed(seqs) -- only messages whose end all readers have seen
   if not read or read >= tonumber(call('HGET', K .. 'n', 'end') or 0) then return seqs end
   local found = {}
   for i, x in ipairs(fetch_each('x', seqs)) do
@@ -43,15 +42,16 @@ for index, name in pairs(SPENT) do
     many('ZREM', index, spent)
   end
 end
-local quiet = old('pace', now) -- groups that have saved up all their tokens
+local quiet = old('pace', now) -- groups whose tokens are all refilled
 left = left - #quiet
 if not dry and #quiet > 0 then many('ZREM', 'pace', quiet) end
-if left > 0 and places_now() and pace > 0 then -- groups that a clock which was ahead has put off get the times of now
-  local latest = '(' .. whole(now + burst * pace)
+if left > 0 and group_slots() and rate_us > 0 then -- groups delayed by a clock that was ahead get new times
+  local latest = '(' .. text_of(now + burst * rate_us)
   local ahead = call('ZRANGEBYSCORE', K .. 'pace', latest, '+inf', 'LIMIT', 0, left)
   left = left - #ahead
-  if not dry and #ahead > 0 and type(redis.pcall('HSET', K .. 'n', 'at', now)) == 'number' then -- else they wait for memory
-    for _, lane in ipairs(ahead) do retime(lane, seats_of(lane)) end
+  -- Out of memory: the next trim tries again.
+  if not dry and #ahead > 0 and type(redis.pcall('HSET', K .. 'n', 'at', now)) == 'number' then
+    for _, group in ipairs(ahead) do retime(group, holders_of(group)) end
   end
 end
 if left > 0 then

@@ -2,15 +2,15 @@
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue
 -- ARGV  1: now   2: where they come from   3: msgpack [item, …]   4: msgpack [request, …]   5: slots of a group
---       6: its rate   7: its burst   8 …: of each item its packed body, its failures as `f` has them or '', its result as `r` has it or ''.
---       An item is a map: o own id, oc token of its reservation, f the id is a message's elsewhere, s state, t type,
---       n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended, y reason, l group,
---       w waits for its turn, k key, hk its key stands for it,
---       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] where one is given, le last error, ru until when its result is kept
---       A request is a map: i idempotency key, id digest, iw until when, ic token of its reservation, o id, n its number if
---       it is an id of this queue's own, c the key is another queue's
--- Returns {woken, due, whether the queue is new, how many were stored}, or {0, nil, 0, 'void', token, …}: reservations that were
---       taken away meanwhile; nothing was stored then.
+--       6: its rate   7: its burst   8 …: for each item its packed body, its failures as in `f` or '', its result as in
+--       `r` or ''. An item is a map: o own id, oc token of its reservation, f another queue has a message with the id,
+--       s state, t type, n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended,
+--       y reason, l group, w waits for its turn, k key, hk it is the waiting message of its key,
+--       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set, le last error,
+--       ru expiry of its result. A request is a map: i idempotency key, id digest, iw end of its window, ic token of its
+--       reservation, o id, n its number if this queue made the id, c another queue has the key
+-- Returns {newly_ready, due, whether the queue is new, number stored}, or {0, nil, 0, 'void', token, …}: these
+--       reservations were voided meanwhile, nothing was stored.
 local origin, items, requests = ARGV[2], decode(ARGV[3]), decode(ARGV[4])
 
 local void, chosen = {}, {}
@@ -34,11 +34,11 @@ local function keep_history(seq, item, failures, result)
   end
 end
 
-local function place(seq, item)
+local function enter_index(seq, item)
   if item.z then
     call('ZADD', K .. INDEX[item.s], item.z, seq)
     ends[seq] = { item.s, item.n, '', item.z, item.y or '', 0 }
-    put_place(seq, ends[seq])
+    write_status(seq, ends[seq])
     return item.s
   end
   if item.e then
@@ -55,17 +55,17 @@ local function store(item, body, failures, result)
   seq = seq:sub(1, 15) .. format('%x', tonumber(seq:sub(16), 16) + 1)
   local extra = { e = item.e, k = item.k, l = item.l, o = item.o, p = item.p }
   local flags = ((item.e or item.k) and 1 or 0) + (item.l and 2 or 0) + 4 + (item.p and 8 or 0)
-  call('HSET', K .. settle_in(sub(seq, 1, 11), 1), seq, with_head(item.r, flags, item.c, item.a, extra, body))
+  call('HSET', K .. block_for(sub(seq, 1, 11), 1), seq, with_head(item.r, flags, item.c, item.a, extra, body))
   call('HSET', K .. 'own', item.o, seq)
-  if stem_of(item.o) then call('HINCRBY', K .. 'stems', stem_of(item.o), 1) end
+  if id_prefix_of(item.o) then call('HINCRBY', K .. 'stems', id_prefix_of(item.o), 1) end
   keep_history(seq, item, failures, result)
-  note('adopt', place(seq, item), seq, item.n, nil, origin, item.t, item.o)
+  note('adopt', enter_index(seq, item), seq, item.n, nil, origin, item.t, item.o)
 end
 
 local function remember(request)
   local raw = call('HGET', K .. 'idem', request.i)
   if request.c or request.iw <= now or (raw and decode(raw)[1] > now) then return end
-  -- The number of a message that is gone: any that nobody has.
+  -- If the message is gone, any unused number will do.
   local seq = call('HGET', K .. 'own', request.o) or request.n or number()
   call('HSET', K .. 'idem', request.i, encode({ request.iw, request.id, seq, request.o }))
   call('ZADD', K .. 'idem.until', request.iw, request.i)
@@ -74,7 +74,7 @@ end
 load_numbers()
 local stored = 0
 for _, i in ipairs(chosen) do
-  if call('HEXISTS', K .. 'own', items[i].o) == 0 then -- it may come twice
+  if call('HEXISTS', K .. 'own', items[i].o) == 0 then -- the call may contain it twice
     if items[i].l then set_limits(tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])) end
     store(items[i], ARGV[5 + 3 * i], ARGV[6 + 3 * i], ARGV[7 + 3 * i])
     stored = stored + 1
@@ -82,4 +82,4 @@ for _, i in ipairs(chosen) do
 end
 for _, request in ipairs(requests) do remember(request) end
 finish()
-return { woken, due, is_new and numbers_changed and 1 or 0, stored }
+return { newly_ready, due, is_new and numbers_changed and 1 or 0, stored }

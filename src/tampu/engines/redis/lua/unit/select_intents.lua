@@ -1,6 +1,6 @@
--- select_intents: units whose other slots may not have done their part; who asks has a while for it, then others are told.
+-- select_intents: units that may be incomplete in other slots. For a while, no other process gets the same ones.
 -- needs: base intents
 -- KEYS  1: a tag
--- ARGV  1: now   2: most
+-- ARGV  1: now   2: limit
 -- Returns {name, calls, …}
 return take_intents(tonumber(ARGV[2]))

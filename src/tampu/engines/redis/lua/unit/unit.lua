@@ -1,14 +1,14 @@
--- unit: the calls of a unit that are in one slot (on one server alone: all of them), all or none, once.
+-- unit: run the calls of a unit that are in one slot (without a cluster: all of them), all or none, once.
 -- needs: base
 -- contains: unit_check publish cancel release_held settle change_documents
 -- KEYS  1: the tag under which the unit is remembered
 -- ARGV  1: now   2: name of the unit   3: how long it is remembered, 0: not at all   4: digest of the unit
---       5: the calls for other slots, or ''   6: how long until somebody else looks whether they were carried out
---       7: msgpack [[script, tag, how many arguments], …]: first checks, then what is to be done   8 …: their arguments
--- Returns {'done', answer, …} of what is to be done; {'again', answer, …}: it was done before; {'other'}: another unit was,
---       under this name; {'refused', which (from 1), answer}: nothing was changed
+--       5: the calls for other slots, or ''   6: time until maintenance checks whether those were done
+--       7: msgpack [[script, tag, number of arguments], …]: checks first, then the changes   8 …: their arguments
+-- Returns {'done', answer, …} with an answer per change; {'again', answer, …}: it was done before; {'other'}: another
+--       unit has this name; {'refused', step (from 1), answer}: nothing was changed
 -- `units`: name -> [until, digest, answers]; by time in `units.until`. `intents`: name -> calls for other slots; by the
--- time somebody else is to look in `intents.at`.
+-- time of the next check in `intents.at`.
 local SCRIPTS = {
   unit_check = unit_check, publish = publish, cancel = cancel, release_held = release_held, settle = settle,
   change_documents = change_documents,
@@ -29,7 +29,7 @@ for _, step in ipairs(steps) do
   step.keys, step.arguments = { step[2], step[2] .. ':~' }, arguments
 end
 
-for i, step in ipairs(steps) do -- all looks first: what follows is not refused then
+for i, step in ipairs(steps) do -- all checks first: the changes below cannot be refused
   if step[1] == 'unit_check' then
     local answer = unit_check(step.keys, step.arguments)
     if answer[1] then return { 'refused', i, answer } end
@@ -42,22 +42,22 @@ for i, step in ipairs(steps) do -- all looks first: what follows is not refused 
   end
 end
 
-call('HSET', K .. 'units', name, '') -- out of memory is refused here, not half-way
+call('HSET', K .. 'units', name, '') -- if memory is out, the script fails here, not half-way
 local answers = {}
 for _, step in ipairs(steps) do
   if step[1] ~= 'unit_check' then answers[#answers + 1] = SCRIPTS[step[1]](step.keys, step.arguments) end
 end
 if ARGV[5] ~= '' then
   call('HSET', K .. 'intents', name, ARGV[5])
-  call('ZADD', K .. 'intents.at', whole(now + ARGV[6]), name)
+  call('ZADD', K .. 'intents.at', text_of(now + ARGV[6]), name)
 end
 if keep > 0 then
   call('HSET', K .. 'units', name, encode({ now + keep, ARGV[4], answers }))
-  call('ZADD', K .. 'units.until', whole(now + keep), name)
+  call('ZADD', K .. 'units.until', text_of(now + keep), name)
 else
   call('HDEL', K .. 'units', name)
 end
-for _, spent in ipairs(call('ZRANGEBYSCORE', K .. 'units.until', '-inf', whole(now), 'LIMIT', 0, 10)) do
+for _, spent in ipairs(call('ZRANGEBYSCORE', K .. 'units.until', '-inf', text_of(now), 'LIMIT', 0, 10)) do
   call('HDEL', K .. 'units', spent)
   call('ZREM', K .. 'units.until', spent)
 end

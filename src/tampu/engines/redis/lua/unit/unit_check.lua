@@ -1,18 +1,19 @@
--- unit_check: would a unit be refused here? Writes nothing.
+-- unit_check: whether a unit would be refused here. Writes nothing.
 -- needs: base blocks runs journal moves
--- KEYS  1: tag of the queue, or of the house
+-- KEYS  1: tag of the queue or of the store
 -- ARGV  1: now   2: msgpack [item, …] to settle   3: msgpack [number or own id, …] to cancel   4: the same, to free
---       5: msgpack [[kind and tenant as the key ends, name, version or '', …], …]: documents
--- Returns {} or what is refused: {'settle' | 'cancel' | 'release_held' | 'documents', which (from 1), state, waits for its turn}
+--       5: msgpack [[key ending (kind:tenant), name, version or '', …], …]: documents
+-- Returns {}, or what is refused: {'settle' | 'cancel' | 'release_held' | 'documents', index (from 1), state, 1 if the
+--       message waits for its turn in its group}
 for i, item in ipairs(decode(ARGV[2])) do
-  local raw = raw_place(item.s)
+  local raw = raw_status(item.s)
   local x = raw and decode(raw)
   if not (x and x[1] == LEASED and x[3] == item.l) then return { 'settle', i } end
 end
 for list, verb in ipairs({ 'cancel', 'release_held' }) do
   for i, name in ipairs(decode(ARGV[2 + list])) do
     local seq = #name == 16 and name or call('HGET', K .. 'own', name)
-    local x = seq and row_of(seq) and place_of(seq)
+    local x = seq and row_of(seq) and status_of(seq)
     if not x then return { verb, i, -1 } end
     if verb == 'cancel' then
       if x[1] ~= READY and x[1] ~= DELAYED and x[1] ~= HELD and x[1] ~= LEASED and x[1] ~= CANCELLED then
