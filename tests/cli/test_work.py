@@ -43,7 +43,7 @@ def test_claim_with_nothing_there_is_exit_3(command: Command) -> None:
     assert (empty.code, empty.document) == (3, {"leases": []})
     unknown = command("claim", "nope")
     assert unknown.code == 3
-    assert "no queue nope" in unknown.err
+    assert "queue nope does not exist" in unknown.err
 
 
 @pytest.mark.parametrize("status", ["pause", "close"])
