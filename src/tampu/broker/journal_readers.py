@@ -23,6 +23,17 @@ IDENTITY = ("store", TENANT, "identity")
 """The document that tells this store from others, for readers that keep a position elsewhere."""
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Why a follower does not go on (see `tampu.broker.followers`)."""
+
+    error: str
+    attempts: int
+    retry_us: int
+    """When it is tried again, by the engine's clock."""
+    parked: bool = False
+    """It is not tried again until somebody resumes it."""
+
+
 class Reader(msgspec.Struct, frozen=True):
     name: str
     position: Position
@@ -31,6 +42,7 @@ class Reader(msgspec.Struct, frozen=True):
     archive_after_us: int | None = None
     place: str = ""
     """Where it stores what it reads, for people."""
+    failure: Failure | None = None
 
 
 _read = from_json(Reader).decode
@@ -62,23 +74,33 @@ def read_by_all(readers: list[Reader]) -> Position | None:
     return {p: min(reader.position.get(p, 0) for reader in readers) for p in partitions}
 
 
+def behind(reader: Reader, latest: Position) -> int:
+    """How many transitions a reader has not got."""
+    return sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+
+
 def findings(engine: Engine) -> list[tuple[str, str, str]]:
     """For `tampu doctor`: a reader holds retention back, and one that stands still fills the disk."""
     found = []
     known = registered(engine)
     latest = engine.journal(None, 1, None).latest if known else {}
     for reader in known:
-        behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+        left = behind(reader, latest)
         days = (engine.now() - reader.moved_us) / _DAY_US
-        if behind and days > 1:
+        if reader.failure is not None:
+            stands = "is parked" if reader.failure.parked else "waits"
+            found.append(
+                ("reader", "warn", f"{reader.name} {stands}, {left:,} transitions behind: {reader.failure.error}")
+            )
+        elif left and days > 1:
             told = (
-                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; all that is "
+                f"{reader.name} has not moved for {days:.1f} days and is {left:,} transitions behind; all that is "
                 f"kept for it. Start it again (tampu pipeline run), or let go: tampu pipeline forget "
                 f"{reader.name.removeprefix('lake:')}"
             )
             found.append(("reader", "warn", told))
         else:
-            found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
+            found.append(("reader", "ok", f"{reader.name}, {left:,} transitions behind"))
     return found
 
 

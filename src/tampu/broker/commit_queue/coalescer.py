@@ -81,7 +81,7 @@ class Coalescer:
         self._busy = False
         self._kicked = False
         self._helper: ThreadPoolExecutor | None = None
-        self.on_commit: Callable[[int, float], None] = lambda _calls, _seconds: None
+        self.on_commit: list[Callable[[int, float], None]] = []
         """Told after each commit how many calls shared it and how long it took, by the thread that led it."""
 
     @property
@@ -288,7 +288,10 @@ class Coalescer:
         finally:
             if self._takes is not None:
                 self._takes.done()
-            self.on_commit(len(batch), time.perf_counter() - began)
+            if self.on_commit:
+                seconds = time.perf_counter() - began
+                for tell in self.on_commit:
+                    tell(len(batch), seconds)
 
     @staticmethod
     def _deliver(batch: list[Ticket]) -> None:

@@ -51,12 +51,8 @@ class Coalescers:
                 log.info("settlements wait for other calls, there is no second connection: %s", error)
                 self._sided = None
                 return
-            second.on_commit = self._committed
+            second.on_commit = self.main.on_commit  # the same list: who wants to hear of commits may come later
             self._second = second
-
-    def _committed(self, calls: int, seconds: float) -> None:
-        """Whoever wants to hear of commits has told the first lane, perhaps later."""
-        self.main.on_commit(calls, seconds)
 
     def close(self) -> None:
         self.main.close()

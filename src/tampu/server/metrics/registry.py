@@ -67,7 +67,7 @@ class Metrics:
         durability.labels(node.core.engine.durability).set(1)
         of.register(QueueDepths(node.core, MOST_QUEUES))
         of.register(MaintenanceMetrics(node.core))
-        node.core.coalescer.on_commit = self._commit
+        node.core.coalescer.on_commit.append(self._commit)
         node.core.on_leases_expired = self._lapse
         self._labels: dict[Label, Label] = {}
         self._open: dict[str, float] = {}
