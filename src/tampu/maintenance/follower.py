@@ -31,7 +31,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 """Payloads in one unit, unless one transition alone brings more."""
 _BUSY_SECONDS = 0.02
 """Between two looks at least, so that a busy store is read in pages."""
-_FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 3.0, 1.25
+_FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
 """Between two looks when nothing is heard: other processes tell of what became ready, but not of all else."""
 _RETRY_SECONDS = 1.0
 ATTEMPTS = 10
@@ -175,24 +175,29 @@ class Follower:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            if not FOLLOWERS or not self._leads():
-                self.forget()
-                self._wake.wait(_RETRY_SECONDS)
-                continue
             try:
-                count = self.turn()
+                seconds = self.look()
             except Exception as error:
                 if not self._core.closed:
-                    log.warning("followers failed, retrying in %g s: %s", _RETRY_SECONDS, error,
-                                exc_info=not isinstance(error, TampuError))  # fmt: skip
+                    known = isinstance(error, TampuError)
+                    log.warning("followers failed, retrying in %g s: %s", _RETRY_SECONDS, error, exc_info=not known)
                 self.forget()
                 self._stopped.wait(_RETRY_SECONDS)
                 continue
-            if count is None:
-                continue
-            self._stopped.wait(_BUSY_SECONDS)
-            self._wake.wait(self._pause)
-            self._pause = _FIRST_SECONDS if count else min(_LAST_SECONDS, self._pause * _GROWTH)
+            if seconds:
+                self._stopped.wait(_BUSY_SECONDS)
+                self._wake.wait(seconds)
+
+    def look(self) -> float:
+        """Hand over what is new; for how long there is nothing to do if nobody wakes it."""
+        if not FOLLOWERS or not self._leads():
+            self.forget()
+            return _RETRY_SECONDS
+        count = self.turn()
+        if count is None:
+            return 0.0
+        self._pause = _FIRST_SECONDS if count else min(_LAST_SECONDS, self._pause * _GROWTH)
+        return self._pause
 
     def stop(self) -> None:
         self._stopped.set()
