@@ -23,6 +23,7 @@ import msgspec
 
 from tampu.broker import journal_readers, publish
 from tampu.broker.core import Core, PublishSet
+from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
 from tampu.engines.port import DeleteDocument, Document, Engine, Publish, PutDocument
 from tampu.model.errors import NotFound, VersionConflict
@@ -140,7 +141,7 @@ def reader_name(handler: str) -> str:
 def statuses(engine: Engine) -> list[Status]:
     """Of all handlers that have a position in the store, registered in this process or not."""
     known = [reader for reader in journal_readers.registered(engine) if reader.name.startswith(_PREFIX)]
-    latest = engine.journal(None, 1, None).latest if known else {}
+    latest = end_of_journal(engine) if known else {}
     return [Status(r.name.removeprefix(_PREFIX), journal_readers.behind(r, latest), r.failure) for r in known]
 
 

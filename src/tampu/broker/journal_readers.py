@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tampu.broker.journal_cursor import end_of_journal
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.journal import Position
@@ -83,7 +84,7 @@ def findings(engine: Engine) -> list[tuple[str, str, str]]:
     """For `tampu doctor`: a reader holds retention back, and one that stands still fills the disk."""
     found = []
     known = registered(engine)
-    latest = engine.journal(None, 1, None).latest if known else {}
+    latest = end_of_journal(engine) if known else {}
     for reader in known:
         left = behind(reader, latest)
         days = (engine.now() - reader.moved_us) / _DAY_US

@@ -19,10 +19,11 @@ import msgspec
 from tampu.broker import journal_readers, validate
 from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS, Effects, Handler, reader_name
+from tampu.broker.journal_cursor import JournalCursor, end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
 from tampu.engines.port import Publish, Together
 from tampu.model.errors import QueueClosed, QueueFull, StorageError, TampuError, VersionConflict
-from tampu.model.journal import JournalPage, Position, Transition
+from tampu.model.journal import Position, Transition
 from tampu.model.times import SECOND
 
 log = logging.getLogger("tampu.maintenance")
@@ -59,21 +60,22 @@ class Follower:
         """Hand each handler its next page; how many transitions there were. None: there are more, look again now."""
         handlers = list(FOLLOWERS)
         self.enroll(handlers)
-        pages: list[JournalPage] = []
         starts: list[Position] = []
+        pages: list[tuple[JournalCursor, list[Transition]]] = []
         for handler in handlers:
             reader, version = self._known[handler.name]
             if reader.failure is not None and self._must_wait(reader.failure):
                 continue
             if reader.position not in starts:  # most handlers are at the same place
                 starts.append(reader.position)
-                pages.append(self._core.engine.journal(reader.position, _PAGE, None))
-            page = pages[starts.index(reader.position)]
-            if page.position != reader.position:
-                self._hand_over(handler, reader, version, page.transitions, page.position)
-        if any(len(page.transitions) == _PAGE for page in pages):
+                cursor = JournalCursor(self._core.engine, reader.position, _PAGE)
+                pages.append((cursor, cursor.read()))
+            cursor, transitions = pages[starts.index(reader.position)]
+            if cursor.position != reader.position:
+                self._hand_over(handler, reader, version, transitions, cursor.position)
+        if any(cursor.more for cursor, _ in pages):
             return None
-        return sum(len(page.transitions) for page in pages)
+        return sum(len(transitions) for _, transitions in pages)
 
     def enroll(self, handlers: Sequence[Handler]) -> None:
         """Know the positions of the handlers; those that are new begin at the end of the journal."""
@@ -90,7 +92,7 @@ class Follower:
         for handler in handlers:
             name = reader_name(handler.name)
             if name not in stored:
-                reader = Reader(name, engine.journal(None, 1, None).latest, engine.now())
+                reader = Reader(name, end_of_journal(engine), engine.now())
                 try:
                     stored[name] = reader, self._core.do(journal_readers.saving(reader, version=0))
                 except VersionConflict:  # another process was faster

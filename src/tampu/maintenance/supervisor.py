@@ -28,6 +28,7 @@ _RETRY_SECONDS = 1.0
 class Supervisor:
     def __init__(self, core: Core, journal_us: int) -> None:
         self._core = core
+        self.leads = False
         self._sweeper = Sweeper(core)
         self._trimmer = Trimmer(core, journal_us)
         self._ranker = Reorderer(core)
@@ -41,7 +42,6 @@ class Supervisor:
         core.on_change = self._changed
         core.watched = True
         core.maintenance = self
-        self.leads = False
         self.last_run_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="tampu-keepers", daemon=True)
         self._thread.start()

@@ -21,7 +21,7 @@ from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Who
 from tampu.server.metrics.counters import Count, Times
-from tampu.server.metrics.queue_metrics import MaintenanceMetrics, QueueDepths
+from tampu.server.metrics.queue_metrics import FollowerMetrics, MaintenanceMetrics, QueueDepths
 from tampu.wire import bodies
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Metrics:
         durability.labels(node.core.engine.durability).set(1)
         of.register(QueueDepths(node.core, MOST_QUEUES))
         of.register(MaintenanceMetrics(node.core))
+        of.register(FollowerMetrics(node.core))
         node.core.coalescer.on_commit.append(self._commit)
         node.core.on_leases_expired = self._lapse
         self._labels: dict[Label, Label] = {}
