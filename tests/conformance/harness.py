@@ -19,6 +19,7 @@ from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.broker.store import Store
 from tampu.engines.port import Sweep, Swept
+from tampu.maintenance.follower import Follower
 from tampu.maintenance.reorder import Reorderer
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.trimmer import Trimmer
@@ -105,6 +106,12 @@ class Harness:
     def fire(self) -> int | None:
         """Let the keeper fire what is due of the schedules; when it has something to do next."""
         return Scheduler(self.core()).fire()
+
+    def follow(self) -> None:
+        """Let the handlers see all that is in the journal, and what comes of that, as a new leader does."""
+        follower = Follower(self.core())
+        while follower.turn() != 0:
+            pass
 
     def picture(self, *queues: Store) -> list[Any]:
         """All there is to see of some tenants, to tell whether anything changed."""

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ import tampu
 import tampu.engines.mariadb
 import tampu.engines.postgres  # engines are imported when a url asks for them; here they must be there before the fork
 import tampu.engines.redis
+from tampu.broker import followers
+from tampu.broker.followers import Effects
+from tampu.model.journal import Transition
 
 ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 0.4
@@ -203,6 +206,27 @@ def keep(url: str, _log: Log, _rng: random.Random) -> None:
             signal.pause()
 
 
+class Count:
+    """A handler with an effect of each kind: a message for each that was published to ``in``, and their number."""
+
+    name = "count"
+
+    def handle(self, transitions: Sequence[Transition], effects: Effects) -> None:
+        moves = [moved for moved in transitions if moved.queue == "in" and moved.verb == "publish"]
+        for moved in moves:
+            effects.publish(moved, "out", moved.id)
+        if moves:
+            kept = effects.document("count", "default", "in")
+            before, version = (int(kept.value), kept.version) if kept is not None else (0, 0)
+            effects.put_document("count", "default", "in", before + len(moves), version)
+
+
+def follow(url: str, log: Log, rng: random.Random) -> None:
+    """As `keep`, with a handler that follows the journal."""
+    with followers.registered(Count()):
+        keep(url, log, rng)
+
+
 def work_within_limits(url: str, log: Log, rng: random.Random) -> None:
     """Four workers that claim as much as they can get, hold it for a moment, and settle most of it."""
     with tampu.open(url) as store, ThreadPoolExecutor(4) as pool:
@@ -257,6 +281,7 @@ def sleep_on_it(url: str, log: Log, _: random.Random) -> None:
 
 ROLES: dict[str, Callable[[str, Log, random.Random], None]] = {
     "keep": keep,
+    "follow": follow,
     "publish": steadily(publish),
     "work": steadily(work),
     "work_within_limits": steadily(work_within_limits),

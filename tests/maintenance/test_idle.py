@@ -5,20 +5,22 @@ MariaDB has nothing that rings, so there a thread looks besides, ten times a sec
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import tampu
-from tampu.broker import access
+from tampu.broker import access, followers
 from tampu.broker.commit_queue.waiters import Waiter
 from tampu.engines.mariadb import wakeup, wire
 from tampu.engines.redis import peers
 from tampu.engines.sql import engine
-from tampu.maintenance import supervisor, trimmer
+from tampu.maintenance import follower, supervisor, trimmer
+from tampu.model.journal import Transition
 from tests.servers import mariadb, postgres, redis
 from tests.servers.counting import Counted
 
@@ -74,3 +76,40 @@ def test_an_idle_store_is_asked_less_than_twice_a_second(
         assert maintenance is not None
         assert maintenance.leads is leads
         assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS
+
+
+class Nothing:
+    name = "nothing"
+
+    def handle(self, transitions: Sequence[Transition], effects: followers.Effects) -> None:
+        """Nothing follows."""
+
+
+def test_a_follower_adds_less_than_a_round_trip_in_two_seconds(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
+    monkeypatch.setattr(follower.Follower, "start", lambda _: None)  # its looks are taken here
+    monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
+    with followers.registered(Nothing()), tampu.open(store.url) as q:
+        q.publish("jobs", 1, delay=3600)
+        maintenance: Any = access.core(q).maintenance
+        maintenance._turn()
+        look = maintenance._follower.look
+        while look() < 10:  # it looks less and less often
+            pass
+        before, slept = store.trips, 0.0
+        while slept < SECONDS:
+            slept += look()
+        assert 0 < store.trips - before < SECONDS / 2
+
+
+def test_without_a_follower_no_journal_is_read(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
+    monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
+    with tampu.open(store.url) as q:
+        maintenance: Any = access.core(q).maintenance
+        maintenance._turn()
+        assert maintenance.leads
+        assert "tampu-follower" not in {thread.name for thread in threading.enumerate()}
+        trips = store.trips
+        maintenance._follower.look()
+        assert store.trips == trips

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import tampu
+from tampu.broker import followers, journal_readers
+from tampu.broker.followers import Effects
+from tampu.maintenance import follower
+from tampu.model.journal import Transition
 from tampu.model.reasons import DEAD_LETTER_REASONS
 from tampu.server.metrics import registry
 from tests.conformance.harness import until
@@ -54,6 +60,7 @@ def test_everything_that_is_promised_is_measured(web: Web) -> None:
         "tampu_dead_letters",
         "tampu_commit_calls", "tampu_commit_seconds",  # the coalescer
         "tampu_maintenance_lag_seconds", "tampu_maintenance_leader", "tampu_maintenance_idle_seconds",
+        "tampu_follower_lag", "tampu_follower_parked",
         "tampu_durability",
         "tampu_http_requests", "tampu_http_seconds", "tampu_refused",
         "tampu_long_polls", "tampu_event_streams", "tampu_worker_streams",
@@ -162,6 +169,29 @@ def test_leases_that_are_never_settled_here_are_forgotten(web: Web, stall: Stall
     assert len(stall.state.metrics._open) == 5
     web.post("/v1/settle", {"settlements": [{"verb": "ack", "receipt": lease["receipt"]} for lease in leases]})
     assert Scrape(web).of("tampu_work_seconds_count") == 5
+
+
+class Failing:
+    name = "failing"
+
+    def handle(self, transitions: Sequence[Transition], effects: Effects) -> None:
+        raise ValueError("not today")
+
+
+def test_a_follower_that_is_behind_and_parked_shows(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "ATTEMPTS", 1)
+    node = start(maintenance=False)
+    web = Web(node.url, node.token)
+    with followers.registered(Failing()):
+        following = follower.Follower(node.core)
+        following.turn()
+        web.post("/v1/queues/jobs/messages", {"n": 1})
+        seen = Scrape(web)
+        assert (seen.of("tampu_follower_lag", follower="failing"), seen.of("tampu_follower_parked")) == (1, 0)
+        following.turn()
+        assert Scrape(web).of("tampu_follower_parked", follower="failing") == 1
+        ((_, _, told),) = journal_readers.findings(node.core.engine)
+        assert told == "follower:failing is parked, 1 transitions behind: ValueError: not today"
 
 
 def test_a_lag_of_the_keepers_shows(start: Start) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tampu.broker.journal_cursor import end_of_journal
 from tampu.engines.port import DeleteDocument, Document, Engine, PutDocument
 from tampu.model.decoders import from_json
 from tampu.model.journal import Position
@@ -24,6 +25,17 @@ IDENTITY = ("store", TENANT, "identity")
 """The document that identifies this store to readers which keep their position elsewhere."""
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Why a follower does not go on (see `tampu.broker.followers`)."""
+
+    error: str
+    attempts: int
+    retry_us: int
+    """When it is tried again, by the engine's clock."""
+    parked: bool = False
+    """It is not tried again until somebody resumes it."""
+
+
 class Reader(msgspec.Struct, frozen=True):
     name: str
     position: Position
@@ -32,6 +44,7 @@ class Reader(msgspec.Struct, frozen=True):
     archive_after_us: int | None = None
     place: str = ""
     """Where the reader stores what it reads; shown to users."""
+    failure: Failure | None = None
 
 
 _read = from_json(Reader).decode
@@ -63,23 +76,33 @@ def read_by_all(readers: list[Reader]) -> Position | None:
     return {p: min(reader.position.get(p, 0) for reader in readers) for p in partitions}
 
 
+def behind(reader: Reader, latest: Position) -> int:
+    """How many transitions a reader has not got."""
+    return sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+
+
 def findings(engine: Engine) -> list[tuple[str, str, str]]:
     """For `tampu doctor`. A reader delays retention, so one that has stopped fills the disk."""
     found = []
     known = registered(engine)
-    latest = engine.journal(None, 1, None).latest if known else {}
+    latest = end_of_journal(engine) if known else {}
     for reader in known:
-        behind = sum(max(0, end - reader.position.get(p, 0)) for p, end in latest.items())
+        left = behind(reader, latest)
         days = (engine.now() - reader.moved_us) / _DAY_US
-        if behind and days > 1:
+        if reader.failure is not None:
+            state = "is parked" if reader.failure.parked else "waits for its next try"
+            found.append(
+                ("reader", "warn", f"{reader.name} {state}, {left:,} transitions behind: {reader.failure.error}")
+            )
+        elif left and days > 1:
             text = (
-                f"{reader.name} has not moved for {days:.1f} days and is {behind:,} transitions behind; the store "
+                f"{reader.name} has not moved for {days:.1f} days and is {left:,} transitions behind; the store "
                 f"keeps all of them. Start it again (tampu pipeline run), or remove it: tampu pipeline forget "
                 f"{reader.name.removeprefix('lake:')}"
             )
             found.append(("reader", "warn", text))
         else:
-            found.append(("reader", "ok", f"{reader.name}, {behind:,} transitions behind"))
+            found.append(("reader", "ok", f"{reader.name}, {left:,} transitions behind"))
     return found
 
 

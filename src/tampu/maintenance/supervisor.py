@@ -11,6 +11,8 @@ import threading
 import time
 
 from tampu.broker.core import Core
+from tampu.broker.followers import FOLLOWERS
+from tampu.maintenance.follower import Follower
 from tampu.maintenance.reorder import Reorderer
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.sweeper import Sweeper
@@ -26,18 +28,20 @@ _RETRY_SECONDS = 1.0
 class Supervisor:
     def __init__(self, core: Core, journal_us: int) -> None:
         self._core = core
+        self.leads = False
         self._sweeper = Sweeper(core)
         self._trimmer = Trimmer(core, journal_us)
         self._reorderer = Reorderer(core)
         self._scheduler = Scheduler(core)
+        self._follower = Follower(core, lambda: self.leads)
+        self._follower.enroll(FOLLOWERS)  # from here on they miss nothing
         self._wake = threading.Event()
         self._stopped = False
         self._next_us: int | None = None
         core.on_due = self._due
-        core.on_change = self._wake.set
+        core.on_change = self._changed
         core.watched = True
         core.maintenance = self
-        self.leads = False
         self.last_run_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="tampu-maintenance", daemon=True)
         self._thread.start()
@@ -51,6 +55,10 @@ class Supervisor:
         if self._next_us is None or at_us < self._next_us:
             self._next_us = at_us
             self._wake.set()
+
+    def _changed(self) -> None:
+        self._wake.set()
+        self._follower.wake()
 
     def _run(self) -> None:
         logged: str | None = None
@@ -81,6 +89,7 @@ class Supervisor:
             self._next_us = None
             self._scheduler.forget()
             return _LOOK_SECONDS
+        self._follower.start()
         dues = (self._sweeper.sweep(status), self._scheduler.fire(status))
         self._next_us = min((at for at in dues if at is not None), default=None)
         self._reorderer.rank(status)  # it is never due before the next turn
@@ -95,3 +104,4 @@ class Supervisor:
         self._wake.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        self._follower.stop()

@@ -84,7 +84,7 @@ class Coalescer:
         self._busy = False
         self._kicked = False
         self._helper: ThreadPoolExecutor | None = None
-        self.on_commit: Callable[[int, float], None] = lambda _calls, _seconds: None
+        self.on_commit: list[Callable[[int, float], None]] = []
         """Called after each commit, by the thread that led it, with the number of its calls and how long it took."""
 
     @property
@@ -291,7 +291,10 @@ class Coalescer:
         finally:
             if self._waiting_claims is not None:
                 self._waiting_claims.done()
-            self.on_commit(len(batch), time.perf_counter() - began)
+            if self.on_commit:
+                seconds = time.perf_counter() - began
+                for notify in self.on_commit:
+                    notify(len(batch), seconds)
 
     @staticmethod
     def _deliver(batch: list[Ticket]) -> None:

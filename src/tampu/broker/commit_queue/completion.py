@@ -10,12 +10,11 @@ import logging
 import threading
 from collections.abc import Callable
 
+from tampu.broker.journal_cursor import JournalCursor
 from tampu.engines.port import Engine
 from tampu.model.errors import TampuError
-from tampu.model.journal import Position
 from tampu.model.states import has_ended
 
-_PAGE = 10_000
 _FIRST_SECONDS = 0.004
 _LAST_SECONDS = 0.25
 _GROWTH = 1.25
@@ -32,7 +31,6 @@ class Completion:
         self._waiting: dict[tuple[str, str], list[Tell]] = {}
         self._stirred = threading.Event()
         self._pause = _FIRST_SECONDS
-        self._position: Position = {}
         self._reader: threading.Thread | None = None
 
     @property
@@ -44,8 +42,8 @@ class Completion:
         with self._lock:
             self._pause = _FIRST_SECONDS
             if self._reader is None:
-                self._position = self._engine.journal(None, 1, None).latest
-                self._reader = threading.Thread(target=self._follow, name="tampu-ends", daemon=True)
+                cursor = JournalCursor(self._engine)
+                self._reader = threading.Thread(target=self._follow, args=(cursor,), name="tampu-ends", daemon=True)
                 self._reader.start()
             self._waiting.setdefault((tenant, id), []).append(tell)
         self._stirred.set()
@@ -77,7 +75,7 @@ class Completion:
         if reader is not None and reader is not threading.current_thread():
             reader.join()
 
-    def _follow(self) -> None:
+    def _follow(self, cursor: JournalCursor) -> None:
         while True:
             with self._lock:
                 if not self._waiting:
@@ -85,17 +83,16 @@ class Completion:
                     return
             self._stirred.clear()
             try:
-                page = self._engine.journal(self._position, _PAGE, None)
+                moves = cursor.read()
             except TampuError as error:
                 log.warning("cannot read the journal for callers that wait for results, will try again: %s", error)
                 self._stirred.wait(_LAST_SECONDS)
                 continue
-            self._position = page.position
-            ended = [(moved.tenant, moved.id) for moved in page.transitions if has_ended(moved.state)]
+            ended = [(moved.tenant, moved.id) for moved in moves if has_ended(moved.state)]
             with self._lock:
                 told = [tell for place in ended for tell in self._waiting.get(place, ())]
             for tell in told:
                 tell()
-            if len(page.transitions) < _PAGE:
+            if not cursor.more:
                 self._stirred.wait(self._pause)
                 self._pause = min(_LAST_SECONDS, self._pause * _GROWTH)

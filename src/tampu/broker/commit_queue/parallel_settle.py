@@ -53,11 +53,8 @@ class CommitQueues:
                 log.info("no second connection, so settles wait for other calls: %s", error)
                 self._engine = None
                 return
-            second.on_commit = self._committed
+            second.on_commit = self.main.on_commit  # the same list: listeners may be added later
             self._second = second
-
-    def _committed(self, calls: int, seconds: float) -> None:
-        self.main.on_commit(calls, seconds)  # looked up each time: it may be set later
 
     def close(self) -> None:
         self.main.close()

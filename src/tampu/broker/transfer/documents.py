@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tampu.broker import journal_readers
+from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.broker.transfer import progress
 from tampu.broker.transfer.close import CLOSED, own_config, put_status, split
@@ -19,10 +20,6 @@ from tampu.model.journal import Position
 def start_journal(target: Engine, note: TargetProgress) -> None:
     if note.fresh:
         do(target, StartJournal(note.journal))
-
-
-def end_of_journal(engine: Engine) -> Position:
-    return engine.journal(None, 1, None).latest
 
 
 def check_readers(source: Engine, end: Position, *, force: bool) -> list[str]:

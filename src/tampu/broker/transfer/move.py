@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tampu.broker.journal_cursor import end_of_journal
 from tampu.broker.journal_readers import registered
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.broker.transfer import close, documents, progress, report
@@ -138,7 +139,7 @@ class Move:
             origin=self._origin,
             before=before,
             had={name: count for name, count in there.items() if count},
-            fresh=not any(documents.end_of_journal(target).values()),
+            fresh=not any(end_of_journal(target).values()),
         )
 
     @staticmethod
@@ -152,7 +153,7 @@ class Move:
         close.wait_until_noticed()  # also if all were closed: the run that closed them may have been killed just now
         self._wait()
         made = Report()
-        end = coming.journal or documents.end_of_journal(self._source)
+        end = coming.journal or end_of_journal(self._source)
         behind = documents.check_readers(self._source, end, force=self._options.force)
         made.notes += [f"{name} had not read the journal to its end and stays behind" for name in behind]
         if not coming.journal:
@@ -251,7 +252,7 @@ class Move:
         made.documents = sum(document.kind != progress.KIND for document in self._source.all_documents())
         made.notes += [
             f"{name} has not read the journal to its end"
-            for name in documents.check_readers(self._source, documents.end_of_journal(self._source), force=True)
+            for name in documents.check_readers(self._source, end_of_journal(self._source), force=True)
         ]
         return made
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import structlog
 
 from tampu.broker.core import Core
+from tampu.broker.journal_cursor import JournalCursor
 from tampu.model.errors import TampuError
 from tampu.model.journal import JournalPage, Position, Transition
 
-_PAGE = 10_000
 _BUSY_SECONDS = 0.02
 """Minimum pause between two reads, so that a busy node reads pages, not single entries."""
 _QUIET_SECONDS = 0.25
@@ -30,6 +30,7 @@ class Tail:
         self._reader: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self.position: Position = {}
+        """Behind what the sinks were told; the cursor is ahead of it while a page is on its way."""
 
     def __len__(self) -> int:
         return len(self._sinks)
@@ -42,10 +43,10 @@ class Tail:
     async def join(self, sink: Sink) -> Position:
         """Send ``sink`` everything after the returned position, without gaps or repeats."""
         if not self._running:
-            latest = (await self.read({}, 1)).latest
+            cursor = await asyncio.to_thread(JournalCursor, self._core.engine)
             if not self._running:
-                self.position = latest
-                self._reader = asyncio.create_task(self._follow(), name="tampu-tail")
+                self.position = cursor.position
+                self._reader = asyncio.create_task(self._follow(cursor), name="tampu-tail")
         self._sinks.add(sink)
         return dict(self.position)
 
@@ -59,21 +60,21 @@ class Tail:
     def _running(self) -> bool:
         return self._reader is not None and not self._reader.done()
 
-    async def _follow(self) -> None:
+    async def _follow(self, cursor: JournalCursor) -> None:
         await self._rest()  # `join` has just read the end of the journal
         while self._sinks and not self._core.closed:
             self._woken.clear()
             try:
-                page = await self.read(self.position, _PAGE)
+                moves = await asyncio.to_thread(cursor.read)
             except TampuError as error:
                 log.warning("store_unreachable", error=str(error))
                 await asyncio.sleep(_QUIET_SECONDS)
                 continue
-            self.position = page.position
-            if page.transitions:
+            self.position = cursor.position
+            if moves:
                 for sink in list(self._sinks):
-                    sink(page.transitions)
-            if len(page.transitions) < _PAGE:
+                    sink(moves)
+            if not cursor.more:
                 await self._rest()
 
     async def _rest(self) -> None:

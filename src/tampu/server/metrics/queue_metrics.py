@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tampu.broker import removal
+from tampu.broker import followers, removal
 from tampu.broker.core import Core
 from tampu.model.message import State
 from tampu.model.times import SECOND
@@ -87,3 +87,28 @@ class MaintenanceMetrics(Collector):
             idle.add_metric([], time.monotonic() - maintenance.last_run_at)
             yield lead
             yield idle
+
+
+class FollowerMetrics(Collector):
+    """How far handlers are behind the journal."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def describe(self) -> Iterator[Metric]:
+        yield from self._families()
+
+    @staticmethod
+    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        return (
+            GaugeMetricFamily("tampu_follower_lag", "Transitions that a follower has not seen", labels=["follower"]),
+            GaugeMetricFamily("tampu_follower_parked", "1 if a follower is parked after errors", labels=["follower"]),
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        lag, parked = self._families()
+        for status in followers.statuses(self._core.engine):
+            lag.add_metric([status.name], status.behind)
+            parked.add_metric([status.name], float(status.failure is not None and status.failure.parked))
+        yield lag
+        yield parked

@@ -21,7 +21,7 @@ from tampu.model.outcome import Outcome
 from tampu.model.times import SECOND
 from tampu.server.auth.grants import Caller
 from tampu.server.metrics.counters import Count, Histogram
-from tampu.server.metrics.queue_metrics import MaintenanceMetrics, QueueDepths
+from tampu.server.metrics.queue_metrics import FollowerMetrics, MaintenanceMetrics, QueueDepths
 from tampu.wire import bodies
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class Metrics:
         durability.labels(server.core.engine.durability).set(1)
         of.register(QueueDepths(server.core, MOST_QUEUES))
         of.register(MaintenanceMetrics(server.core))
-        server.core.coalescer.on_commit = self._commit
+        of.register(FollowerMetrics(server.core))
+        server.core.coalescer.on_commit.append(self._commit)
         server.core.on_leases_expired = self._leases_expired
         self._labels: dict[Label, Label] = {}
         self._open: dict[str, float] = {}

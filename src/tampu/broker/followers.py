@@ -1,0 +1,172 @@
+"""Followers: policy that acts on what has happened, behind the journal.
+
+A handler is a small class in `FOLLOWERS`. The maintenance of one process, the leader, hands each handler the
+transitions of all tenants, page by page, in the order of the journal (see `tampu.maintenance.follower`). The handler
+says what is to be done; that and the position behind the page are stored as one unit. So a crash repeats nothing: what
+was not stored with its position did not happen, and the page is handed over again.
+
+The position is a document of `journal_readers`: retention removes nothing that a handler has not seen. A new handler
+begins at the end of the journal. With no handler registered nothing is read or written.
+
+A handler runs in a maintenance thread that all handlers share: it may read, and must not wait for anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from tampu.broker import journal_readers, publish
+from tampu.broker.core import Core, PublishSet
+from tampu.broker.journal_cursor import end_of_journal
+from tampu.broker.journal_readers import Failure, Reader
+from tampu.engines.port import DeleteDocument, Document, Engine, Publish, PutDocument
+from tampu.model.errors import NotFound, VersionConflict
+from tampu.model.journal import Transition
+from tampu.model.message import Message, NewMessage
+
+_PREFIX = "follower:"
+
+
+class Handler(Protocol):
+    name: str
+    """Its position is stored under this name: it must not change."""
+
+    def handle(self, transitions: Sequence[Transition], effects: Effects) -> None:
+        """Say in ``effects`` what follows from these transitions.
+
+        The same transitions may come again, in pages cut differently, when the effects could not be stored. If it
+        raises, it is tried again later; after some attempts it is parked until somebody calls `resume`.
+        """
+        ...
+
+
+FOLLOWERS: list[Handler] = []
+"""Every process that runs maintenance on a store needs the same list: the leader may be any of them."""
+
+
+@contextmanager
+def registered(handler: Handler) -> Iterator[None]:
+    """The handler follows the journal of every store that this process leads, while the block lasts."""
+    FOLLOWERS.append(handler)
+    try:
+        yield
+    finally:
+        FOLLOWERS.remove(handler)
+
+
+class Effects:
+    """What a handler wants done. All of it takes effect with the new position, or nothing does."""
+
+    def __init__(self, handler: str, core: Core) -> None:
+        self._handler = handler
+        self._core = core
+        self._messages: dict[tuple[str, str], list[NewMessage]] = {}
+        self._counts: dict[tuple[str, int], int] = {}
+        self._documents: dict[tuple[str, str, str], PutDocument | DeleteDocument] = {}
+
+    def publish(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str:
+        """Publish to a queue of the tenant of ``cause``, with the options of `Store.publish`; the id of the message.
+
+        The id follows from the transition, the handler, and how many messages it has published for the transition.
+        """
+        if "id" in options or "idempotency_key" in options:
+            raise TypeError("the id of a message that a handler publishes follows from its cause")
+        place = (cause.partition, cause.offset)
+        n = self._counts[place] = self._counts.get(place, 0) + 1
+        id = derived_id(cause, self._handler, n)
+        message = NewMessage(payload, **{"causation_id": cause.id, **options, "id": id})
+        self._messages.setdefault((cause.tenant, queue), []).append(message)
+        return id
+
+    def put_document(self, kind: str, tenant: str, name: str, value: Any, version: int | None = None) -> None:
+        """Write a JSON document; with ``version`` only if that is still its version (0: it must be new)."""
+        self._documents[kind, tenant, name] = PutDocument(kind, tenant, name, msgspec.json.encode(value), version)
+
+    def delete_document(self, kind: str, tenant: str, name: str) -> None:
+        self._documents[kind, tenant, name] = DeleteDocument(kind, tenant, name)
+
+    # -- what a handler may want to know
+
+    def message(self, cause: Transition) -> Message | None:
+        """The message of a transition as it is now; None if it was removed."""
+        return self._core.engine.get(cause.tenant, cause.id)
+
+    def document(self, kind: str, tenant: str, name: str) -> Document | None:
+        """A document as it is stored, without what is in these effects."""
+        return self._core.engine.document(kind, tenant, name)
+
+    # -- for who stores them
+
+    def calls(self) -> list[Publish | PutDocument | DeleteDocument]:
+        """The calls of the unit. Raises if a message is not valid."""
+        calls: list[Publish | PutDocument | DeleteDocument] = [*self._documents.values()]
+        for (tenant, queue), news in self._messages.items():
+            step = publish.PublishVerbs(self._core, tenant).publishing(queue, news)
+            made = step.calls if isinstance(step, PublishSet) else [step]
+            calls += [msgspec.structs.replace(call, simple=False) for call in made]
+        return calls
+
+
+def derived_id(cause: Transition, handler: str, n: int) -> str:
+    """The id of the nth message that a handler publishes because of a transition: always the same."""
+    text = f"{handler}\0{n}\0{cause.partition}\0{cause.offset}\0{cause.at_us}\0{cause.verb}\0{cause.id}"
+    raw = bytearray(hashlib.blake2b(text.encode(), digest_size=16).digest())
+    raw[6], raw[8] = raw[6] & 0x0F | 0x80, raw[8] & 0x3F | 0x80  # UUIDv8
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+# -- for people
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a handler is doing."""
+
+    name: str
+    behind: int
+    """Transitions that it has not seen."""
+    failure: Failure | None
+    """Why it waits or is parked; None if all is well."""
+
+
+def reader_name(handler: str) -> str:
+    return _PREFIX + handler
+
+
+def statuses(engine: Engine) -> list[Status]:
+    """Of all handlers that have a position in the store, registered in this process or not."""
+    known = [reader for reader in journal_readers.registered(engine) if reader.name.startswith(_PREFIX)]
+    latest = end_of_journal(engine) if known else {}
+    return [Status(r.name.removeprefix(_PREFIX), journal_readers.behind(r, latest), r.failure) for r in known]
+
+
+def resume(core: Core, name: str) -> None:
+    """Let a handler that was parked, or waits after an error, go on at once from where it is."""
+    while True:
+        document, reader = _find(core.engine, name)
+        if reader.failure is None:
+            return
+        try:
+            core.do(journal_readers.saving(msgspec.structs.replace(reader, failure=None), document.version))
+        except VersionConflict:
+            continue
+        core.on_change()
+        return
+
+
+def remove(core: Core, name: str) -> None:
+    """Forget the position of a handler that is not registered any more: nothing is kept for it from now on."""
+    _find(core.engine, name)
+    core.do(journal_readers.forgetting(reader_name(name)))
+
+
+def _find(engine: Engine, name: str) -> tuple[Document, Reader]:
+    found = engine.document(journal_readers.KIND, journal_readers.TENANT, reader_name(name))
+    if found is None:
+        raise NotFound(f"no follower {name}", field="name", hint="tampu doctor lists those that there are")
+    return found, journal_readers.decode(found)

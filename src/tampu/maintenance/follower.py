@@ -1,0 +1,212 @@
+"""The follower: hands new transitions of the journal to the registered handlers, and stores what they want done.
+
+See `tampu.broker.followers`. It runs in a thread of its own, so that a slow handler holds up no delay and no lease; the
+thread is started when there is a handler. The position of a handler is written with the version it was read with. So of
+two processes that both believe to lead only one has any effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tampu.broker import journal_readers, validate
+from tampu.broker.core import Core
+from tampu.broker.followers import FOLLOWERS, Effects, Handler, reader_name
+from tampu.broker.journal_cursor import JournalCursor, end_of_journal
+from tampu.broker.journal_readers import Failure, Reader
+from tampu.engines.port import Publish, Together
+from tampu.model.errors import QueueClosed, QueueFull, StorageError, TampuError, VersionConflict
+from tampu.model.journal import Position, Transition
+from tampu.model.times import SECOND
+
+log = logging.getLogger("tampu.maintenance")
+_PAGE = 500
+_MOST_BYTES = 4 * 1024 * 1024
+"""Payloads in one unit, unless one transition alone brings more."""
+_BUSY_SECONDS = 0.02
+"""Between two looks at least, so that a busy store is read in pages."""
+_FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
+"""Between two looks when nothing is heard: other processes tell of what became ready, but not of all else."""
+_RETRY_SECONDS = 1.0
+ATTEMPTS = 10
+"""After so many a handler that raises is parked."""
+_FIRST_WAIT_US, _LONGEST_WAIT_US = SECOND, 60 * SECOND
+_FULL_WAIT_US = 5 * SECOND
+_ERROR_CHARACTERS = 500
+
+
+class Follower:
+    def __init__(self, core: Core, leads: Callable[[], bool] = lambda: True) -> None:
+        self._core = core
+        self._leads = leads
+        self._known: dict[str, tuple[Reader, int]] = {}
+        """The stored position of each handler, and the version of its document."""
+        self._read_at = 0.0
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._pause = _FIRST_SECONDS
+        self._thread: threading.Thread | None = None
+
+    # -- one look at the journal
+
+    def turn(self) -> int | None:
+        """Hand each handler its next page; how many transitions there were. None: there are more, look again now."""
+        handlers = list(FOLLOWERS)
+        self.enroll(handlers)
+        starts: list[Position] = []
+        pages: list[tuple[JournalCursor, list[Transition]]] = []
+        for handler in handlers:
+            reader, version = self._known[handler.name]
+            if reader.failure is not None and self._must_wait(reader.failure):
+                continue
+            if reader.position not in starts:  # most handlers are at the same place
+                starts.append(reader.position)
+                cursor = JournalCursor(self._core.engine, reader.position, _PAGE)
+                pages.append((cursor, cursor.read()))
+            cursor, transitions = pages[starts.index(reader.position)]
+            if cursor.position != reader.position:
+                self._hand_over(handler, reader, version, transitions, cursor.position)
+        if any(cursor.more for cursor, _ in pages):
+            return None
+        return sum(len(transitions) for _, transitions in pages)
+
+    def enroll(self, handlers: Sequence[Handler]) -> None:
+        """Know the positions of the handlers; those that are new begin at the end of the journal."""
+        known = self._known
+        if all(handler.name in known for handler in handlers):
+            waits = any(known[handler.name][0].failure is not None for handler in handlers)
+            if not waits or time.monotonic() - self._read_at < _RETRY_SECONDS:
+                return  # only one that waits may be changed by others
+        engine, self._read_at = self._core.engine, time.monotonic()
+        stored = {
+            document.name: (journal_readers.decode(document), document.version)
+            for document in engine.documents(journal_readers.KIND, journal_readers.TENANT)
+        }
+        for handler in handlers:
+            name = reader_name(handler.name)
+            if name not in stored:
+                reader = Reader(name, end_of_journal(engine), engine.now())
+                try:
+                    stored[name] = reader, self._core.do(journal_readers.saving(reader, version=0))
+                except VersionConflict:  # another process was faster
+                    document = engine.document(journal_readers.KIND, journal_readers.TENANT, name)
+                    if document is None:
+                        raise
+                    stored[name] = journal_readers.decode(document), document.version
+            known[handler.name] = stored[name]
+
+    def _must_wait(self, failure: Failure) -> bool:
+        return failure.parked or failure.retry_us > self._core.engine.now()
+
+    def _hand_over(
+        self, handler: Handler, reader: Reader, version: int, transitions: list[Transition], position: Position
+    ) -> None:
+        effects = Effects(handler.name, self._core)
+        try:
+            if transitions:
+                handler.handle(transitions, effects)
+            calls = effects.calls()
+            if _size(calls) > _MOST_BYTES and len(transitions) > 1:
+                half = transitions[: len(transitions) // 2]
+                reached = reader.position | {moved.partition: moved.offset for moved in half}
+                self._hand_over(handler, reader, version, half, reached)
+                return
+            moved_on = Reader(reader.name, position, self._core.engine.now())
+            unit = Together(journal_readers.TENANT, [journal_readers.saving(moved_on, version), *calls])
+            self._known[handler.name] = moved_on, self._core.do(unit)[0]
+        except StorageError:  # it says nothing of the handler, and the unit may be stored
+            self.forget()
+            raise
+        except VersionConflict as error:
+            self._known.pop(handler.name, None)
+            if self._stored_version(reader.name) == version:  # it is of a document that the handler wrote
+                self._failed(handler, reader, version, error)
+        except Exception as error:
+            self._failed(handler, reader, version, error)
+
+    def _stored_version(self, name: str) -> int | None:
+        document = self._core.engine.document(journal_readers.KIND, journal_readers.TENANT, name)
+        return None if document is None else document.version
+
+    def _failed(self, handler: Handler, reader: Reader, version: int, error: Exception) -> None:
+        """Keep the error with the position, and when to try again."""
+        attempts = reader.failure.attempts if reader.failure is not None else 0
+        wait = _FULL_WAIT_US
+        if not isinstance(error, QueueFull | QueueClosed):  # it is for others to make room: that is no fault
+            attempts += 1
+            wait = min(_FIRST_WAIT_US << (attempts - 1), _LONGEST_WAIT_US)
+        text = validate.clip(f"{type(error).__name__}: {error}", _ERROR_CHARACTERS)
+        failure = Failure(text, attempts, self._core.engine.now() + wait, attempts >= ATTEMPTS)
+        if failure.parked:
+            log.error("follower %s is parked: %s", handler.name, text, exc_info=error)
+        else:
+            log.warning("follower %s waits: %s", handler.name, text)
+        self._known.pop(handler.name, None)
+        waiting = msgspec.structs.replace(reader, failure=failure)
+        with contextlib.suppress(VersionConflict):  # another process leads: what it found counts
+            self._known[handler.name] = waiting, self._core.do(journal_readers.saving(waiting, version))
+
+    def forget(self) -> None:
+        """Another process may move the positions: read them again."""
+        self._known.clear()
+
+    # -- the thread
+
+    def start(self) -> None:
+        """Follow the journal if there is anybody to do it for; nothing happens if that is so already."""
+        if FOLLOWERS and self._thread is None:
+            self._core.coalescer.on_commit.append(self._committed)
+            self._thread = threading.Thread(target=self._run, name="tampu-follower", daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Something may have happened: look soon."""
+        self._pause = _FIRST_SECONDS
+        self._wake.set()
+
+    def _committed(self, _calls: int, _seconds: float) -> None:
+        self.wake()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._wake.clear()
+            try:
+                seconds = self.look()
+            except Exception as error:
+                if not self._core.closed:
+                    known = isinstance(error, TampuError)
+                    log.warning("followers failed, retrying in %g s: %s", _RETRY_SECONDS, error, exc_info=not known)
+                self.forget()
+                self._stopped.wait(_RETRY_SECONDS)
+                continue
+            if seconds:
+                self._stopped.wait(_BUSY_SECONDS)
+                self._wake.wait(seconds)
+
+    def look(self) -> float:
+        """Hand over what is new; for how long there is nothing to do if nobody wakes it."""
+        if not FOLLOWERS or not self._leads():
+            self.forget()
+            return _RETRY_SECONDS
+        count = self.turn()
+        if count is None:
+            return 0.0
+        self._pause = _FIRST_SECONDS if count else min(_LAST_SECONDS, self._pause * _GROWTH)
+        return self._pause
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def _size(calls: Sequence[Any]) -> int:
+    return sum(len(item.packed) for call in calls if isinstance(call, Publish) for item in call.items)
