@@ -62,7 +62,7 @@ def test_messages_and_the_ledger_are_one_commit_and_may_be_sent_twice(stall: Sta
             opened.together([load("jobs", 3, first=2), PutDocument(JOBS, "default", "nightly", b"farther", 0)])
         assert ready(web, "jobs") == [1, 2], "refused together with its ledger"
         # The answer was lost, and the client asks again.
-        again = wire.SparkChanges([opened._said(request) for request in calls], again=True)
+        again = wire.SparkChanges([opened._to_change(request) for request in calls], again=True)
         assert web.post("/v1/spark/changes", again).json == {"replies": [0, version]}
         assert web.post("/v1/spark/changes", wire.SparkChanges(again.changes)).code == "version_conflict"
         found = opened.document(JOBS, "default", "nightly")

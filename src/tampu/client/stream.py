@@ -229,7 +229,9 @@ class WireStream(Stream):
             leases = [to_lease(view) for view in frame.leases]
             self._granted -= len(leases)
             if tracing.on():
-                tracing.claimed(self._verbs.tenant, self._request.queues, leases, tracing.now_ns(), self._request.worker)
+                tracing.claimed(
+                    self._verbs.tenant, self._request.queues, leases, tracing.now_ns(), self._request.worker
+                )
             if not self._received(leases):
                 self._release(leases)
             elif self._credit_is_low:
