@@ -42,7 +42,7 @@ CAPABILITIES = {
     "load": "bulk load of simple messages, without an object for each; other engines publish them, which is slower",
     "once": "a repeated batch is found by one row; on other engines its ids are derived from the batch id",
     "atomic:isolated": "a unit of several calls becomes visible at once: `store.atomic()`",
-    "atomic:eventual": "a unit over several queues becomes visible queue by queue, all within seconds even after a crash",
+    "atomic:eventual": "a unit over several queues becomes visible queue by queue, within seconds, also after a crash",
 }
 FACTS = {
     name: msgspec.convert({key: " ".join(text.split()) for key, text in facts.items()}, Facts)

@@ -115,8 +115,8 @@ def write(found: Found, failed: set[tuple[str, str, str]], tried: list[str]) -> 
     lines = [
         "# Engines", "",
         "<!-- written by `make engines`; tests/docs holds it against the suite -->", "",
-        "The same program runs on each store: only the url changes. One test suite, `tests/conformance/`, defines what an",
-        "engine is. This page lists its tests and the result of the last run.", "",
+        "The same program runs on each store: only the url changes. One test suite, `tests/conformance/`, defines",
+        "what an engine is. This page lists its tests and the result of the last run.", "",
         "## Which promises hold where", "",
         "The number of behaviours that are tested and passed; `-` means that the engine does not offer it.", "",
     ]  # fmt: skip
