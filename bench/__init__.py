@@ -1,1 +1,1 @@
-"""Measurements of tampu beside ceilings and peers, all in one run. `make bench` prints a table and writes JSON."""
+"""Compares tampu with ceilings and other queues in one run. `make bench` prints a table and writes JSON."""

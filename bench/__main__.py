@@ -1,6 +1,6 @@
 """`make bench`: all measurements, a table each, and JSON.
 
-ENGINE=redis or ARGS="--only callers" chooses; ARGS=--quick is a rough look.
+ENGINE=redis or ARGS="--only callers" selects; ARGS=--quick is a rough measurement.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """64 callers at once, each publishing one message at a time, every one on disk before its call returns.
 
-Beside it: the same callers, each with a connection and a commit of its own.
+Compared with the same callers, each with its own connection and commit.
 """
 
 from __future__ import annotations

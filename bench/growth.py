@@ -1,4 +1,4 @@
-"""Claim with millions of messages around it: 1 M ready, 1 M delayed and 1 M ended, against an empty queue."""
+"""Claim with millions of messages in the store: 1 M ready, 1 M delayed and 1 M ended, against an empty queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL while somebody holds a transaction open: nothing that was deleted can be removed meanwhile.
+"""PostgreSQL while a transaction stays open: deleted rows cannot be removed meanwhile.
 
 One client publishes, claims and acks batches of 100, full fsync; first alone, then for ten minutes beside an idle
 transaction with an old snapshot, then after its end.

@@ -1,4 +1,4 @@
-"""What an open queue costs when nothing happens, and how late due work is noticed."""
+"""What an open store costs when idle, and how late due work is noticed."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def ceiling(_: Path, server: MariaDb, count: int, batch: int) -> float:
 
 @contextlib.contextmanager
 def opened(server: MariaDb, **options: str) -> Iterator[tampu.Store]:
-    """A queue in a database of its own, gone afterwards."""
+    """A store in its own database, dropped afterwards."""
     name = f"bench_{time.monotonic_ns()}"
     with server.connect() as db, db.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")

@@ -1,4 +1,4 @@
-"""What the measurements share: timing in turns, so that a noisy machine disturbs all sides alike, and the report."""
+"""What the measurements share: timing in turns, so that a noisy machine affects all sides equally, and the report."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def ceiling(_: Path, url: str, count: int, batch: int) -> float:
 
 @contextlib.contextmanager
 def opened(server: Postgres) -> Iterator[tampu.Store]:
-    """A queue in a schema of its own, gone afterwards."""
+    """A store in its own schema, dropped afterwards."""
     schema = f"bench_{time.monotonic_ns()}"
     with tampu.open(server.url(schema=schema)) as store:
         yield store

@@ -2,7 +2,7 @@
 
 The ceiling is the least a loop with the same driver and durability can do: three scripts that write the payloads into
 a hash and a sorted set, move the first to a sorted set of leases, and delete them when they are acked; no journal, no
-receipts, nothing kept.
+receipts, no ended messages.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def end_to_end(name: str, server: Server, quick: bool) -> list[Row]:
 
 
 def growth(server: Server, quick: bool) -> list[Row]:
-    """Claims of 100 with a long backlog around them, in turns with claims from an empty queue."""
+    """Claims of 100 with a long backlog, in turns with claims from an empty queue."""
     backlog, rounds = (50_000, 60) if quick else (1_000_000, 300)
     with server.client() as client:
         client.flushall()

@@ -1,6 +1,6 @@
-"""`make bench-worker`: tasks beside those of other queues; how late one starts; what a no-op and an idle worker cost.
+"""`make bench-worker`: tasks compared with other queues; start latency; the cost of a no-op and of an idle worker.
 
-ARGS="--only redis" chooses a part, ARGS=--quick is a rough look.
+ARGS="--only redis" selects a part, ARGS=--quick is a rough measurement.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _on_file(place: Path, count: int) -> float:
 
 @contextmanager
 def _stores() -> Iterator[dict[str, tuple[str, str | None, Callable[[], int] | None]]]:
-    """By name: url, token, and how many round trips the store has served."""
+    """Stores by name: url, token, and the number of round trips served."""
     redis = Server(redis_binary(), {**DURABLE, "appendfsync": "everysec"}).start()
     with folder() as place, Postgres() as postgres:
         http = HttpServer(url=str(place / "served.db"))
@@ -108,7 +108,7 @@ def _reads(server: Server) -> int:
 
 
 def _answers(server: HttpServer) -> int:
-    """Requests that the server has answered, as it tells itself; the question is one more."""
+    """Requests that the server has answered, by its metrics; this request is one more."""
     asked = urllib.request.Request(f"{server.url}/metrics", headers={"authorization": f"Bearer {server.token}"})
     with urllib.request.urlopen(asked, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
@@ -130,7 +130,7 @@ def _worker(url: str, token: str | None) -> Iterator[int]:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of processor time of a worker and of what it started."""
+    """Seconds of CPU time of a worker and its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -180,7 +180,7 @@ def costs(quick: bool) -> list[Row]:
 
 
 def _carry_out(store: tampu.Store, news: list[Any], count: int, done: int) -> None:
-    """Publish so many, and wait until so many are done altogether."""
+    """Publish this many, and wait until that many are done in total."""
     for _ in range(0, count, len(news)):
         store.publish_many("default", news)
     while store.stats("default").done < done:

@@ -1,4 +1,4 @@
-"""What becomes of work that keeps failing: look at it, fix the cause, preview, and replay only what it concerned."""
+"""Dead letters: inspect messages that keep failing, fix the cause, preview, and replay only those the fix is for."""
 
 import tampu
 
@@ -26,7 +26,7 @@ with tampu.open("dead.db") as store:
         for failure in whole.failures:
             print(f"    attempt {failure.attempt} by {failure.worker}: {failure.outcome} {failure.error or ''}")
 
-    # Preview first; then move only those that the fix is for.
+    # Preview first; then replay only those that the fix is for.
     fixed = {"reason": "retries_exhausted", "error": "invalid literal"}
     print(f"would replay {len(store.replay('import', where=fixed, dry_run=True))}")
     print(f"replayed {len(store.replay('import', where=fixed))}")

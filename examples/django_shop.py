@@ -1,8 +1,8 @@
 """A shop on Django: an order and the task that ships it are stored in one transaction, or not at all.
 
-The queue lives in the same database file as Django's tables (`adopt=True`); with PostgreSQL or MariaDB give the App the
-url of Django's database. A worker would be another process: `tampu work django_shop:tasks`. By itself this file makes
-the tables, places two orders, one of which fails, and works.
+The queue is in the same database file as Django's tables (`adopt=True`); with PostgreSQL or MariaDB give the App the
+url of Django's database. A worker would be another process: `tampu work django_shop:tasks`. Run alone, this file
+creates the tables, places two orders, one of which fails, and runs the task.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ import tampu  # noqa: E402
 tasks = tampu.App("django_shop.db", adopt=True)
 
 
-class Order(models.Model):  # type: ignore[misc]  # Django tells no types
+class Order(models.Model):  # type: ignore[misc]  # Django has no types
     item = models.CharField(max_length=100)
     shipped = models.BooleanField(default=False)
 
@@ -40,7 +40,7 @@ class Order(models.Model):  # type: ignore[misc]  # Django tells no types
 @tasks.task(queue="orders")
 def ship(order: int) -> None:
     Order.objects.filter(id=order).update(shipped=True)
-    connection.close()  # a task's thread has a connection of its own
+    connection.close()  # each task thread has its own connection
 
 
 def place_order(request: HttpRequest) -> JsonResponse:
@@ -57,7 +57,7 @@ urlpatterns = [path("orders", place_order)]
 
 
 def ready() -> None:
-    """Open the store before any transaction is: in a project, from AppConfig.ready()."""
+    """Open the store before any transaction begins: in a project, from AppConfig.ready()."""
     tasks.store.queues.put("orders", max_attempts=5, retention=3600)
 
 

@@ -1,7 +1,7 @@
 """A shop on FastAPI: a request publishes a task and answers at once; a worker sends the receipt.
 
-In production these are two programs: `uvicorn fastapi_shop:api` and `tampu work fastapi_shop:tasks`. By itself this
-file runs both in one process, and places an order.
+In production these are two programs: `uvicorn fastapi_shop:api` and `tampu work fastapi_shop:tasks`. Run alone, this
+file starts both in one process, and places an order.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ async def send_receipt(order: Order) -> str:
 @tasks.cron("0 3 * * *", tz="Europe/Rome")
 @tasks.task
 def count_stock() -> None:
-    """Every night, however many workers there are."""
+    """Runs once a night, however many workers there are."""
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The whole life of a message: publish, claim, ack, and a look at what is left of it."""
+"""The whole life of a message: publish, claim, ack, and read its result."""
 
 import tampu
 

@@ -1,7 +1,7 @@
-"""A notebook as a program: work a small queue, bring it to the lake, ask gold, draw, and run what died again.
+"""A notebook as a program: work on a small queue, write it to the lake, query gold, draw, and replay dead messages.
 
 The `# %%` cells run one by one in VS Code, Spyder or Jupyter (with jupytext), or all at once: python lake_notebook.py.
-It needs tampu[spark]. What it makes is notebook.db, notebook.lake and notebook.html in this folder.
+It needs tampu[spark]. It makes notebook.db, notebook.lake and notebook.html in this folder.
 """
 
 # %% Some work: three in forty fail for good, one needs a second try.
@@ -38,13 +38,13 @@ with lake.ask() as ask:
     ):
         print(f"gold: {row['queue']}: {row['n']} in, {row['failed']} attempts failed")
 
-# %% What fails together, and a report with pictures.
+# %% Failures that look alike, and a report with charts.
 insights = gather(lake, days=1)
 for failure in insights.failures:
     print(f"fails: {failure.error.rstrip('0123456789 ')}: {failure.dead} dead after {failure.attempts} attempts")
 print(f"report: {write(insights, 'notebook.html')}")
 
-# %% The printer is back: what died runs again, as new messages; asking twice changes nothing.
+# %% The printer is back: dead messages run again, as new messages; a second replay changes nothing.
 for _ in range(2):
     done = replay(store, lake, where="state = 'dead'", replay_id="printer-is-back")
     print(f"replay: {done.new} new, {done.earlier} before")

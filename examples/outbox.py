@@ -6,7 +6,7 @@ with tampu.open("shop.db") as store:
     with store.transaction() as tx:
         tx.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT, shipped INTEGER DEFAULT 0)")
 
-    # Both or neither: there is no order without its message, and no message without its order.
+    # Both or neither: no order without its message, and no message without its order.
     with store.transaction() as tx:
         order = tx.execute("INSERT INTO orders (item) VALUES (?)", ("tea",)).lastrowid
         tx.publish("shipping", {"order": order}, type="order.ship")
@@ -19,7 +19,7 @@ with tampu.open("shop.db") as store:
     except RuntimeError as error:
         print(f"nothing was kept: {error}")
 
-    # The effect and the ack in one commit. A crash in between undoes both, and the message comes again.
+    # The effect and the ack in one commit. A crash in between undoes both, and the message is delivered again.
     for lease in store.claim("shipping", limit=10):
         with store.transaction() as tx:
             tx.execute("UPDATE orders SET shipped = shipped + 1 WHERE id = ?", (lease.payload["order"],))

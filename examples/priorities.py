@@ -1,4 +1,4 @@
-"""Orderings: higher priority first, ageing so that nothing waits for ever, deadlines, and groups in order."""
+"""Orderings: higher priority first, ageing so that nothing waits forever, deadlines, and groups in order."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Worker threads that stop gracefully: on SIGTERM or Ctrl-C, each finishes what it has and takes nothing new.
+"""Worker threads that stop gracefully: on SIGTERM or Ctrl-C, each finishes its messages and claims no more.
 
 Run it in two terminals at once to see the work shared. `--until-empty` stops when there is nothing left.
 """

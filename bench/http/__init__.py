@@ -1,1 +1,1 @@
-"""`make bench-http`: the server beside a bare handler, and beside the embedded library."""
+"""`make bench-http`: the server, compared with a bare handler and with the embedded library."""

@@ -1,4 +1,4 @@
-"""Single publishes against a bare handler, batches against the embedded library, streams against requests; at rest."""
+"""Single publishes against a bare handler, batches against the embedded library, streams against requests; idle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CORES = sorted(os.sched_getaffinity(0))
 
 @contextlib.contextmanager
 def server(*command: str) -> Iterator[str]:
-    """A server on the first core; its url. What measures it is on the others."""
+    """Start a server on the first core and return its url. The load comes from the other cores."""
     process = subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
@@ -83,7 +83,7 @@ def batches(place: Path, count: int, callers: int) -> float:
 
 
 def pickup(place: Path, seconds: float) -> list[Row]:
-    """How soon a worker with a stream has what was published, at 1,000 messages a second."""
+    """How soon a worker with a stream gets a published message, at 1,000 messages a second."""
     with server(*_serve(place)) as url:
         late = streams.latencies(url, streams.token_of(place), 1000, seconds)
     at = {share: late[round((len(late) - 1) * share)] for share in (0.5, 0.99)}

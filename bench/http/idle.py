@@ -34,7 +34,7 @@ def _server(place: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _share(pid: int, seconds: float) -> float:
-    """Per cent of a core, after a moment of settling down."""
+    """Percent of a core, after a short pause."""
     time.sleep(1)
     before = _cpu_seconds(pid)
     time.sleep(seconds)
@@ -60,7 +60,7 @@ def _feed(url: str, key: str) -> socket.socket:
 
 
 def _poll(url: str, key: str) -> socket.socket:
-    """Not answered until its time is over."""
+    """A long poll that is not answered before its time is over."""
     return _asked(url, key, "POST /v1/claim", '{"queues": ["bench"], "wait": 30}')
 
 

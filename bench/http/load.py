@@ -11,7 +11,7 @@ import uvloop
 
 
 class Caller(asyncio.Protocol):
-    """One connection. Answers are told apart by their Content-Length, which all of ours have."""
+    """One connection. Answers are separated by their Content-Length, which all of ours have."""
 
     def __init__(self, request: bytes, times: int, done: asyncio.Future[None]) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""A server as `tampu serve` starts it, that tells its url as JSON."""
+"""A server as `tampu serve` starts it; it prints its url as JSON."""
 
 from __future__ import annotations
 

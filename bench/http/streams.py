@@ -1,4 +1,4 @@
-"""Streams of workers: how soon a message is picked up, and how many are worked off, against plain requests."""
+"""Streams of workers: how soon a worker gets a message, and how many it acks a second, against plain requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORKERS = 16
 
 
 def latencies(url: str, token: str, a_second: int, seconds: float) -> list[float]:
-    """Milliseconds from before a publish to the worker having the message, sorted."""
+    """Milliseconds from the start of a publish until the worker has the message, sorted."""
     with tampu.open(url, token=token) as store:
         sent = threading.Thread(target=_publish, args=(url, token, a_second, round(a_second * seconds)))
         late: list[float] = []
@@ -30,7 +30,7 @@ def latencies(url: str, token: str, a_second: int, seconds: float) -> list[float
 
 
 def _publish(url: str, token: str, a_second: int, count: int) -> None:
-    """So many a second, from several threads, each message with the time it was published at."""
+    """Publish at a fixed rate from several threads, each message with the time of its publish."""
     with tampu.open(url, token=token) as store:
         began, callers = time.perf_counter(), 4
 
@@ -47,7 +47,7 @@ def _publish(url: str, token: str, a_second: int, count: int) -> None:
 
 
 def streamed(url: str, token: str, count: int) -> float:
-    """Messages a second that one worker with a stream works off, each acked by itself."""
+    """Messages a second of one worker with a stream, each acked separately."""
     with tampu.open(url, token=token) as store:
         _fill(store, count)
 

@@ -1,4 +1,4 @@
-"""huey's SQLite storage beside tampu: no-op jobs end to end, both with every commit on disk."""
+"""huey's SQLite storage compared with tampu: no-op jobs end to end, both with every commit on disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs the scripts of the peers and of tampu in turns, and tells the ratios.
+"""Runs the scripts of the peers and of tampu in turns, and reports the ratios.
 
-A rate is jobs end to end: put in and carried out, one after the other, so 1 / (1 / fill rate + 1 / drain rate).
+A rate is jobs end to end: published and run, one after the other, so 1 / (1 / fill rate + 1 / drain rate).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SECONDS = 300
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Who takes part."""
+    """A queue that takes part."""
 
     name: str
     count: int

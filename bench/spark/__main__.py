@@ -1,6 +1,6 @@
 """`make bench-spark`: the Spark side, a table each, and JSON.
 
-ARGS="--only read --engine postgres" chooses, --quick is a rough look.
+ARGS="--only read --engine postgres" selects, --quick is a rough measurement.
 """
 
 from __future__ import annotations

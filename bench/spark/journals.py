@@ -1,4 +1,4 @@
-"""Journals to measure the lake with: a working day of two tenants, of any size, and what processes cost meanwhile."""
+"""Journals to measure the lake with: a working day of two tenants, of any size; and the cost of processes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Clock:
 
 
 def fill(path: Path, transitions: int, *, start: int = _START, span: int = _DAY, seed: int = 1) -> int:
-    """Messages that are published, claimed by several workers and settled, in batches, spread over a day; one in fifty
-    fails and is tried again. How many transitions there are now."""
+    """Publish, claim and settle messages in batches, by several workers, spread over a day; one in fifty fails and is
+    retried. Returns the number of transitions in the journal."""
     chance, clock = random.Random(seed), Clock(start)
     step = max(1, span * 3 * BATCH // max(transitions, 1) // 4)
     url = f"sqlite:///{path}?durability=process"
@@ -54,7 +54,7 @@ def fill(path: Path, transitions: int, *, start: int = _START, span: int = _DAY,
 
 
 def _family() -> Iterator[Path]:
-    """/proc of this process and of all that it started, and they."""
+    """/proc folders of this process and all its descendants."""
     known = {os.getpid()}
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -69,7 +69,7 @@ def _family() -> Iterator[Path]:
 
 
 def processor_seconds() -> float:
-    """Of this process and all below it, those that have ended too."""
+    """CPU seconds of this process and all its descendants, also of those that have ended."""
     total = 0
     for entry in _family():
         try:
@@ -81,7 +81,7 @@ def processor_seconds() -> float:
 
 
 def peak_mib() -> dict[str, float]:
-    """The most memory that Java and the largest Python worker have had."""
+    """Peak memory of Java and of the largest Python worker."""
     most: dict[str, float] = {"java": 0.0, "python": 0.0}
     for entry in _family():
         try:

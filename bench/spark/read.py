@@ -1,7 +1,7 @@
 """A snapshot of ended messages against `spark.read.parquet` of the same rows, and how fast the journal is read.
 
 All sides end in the `noop` sink, which takes every column of every row and keeps nothing. The ceiling is a source that
-only hands over Arrow batches that were made beforehand: what Spark itself needs to take rows from Python.
+only returns prepared Arrow batches: what Spark itself needs to take rows from Python.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEXT = "x" * 170
 
 
 def fill(url: str, count: int) -> None:
-    """So many messages that were published, claimed and acked by the hundred: three transitions each."""
+    """Messages published, claimed and acked in batches of a hundred: three transitions each."""
     with tampu.open(lax(url), maintenance=False) as store:
         for start in range(0, count, BATCH):
             news = [
@@ -45,8 +45,7 @@ def fill(url: str, count: int) -> None:
 
 
 def _ready_made(url: str, place: Path) -> type[DataSource]:
-    """A source of the same rows that only reads Arrow files, as large as memory maps them; defined here so that Spark
-    sends it along."""
+    """A source of the same rows that only reads memory-mapped Arrow files. Defined here so that Spark ships it."""
     with open_store(url) as opened:
         pieces = opened.plan(MessageQuery(), PIECES).pieces
         for number, piece in enumerate(pieces):

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as messages, beside a bare bulk insert of the same rows into the same kind of store."""
+"""Rows of a DataFrame as messages, compared with a bare bulk insert of the same rows into the same kind of store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ours(rows: DataFrame, count: int, engine: str, place: Path) -> float:
 
 
 def _copied(rows: DataFrame, count: int, url: str) -> float:
-    """Each task copies its rows into PostgreSQL by itself."""
+    """Each task copies its own rows into PostgreSQL."""
 
     def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import psycopg
@@ -112,7 +112,7 @@ def _pushed(rows: DataFrame, count: int, url: str) -> float:
 
 
 def _set(rows: DataFrame, count: int, url: str) -> float:
-    """Each row under a key of its own, a thousand with each round trip: as messages have to be found by their ids."""
+    """Each row under its own key, a thousand per round trip: messages must be found by their ids."""
 
     def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import redis
@@ -140,7 +140,7 @@ def _into_redis(rows: DataFrame, count: int, url: str, insert: Any, size: Callab
 
 
 def _simple(rows: DataFrame, count: int, url: str) -> float:
-    """Each task inserts its rows by itself, in the durability that the queue has."""
+    """Each task inserts its own rows, with the durability of the store."""
     with tampu.open(url, maintenance=False):
         pass
     db = sqlite3.connect(url)

@@ -37,12 +37,12 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 CAPABILITIES = {
-    "transaction": "publish and settle inside your own transaction: `q.transaction(connection)`",
+    "transaction": "publish and settle inside your own transaction: `store.transaction(connection)`",
     "group_order": "groups deliver one message at a time, in order",
-    "load": "many plain messages at once, without an object for each; else they are published, slower and as well",
-    "batch_id": "a batch published again under its id is one row to look up; else its message ids follow from it",
-    "atomic:isolated": "a unit of several calls becomes visible at once: `q.atomic()`",
-    "atomic:eventual": "a unit over several queues becomes visible queue by queue, all within seconds whatever dies",
+    "load": "bulk load of simple messages, without an object for each; other engines publish them, which is slower",
+    "batch_id": "a repeated batch is found by one row; on other engines its ids are derived from the batch id",
+    "atomic:isolated": "a unit of several calls becomes visible at once: `store.atomic()`",
+    "atomic:eventual": "a unit over several queues becomes visible queue by queue, within seconds, also after a crash",
 }
 FACTS = {
     name: msgspec.convert({key: " ".join(text.split()) for key, text in facts.items()}, Facts)

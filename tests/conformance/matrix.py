@@ -115,10 +115,10 @@ def write(found: Found, failed: set[tuple[str, str, str]], tried: list[str]) -> 
     lines = [
         "# Engines", "",
         "<!-- written by `make engines`; tests/docs holds it against the suite -->", "",
-        "The same program runs on each store by changing the url. One suite, `tests/conformance/`, is the definition",
-        "of an engine; here is what it holds each one to, as it ran last.", "",
+        "The same program runs on each store: only the url changes. One test suite, `tests/conformance/`, defines",
+        "what an engine is. This page lists its tests and the result of the last run.", "",
         "## Which promises hold where", "",
-        "How many behaviours are tested, all of them passed; `-` means that the engine does not offer it.", "",
+        "The number of behaviours that are tested and passed; `-` means that the engine does not offer it.", "",
     ]  # fmt: skip
     rows = []
     for file, behaviours in found.behaviours.items():
@@ -130,11 +130,11 @@ def write(found: Found, failed: set[tuple[str, str, str]], tried: list[str]) -> 
         rows.append([f"[{_title(file)}](#{_title(file).lower().replace(' ', '-')})", *cells])
     rows.append([f"*{_TRIED}*", *tried])
     lines += _table(["", *titles], rows)
-    lines += ["", "## What an engine says it can", ""]
+    lines += ["", "## Capabilities", ""]
     known = [["`" + name + "`", text, *("yes" if name in f.capabilities else _NONE for _, f in columns)]
              for name, text in CAPABILITIES.items()]  # fmt: skip
     lines += _table(["capability", "", *titles], known)
-    lines += ["", "What is missing is answered with an error that says so, never with less than was promised.", ""]
+    lines += ["", "Without a capability, a call that needs it raises an error; it never silently does less.", ""]
     lines += ["## Each engine", ""]
     for _, facts in columns:
         lines += [f"### {facts.title}", ""]
@@ -151,7 +151,7 @@ def write(found: Found, failed: set[tuple[str, str, str]], tried: list[str]) -> 
 
 
 def _tried_before(page: str) -> list[str]:
-    """What the page says of versions: they are of its last run, not of this machine."""
+    """The versions on the page: those of its last run, not of this machine."""
     found = re.search(rf"^\| \*{_TRIED}\* \| (.+) \|$", page, re.MULTILINE)
     return found[1].split(" | ") if found else []
 

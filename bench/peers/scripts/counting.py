@@ -1,8 +1,8 @@
-"""What the scripts share: counting no-op jobs, and telling the seconds.
+"""What the scripts share: counting no-op jobs, and printing the seconds.
 
-Each script is one peer, run in an environment of its own: `script.py URL COUNT`. It puts COUNT no-op jobs with a
-200-byte argument in an empty store, lets one worker do them, and prints `{"fill": seconds, "drain": seconds}`.
-Draining is counted from the first job to the last, so nobody pays for starting up.
+Each script is one peer, run in its own environment: `script.py URL COUNT`. It publishes COUNT no-op jobs with a
+200-byte argument to an empty store, lets one worker run them, and prints `{"fill": seconds, "drain": seconds}`.
+Draining is timed from the first job to the last, without start-up time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAYLOAD = "x" * 200
 
 
 class Jobs:
-    """How many jobs ran; `done` is set by the last one."""
+    """Counts the jobs that ran; the last one sets `done`."""
 
     def __init__(self, count: int) -> None:
         self.done = threading.Event()

@@ -30,7 +30,7 @@ worker = app.Worker(
 
 
 def finish() -> None:
-    """A worker that was told to stop takes the process with it; so the telling comes first."""
+    """A stopping worker ends the process, so print the result first."""
     tell(fill)
     os._exit(0)
 

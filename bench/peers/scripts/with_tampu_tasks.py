@@ -1,4 +1,4 @@
-"""tampu with nothing but single messages: 100 callers publish one each, 100 tasks claim one each and ack it."""
+"""tampu with single messages only: 100 callers publish one each, 100 tasks claim one each and ack it."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
 """tampu as a worker of many tasks uses it: 100 callers publish one message each, handlers ack theirs alone.
 
-One loop claims 100 at a time and starts a task for each; nobody else asks for a batch. What comes together by itself
-shares a commit.
+One loop claims 100 at a time and starts a task for each; no other call uses batches. Calls that arrive together
+share a commit.
 """
 
 import asyncio

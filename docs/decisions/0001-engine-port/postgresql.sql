@@ -33,7 +33,7 @@ CREATE TABLE failure (seq int8, no int8 GENERATED ALWAYS AS IDENTITY, attempt in
   worker text, error text, traceback text, PRIMARY KEY (seq, no));
 CREATE TABLE result (seq int8 PRIMARY KEY, until int8, body bytea);
 CREATE INDEX ON result (until);
--- Counts: every statement adds rows, nobody updates one; a keeper folds them.
+-- Counts: every statement adds rows, none updates one; maintenance folds them.
 CREATE TABLE tally (no int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, q int, state text, n int8);
 CREATE INDEX ON tally (q, state) INCLUDE (n);
 -- Columns instead of a packed body: the server knows the seqs, the client does not yet.
@@ -247,8 +247,8 @@ CROSS JOIN LATERAL (
   UNION ALL SELECT 'delayed' FROM delayed d WHERE (d.seq, d.q, d.lease) = (i.seq, i.q, trace)
   UNION ALL SELECT 'ready' FROM ready r WHERE (r.q, r.seq, r.lease) = (i.q, i.seq, trace)) w;
 
--- settle, cancel, purge, sweep: groups whose message ended move on. In: seqs that ended. Out: q, lane, seq for
--- `seat`. After `locks` of the lanes.
+-- settle, cancel, purge, sweep: the next message of each group gets the slot. In: seqs that ended. Out: q, lane
+-- (group), seq for `seat`. After `locks` of the groups.
 PREPARE advance AS
 WITH free AS (DELETE FROM lane l USING unnest($1::int8[]) AS s(seq) WHERE l.seq = s.seq RETURNING l.q, l.lane),
 next AS MATERIALIZED (SELECT h.*, m.rank, CASE WHEN h.run_at > now_us() THEN 'delayed' ELSE 'ready' END AS state
@@ -263,7 +263,7 @@ note AS (INSERT INTO journal_new (verb, q, state, at, seqs, attempts)
   SELECT 'free', q, state, now_us(), ARRAY[seq], ARRAY[attempts] FROM next)
 SELECT q, lane, seq FROM next;
 
--- seat the next message of each group. In: q, lane, seq
+-- give the slot to the next message of each group. In: q, lane (group), seq
 PREPARE seat AS
 INSERT INTO lane SELECT * FROM unnest($1::int[], $2::text[], $3::int8[]);
 
@@ -362,13 +362,13 @@ results AS (DELETE FROM result r USING old WHERE r.seq = old.seq),
 count AS (INSERT INTO tally (q, state, n) SELECT q, state, -count(*) FROM old GROUP BY 1, 2)
 SELECT count(*) FROM old;
 
--- keeper: fold the counts, so that stats add up few rows
+-- maintenance: fold the counts, so that stats add up few rows
 PREPARE fold_tally AS
 WITH gone AS (DELETE FROM tally WHERE no IN (SELECT no FROM tally ORDER BY no LIMIT 10000 FOR UPDATE SKIP LOCKED)
   RETURNING q, state, n)
 INSERT INTO tally (q, state, n) SELECT q, state, sum(n) FROM gone GROUP BY 1, 2;
 
--- keeper, and every reader first: give journal rows their offsets, once nobody can commit an earlier one.
+-- maintenance, and every reader first: give journal rows their offsets, once no earlier one can commit.
 -- The order is (transaction, row); a transaction that is still open holds back what came after it.
 PREPARE number_journal AS
 WITH new AS (DELETE FROM journal_new WHERE xid < pg_snapshot_xmin(pg_current_snapshot())

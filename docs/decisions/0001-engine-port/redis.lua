@@ -123,7 +123,7 @@ end
 
 local verbs = { sweep = function(c) return sweep(c.limit) end }
 
-function verbs.publish(c)  -- looks at everything before it writes anything: Lua can not roll back
+function verbs.publish(c)  -- looks at everything before it writes anything: Lua cannot roll back
   local room, found, seen = math.huge, {}, {}
   if c.max_depth > 0 then
     room = c.max_depth
