@@ -121,6 +121,4 @@ def test_a_key_whose_queue_nobody_knows_is_told(tmp_path: Path, clock: FakeClock
         access.core(store).coalescer.submit(Trim({}, 0, 0, 1000))
     report = move(source, target, clock)
     assert report.requests == 0
-    assert report.notes == [
-        "1 idempotency keys are not copied: their messages are gone, and their queue is unknown"
-    ]
+    assert report.notes == ["1 idempotency keys are not copied: their messages are gone, and their queue is unknown"]
