@@ -122,7 +122,7 @@ def test_keepers_live_on_after_an_outage_and_tell_it_once(
     with caplog.at_level(logging.WARNING, "tampu.maintenance"), tampu.open(url, maintenance=False) as store:
         supervisor = _stumbling(store, [Unavailable("for a moment")] * 5)
         try:
-            until(lambda: "at work again" in caplog.text)
+            until(lambda: "works again" in caplog.text)
             store.publish("jobs", 1, delay=0.01)
             until(lambda: store.stats("jobs").ready == 1)
         finally:
