@@ -96,7 +96,7 @@ def test_all_columns_reach_the_message() -> None:
         content_type=pa.array(["text/html"]),
         **{name: pa.array([name]) for name in texts},
     )
-    packed, bad = packer(places=1).pack(given, 0)
+    packed, bad = packer(slots=1).pack(given, 0)
     assert bad == []
     made = item(packed.column("body")[0].as_py(), packed.column("more")[0].as_py(), 5, "id")
     body = made.body
