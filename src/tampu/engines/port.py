@@ -310,7 +310,9 @@ class DeleteDocument(msgspec.Struct, frozen=True):
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Carry out several calls of one tenant as a unit: all of them, or none.
+    """Carry out several calls as a unit: all of them, or none.
+
+    ``tenant`` is that of the unit's name. Callers keep to one tenant, except followers, whose page is of several.
 
     A call that would be refused alone refuses the unit, with its error; so does an outcome with an error. Documents are
     written first, then leases settled, messages published, cancelled and freed, whatever the order of ``calls``.
