@@ -316,7 +316,9 @@ class DeleteDocument(msgspec.Struct, frozen=True):
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Run several calls of one tenant as a unit: all of them, or none.
+    """Run several calls as a unit: all of them, or none.
+
+    ``tenant`` is that of the unit's name. Callers use one tenant, except followers, whose page may be of several.
 
     If one call is refused, or has an outcome with an error, the unit is refused with that error. Documents are written
     first, then leases are settled, and messages published, cancelled and freed, whatever the order of ``calls``.
