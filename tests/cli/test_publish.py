@@ -76,7 +76,7 @@ def test_idempotent_publish_says_it_was_there(command: Command) -> None:
     first = command.ok("publish", "q", "1", "--idempotency-key", "i")
     again = command("publish", "q", "1", "--idempotency-key", "i")
     assert again.out.split()[0] == first["id"]
-    assert "already" in again.err
+    assert "not published again" in again.err
     other = command("--json", "publish", "q", "2", "--idempotency-key", "i")
     assert (other.code, other.error["code"]) == (1, "idempotency_conflict")
 

@@ -77,7 +77,7 @@ def test_what_is_no_receipt_is_told_with_one_that_is(command: Command) -> None:
     for nonsense in ("nonsense", id, "/1a.2b"):
         answer = command("ack", nonsense)
         assert answer.code == 2
-        assert "this is not a receipt\nhint: pass what claim gave, such as emails/1a" in answer.err
+        assert "this is not a receipt\nhint: pass the receipt of a lease, such as emails/1a" in answer.err
 
 
 def test_ack_keeps_the_result(command: Command, receipt: str) -> None:

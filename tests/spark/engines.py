@@ -106,7 +106,7 @@ def small_pieces(monkeypatch: Any, least: int, rows: int) -> None:
         monkeypatch.setattr(module, "LEAST", least)
     for module in (sqlite_rows, sql_rows, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "ROWS", rows)
-    monkeypatch.setattr(row_ranges, "STRETCH", -(-rows // 2))
+    monkeypatch.setattr(row_ranges, "RANGE_SIZE", -(-rows // 2))
     monkeypatch.setattr(messages, "STEP", rows)
 
 

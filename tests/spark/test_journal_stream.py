@@ -171,7 +171,7 @@ def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, part, clo
         assert lossy.latestOffset({part: 2}, ReadMaxRows(2)) == {part: 12}
         assert offsets(lossy, {part: 2}, {part: 12}) == [11, 12]
         assert [b["offset"].to_pylist() for b in lossy.read(parts[0])] == [[11, 12, 13, 14, 15]]
-    assert "transitions 3 to 10 of the journal were trimmed; going on after them" in caplog.text
+    assert "transitions 3 to 10 of the journal were trimmed; continuing after them" in caplog.text
     assert reader.latestOffset({part: 10}, ReadAllAvailable()) == {part: 15}
 
 

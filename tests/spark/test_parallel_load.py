@@ -83,7 +83,7 @@ def test_a_job_that_dies_in_any_step_has_stored_its_first_rows_and_goes_on_from_
     def dying(verb: Any) -> Any:
         def call(*args: Any) -> Any:
             nonlocal left
-            if threading.current_thread().name.startswith("tampu-pouring"):
+            if threading.current_thread().name.startswith("tampu-load"):
                 left -= 1
                 if left == 0:
                     raise Died

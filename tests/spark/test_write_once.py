@@ -194,7 +194,7 @@ def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
     assert payloads(q) == []
     with monkeypatch.context() as patch:
         patch.setattr(publish.Publisher, "check_room", lambda *_: None)  # there was room when it looked
-        with pytest.raises(tampu.QueueFull, match=f"10 of 25 rows are published; jobId={writer.job.name} goes on"):
+        with pytest.raises(tampu.QueueFull, match=f"10 of 25 rows are published; jobId={writer.job.name} continues"):
             writer.commit([tasks.write(writer, texts(25))])
     assert payloads(q) == texts(10)
     q.queues.put("jobs", max_depth=0)

@@ -129,13 +129,16 @@ class PublishVerbs:
     ) -> Any:
         """The step that stores these messages; with a ``batch_id`` at most once. Its reply is list[Message]."""
         keeps_batch_ids = batch_id is None or "batch_id" in self.core.engine.capabilities
-        settings = self._settings(queue)
-        if settings.ordering != "priority" and any(type(new) is NewMessage and new.priority for new in news):
-            self._warn_of_priority(queue, settings.ordering)
-        return prepare(
+        step = prepare(
             self.tenant, queue, news, self._settings, batch_id=batch_id, keeps_batch_ids=keeps_batch_ids,
             one_request=one_request, remember_us=remember_us,
+            copies_by_id=bool(publish_steps.STEPS) and "atomic:eventual" in self.core.engine.capabilities,
         )  # fmt: skip
+        if type(step) is Publish and not step.simple:  # a message with a priority is never simple
+            ordering = self._settings(queue).ordering
+            if ordering != "priority" and any(item.body.priority for item in step.items):
+                self._warn_of_priority(queue, ordering)
+        return step
 
     def _warn_of_priority(self, queue: str, ordering: str) -> None:
         """Log it once per queue. It is no error: the queue may get another ordering while the message waits."""
@@ -212,12 +215,13 @@ def prepare(
     keeps_batch_ids: bool = True,
     one_request: bool = False,
     remember_us: int = 0,
+    copies_by_id: bool = False,
 ) -> Publish | PublishSet:
     """The step that stores these messages or payloads; its reply is a list with one `Message` for each.
 
     A batch with the same ``batch_id`` is stored once; ``keeps_batch_ids`` is true if the engine remembers these ids.
     ``one_request``: the idempotency keys of the messages stand for the whole batch and match no other batch.
-    ``remember_us`` is as in `port.Load`.
+    ``remember_us`` is as in `port.Load`, ``copies_by_id`` as in `publish_steps.Batch`.
     """
     settings = settings_of(queue)
     if settings.status != "open":
@@ -230,7 +234,7 @@ def prepare(
         items, simple, batch_id = load.named(items, f"{tenant}/{queue}/{batch_id}"), False, None
     if steps:
         messages = [_checked(to_new(new), item) for new, item in zip(news, items, strict=True)]
-        return _through_steps(tenant, queue, messages, items, settings_of, remember_us)
+        return _through_steps(tenant, queue, messages, items, settings_of, remember_us, copies_by_id=copies_by_id)
     return publish_call(tenant, queue, settings, items, simple, remember_us, batch_id)
 
 
@@ -283,13 +287,15 @@ def _through_steps(
     items: Sequence[Item],
     settings_of: SettingsOf,
     remember_us: int,
+    *,
+    copies_by_id: bool = False,
 ) -> PublishSet:
     alone = len(items) == 1
     drafts = [
         Draft(queue, message, item, None if alone else at)
         for at, (message, item) in enumerate(zip(messages, items, strict=True))
     ]
-    batch = Batch(tenant, drafts, settings_of)
+    batch = Batch(tenant, drafts, settings_of, copies_by_id=copies_by_id)
     batch.run()
     by_queue: dict[str, list[Item]] = {}
     order: list[tuple[str, int]] = []

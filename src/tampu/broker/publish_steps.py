@@ -104,8 +104,12 @@ class Draft:
 class Batch:
     """The messages of one publish call."""
 
-    def __init__(self, tenant: str, drafts: list[Draft], settings_of: SettingsOf) -> None:
+    def __init__(
+        self, tenant: str, drafts: list[Draft], settings_of: SettingsOf, *, copies_by_id: bool = False
+    ) -> None:
         self.tenant = tenant
+        self._copies_by_id = copies_by_id
+        """Copies have an id instead of an idempotency key, which a cluster takes in one queue of a unit only."""
         self.drafts = drafts
         """One per published message, in order."""
         self.copies: list[Draft] = []
@@ -133,11 +137,11 @@ class Batch:
         original = draft.message
         if original.id is None and original.idempotency_key is None:
             original = draft.message = msgspec.structs.replace(original, id=str(uuid.uuid4()))
-        same = {
-            "id": None if original.id is None else derived_id(original.id, name),
-            "idempotency_key": None if original.idempotency_key is None else _derived_key(original, name),
-            "key": None,
-        }
+        id = None if original.id is None else derived_id(original.id, name)
+        key = None if original.idempotency_key is None else _derived_key(original, name)
+        if key is not None and self._copies_by_id:
+            id, key = derived_id(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.tenant}/{key}")), name), None
+        same = {"id": id, "idempotency_key": key, "key": None}
         made = Draft(queue, msgspec.structs.replace(original, **same), draft.origin, draft.position)
         made.change(**fields)
         self.copies.append(made)

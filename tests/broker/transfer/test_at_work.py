@@ -115,7 +115,7 @@ def test_what_comes_at_the_last_moment_is_noticed(tmp_path: Path, monkeypatch: p
         publish = asked[-1]
         assert isinstance(publish, Publish)
         late: Any = Late(there, here, publish)
-        with pytest.raises(tampu.InvalidState, match="still come to default/jobs"):
+        with pytest.raises(tampu.InvalidState, match="still arrive in default/jobs"):
             Move(here, late, TransferOptions(), origin="old", goal="new").run()
         assert Move(here, there, TransferOptions(), origin="old", goal="new").run().stored == 1
     with tampu.open(target, maintenance=False) as store:

@@ -60,7 +60,7 @@ def test_without_a_second_connection_settlements_wait(q: tampu.Store, monkeypatc
     q.publish_many("jobs", range(10))
     leases = q.claim("jobs", limit=5)
     engine: Any = access.engine(q)
-    monkeypatch.setattr(type(engine), "beside", _refused)
+    monkeypatch.setattr(type(engine), "open_second", _refused)
     with ThreadPoolExecutor(3) as pool:
         claim, go = _busy(q, pool)
         acked = pool.submit(q.settle, [Ack(x) for x in leases])
