@@ -1,4 +1,4 @@
-"""Store settings: null inherits, put changes only what is named, every reader sees it."""
+"""Queue settings: null inherits, put changes only what is named, every reader sees it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
