@@ -94,7 +94,7 @@ def _every_lease_is_watched(ask: Any) -> None:
 def index_agrees(engine: Any) -> None:
     """While Redis says that the index is whole, it has every ready message, and none but those."""
     index = engine.index
-    if not index.whole or engine._db.row("is_index_stale")[0]:
+    if not index.complete or engine._db.row("is_index_stale")[0]:
         return
     with engine._db.cursor() as cursor:
         cursor.execute("SELECT q, place, pos FROM tampu_ready WHERE q > 0")

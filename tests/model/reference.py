@@ -118,13 +118,16 @@ class Model:
     def spend(self, claimed: Sequence[Entry]) -> None:
         """These were claimed: each costs a token, and the next of its group may go when there is another."""
         with self._together():
+            groups: dict[tuple[str, str, str], Entry] = {}
             for entry in claimed:
                 rules = self.rules[entry.tenant, entry.queue]
                 if entry.group is not None and rules.group_every:
                     group = (entry.tenant, entry.queue, entry.group)
                     self.spent[group] = max(self.spent.get(group, 0), self.now) + rules.group_every
                     entry.has_turn = rules.group_order
-                    self._fill(entry)
+                    groups[group] = entry
+            for entry in groups.values():  # all tokens are spent before the next get theirs
+                self._fill(entry)
 
     def _resume(self, entry: Entry) -> None:
         """Its time has come."""

@@ -109,7 +109,7 @@ class OnMariaDbWithRedis(OnMariaDb):
         self._unhurried.stop()
 
     def opened(self, engine: Any) -> None:
-        until(lambda: engine.index.whole)
+        until(lambda: engine.index.complete)
 
     def agree(self, engine: Any, model: Model) -> None:
         super().agree(engine, model)

@@ -40,6 +40,7 @@ LEASE = (
     " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
     " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
 )
+_MOST_EXPIRED = 1000
 
 
 def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLater | Again | TampuError]:
@@ -128,22 +129,25 @@ def _leases(
 
 def _first(commit: Commit, q: int, limit: int) -> list[Any]:
     """The first rows of the index. Messages past their expiry that were not swept yet expire here, a bounded number."""
-    for _ in range(2):
+    expired = 0
+    while True:
         rows = commit.db.execute(SELECT, (q, limit)).fetchall()
-        late = [
-            (seq, attempts)
+        late = {
+            seq: attempts
             for seq, attempts, _, _, expires, _, _, _ in rows
             if expires is not None and expires <= commit.now
-        ]
+        }
         if not late:
             return rows
-        for seq, _ in late:
+        if expired >= _MOST_EXPIRED:
+            return []
+        for seq in late:
             ready.take(commit.db, q, seq)
         commit.count(q, READY, -len(late))
-        drop_marks(commit, [seq for seq, _ in late])
-        expire(commit, q, late)
+        drop_marks(commit, list(late))
+        expire(commit, q, list(late.items()))
         commit.begin_record_group()  # the next record must not join one of an earlier claim
-    return []
+        expired += len(late)
 
 
 def _allowed(commit: Commit, want: QueueClaim, q: int, limit: int) -> tuple[int, float]:

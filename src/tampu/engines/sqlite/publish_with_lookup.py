@@ -129,5 +129,6 @@ def _replace(commit: Commit, q: int, seq: int, item: Item) -> Message:
     body = msgspec.structs.replace(item.body, **kept)
     commit.db.execute("UPDATE tampu_message SET body = ? WHERE seq = ?", (pack_body(body), seq))
     found = msgspec.structs.replace(old, body=body)
+    commit.begin_record_group()  # the message may be published in this very commit: its publish comes first
     commit.record("replace", q, CODE[found.state]).extend([seq], [found.attempts], [item.body.type])
     return again(found)
