@@ -36,7 +36,7 @@ _FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
 """Between two looks when nothing is heard: other processes tell of what became ready, but not of all else."""
 _RETRY_SECONDS = 1.0
 ATTEMPTS = 10
-"""After so many a handler that raises is parked."""
+"""A handler that raises is parked after this many attempts."""
 _FIRST_WAIT_US, _LONGEST_WAIT_US = SECOND, 60 * SECOND
 _FULL_WAIT_US = 5 * SECOND
 _ERROR_CHARACTERS = 500

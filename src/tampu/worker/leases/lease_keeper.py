@@ -80,7 +80,7 @@ def extend(store: Store, receipts: Sequence[str], lease: float) -> Extended:
 
 
 def _in_halves(store: Store, receipts: Sequence[str], lease: float, error: RateLimited) -> Extended:
-    """The server refused so many at once: extend what it accepts now, and the others soon."""
+    """The server refused the batch as too large: extend what it accepts now, and the others soon."""
     half = len(receipts) // 2
     if not half:
         return Extended([], [], list(receipts), error)
