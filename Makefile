@@ -3,7 +3,11 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-versions fuzz check engines bench bench-http bench-spark bench-worker clean lock FORCE
+.PHONY: help run test test-versions fuzz check engines bench bench-http bench-spark bench-worker attack clean lock FORCE
+
+# Some containers forbid Python to keep what it has compiled. Then each of the thousands of processes that the tests
+# start, Spark's too, compiles all of tampu again.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,6 +55,9 @@ bench-spark: $(VENV)/.dev ## Measure the Spark side (ARGS="--only read --quick")
 
 bench-http: $(VENV)/.dev ## Measure the server, beside a bare handler and the library (ARGS="--quick")
 	@$(BIN)/python -m bench.http $(ARGS)
+
+attack: $(VENV)/.dev ## Attack a server that is started for it, and print what held (ARGS="--quick" or "--soak 600")
+	@$(BIN)/python -m bench.attack $(ARGS)
 
 bench-worker: $(VENV)/.dev ## Measure tasks and workers beside other task queues (ARGS="--only redis --quick")
 	@tools/servers

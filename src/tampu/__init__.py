@@ -1,9 +1,9 @@
 """tampu: a durable task queue. README.md has a quick start. The names below are the public ones."""
 
-from tampu.broker.admin import MessagePage, Replayed, Stats
+from tampu.broker.admin.filters import Where
+from tampu.broker.admin.verbs import MessagePage, Replayed, Stats
 from tampu.broker.async_store import AsyncStore
 from tampu.broker.atomic import Reply, Unit
-from tampu.broker.filters import Where
 from tampu.broker.store import Store
 from tampu.model.config import Backoff, QueueConfig, exponential, fixed, linear
 from tampu.model.document import Document
@@ -29,6 +29,7 @@ from tampu.model.errors import (
     Unavailable,
     VersionConflict,
 )
+from tampu.model.follower import FollowerStatus
 from tampu.model.journal import JournalPage, Transition
 from tampu.model.message import Failure, Lease, Message, NewMessage, State
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release
@@ -52,6 +53,7 @@ __all__ = [
     "DamagedFile",
     "Document",
     "Failure",
+    "FollowerStatus",
     "Forbidden",
     "ForeignFile",
     "IdempotencyConflict",

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import tampu
+from tampu.cli.main import app
 from tests.cli.run_command import Command
 
 COMMANDS = (
@@ -69,12 +72,20 @@ def test_help_tells_the_exit_codes_and_all_commands() -> None:
         assert run_help(name).startswith("Usage: tampu ")
 
 
-def run_help(name: str) -> str:
-    from typer.testing import CliRunner
+def test_help_shows_no_type_of_options_without_a_value() -> None:
+    def commands(group: Any, *path: str) -> Iterator[tuple[str, ...]]:
+        yield path
+        for name, one in getattr(group, "commands", {}).items():
+            yield from commands(one, *path, name)
 
-    from tampu.cli.main import app
+    told = {path: run_help(*path) for path in commands(typer.main.get_command(app))}
+    assert len(told) > 35
+    assert [path for path, text in told.items() if "bool" in text] == []
+    assert "--access-log" in told["serve",]
 
-    answer = CliRunner().invoke(app, [name, "--help"], prog_name="tampu", env={"COLUMNS": "160"})
+
+def run_help(*path: str) -> str:
+    answer = CliRunner().invoke(app, [*path, "--help"], prog_name="tampu", env={"COLUMNS": "160"})
     assert answer.exit_code == 0
     return answer.stdout.strip()
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tampu.cli.commands import publish_lines
+from tampu.cli.commands.work import publish_lines
 from tests.cli.run_command import Command
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tampu.broker.store import Store
-from tests.conformance.harness import Harness, Kit
+from tests.conformance.harness import Harness, Kit, Refusals
 from tests.conformance.served import build
 from tests.servers import mariadb, pgbouncer, postgres, redis
 
@@ -67,6 +67,14 @@ def transactional_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Ite
     built = build(request.param, tmp_path)
     yield built
     built.close()
+
+
+@pytest.fixture
+def refused(harness: Harness) -> Iterator[Refusals]:
+    """Calls that must be refused and change nothing; checked at the end of the test."""
+    refusals = Refusals(harness)
+    yield refusals
+    refusals.check()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import tampu
 from tampu.broker import access
@@ -23,6 +24,7 @@ from tampu.maintenance.follower import Follower
 from tampu.maintenance.reorder import Reorderer
 from tampu.maintenance.scheduler import Scheduler
 from tampu.maintenance.trimmer import Trimmer
+from tampu.model.errors import TampuError
 from tampu.model.times import SECOND
 from tampu.testing import FakeClock as FakeClock  # noqa: PLC0414 - the tests have it from here
 
@@ -66,7 +68,7 @@ class Harness:
         return queue
 
     def live(self, *, tenant: str = "default") -> Store:
-        """A queue as users have it: real clock, keepers running."""
+        """A queue as users have it: real clock, maintenance running."""
         return self.open(tenant=tenant, maintenance=True, live=True)
 
     def reopen(self, *, tenant: str = "default") -> Store:
@@ -90,7 +92,7 @@ class Harness:
                 return moved
 
     def trim(self, *, journal: float = WEEK) -> int:
-        """Let retention have its effect, as the keeper does. How much was removed."""
+        """Let retention have its effect, as maintenance does. How much was removed."""
         trimmer = Trimmer(self.core(), round(journal * SECOND))
         removed = 0
         while True:
@@ -100,11 +102,11 @@ class Harness:
                 return removed
 
     def rank(self) -> None:
-        """Let the keeper finish what a change of an ordering began."""
+        """Let maintenance finish what a change of an ordering began."""
         Reorderer(self.core()).rank()
 
     def fire(self) -> int | None:
-        """Let the keeper fire what is due of the schedules; when it has something to do next."""
+        """Let maintenance fire what is due of the schedules; when it has something to do next."""
         return Scheduler(self.core()).fire()
 
     def follow(self) -> None:
@@ -137,6 +139,34 @@ class Harness:
             queue.close()
         self._opened.clear()
         self._cores.clear()
+
+
+class Refusals:
+    """Calls that must be refused. At the end, all of them together must have left no trace.
+
+    To look after each call would take most of the time of these tests.
+    """
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._before: tuple[Store, list[Any]] | None = None
+
+    def __call__(self, store: Store, codes: str, call: Callable[..., Any], field: str | None = None) -> None:
+        """The call is refused with one of the codes, and for this field."""
+        if self._before is None:
+            self._before = store, self._harness.picture(store)
+        with pytest.raises(TampuError) as refused:
+            call()
+        assert refused.value.code in codes.split()
+        assert str(refused.value)
+        assert field is None or refused.value.field == field
+
+    def check(self) -> None:
+        """Nothing has changed since the first of them."""
+        if self._before is not None:
+            store, before = self._before
+            self._before = None
+            assert self._harness.picture(store) == before
 
 
 def until(condition: Callable[[], object], seconds: float = 120) -> None:

@@ -1,6 +1,6 @@
-"""A store behind a server: the same house, but every queue is opened over HTTP.
+"""A store behind a server: the same store, but every queue is opened over HTTP.
 
-The nodes run in this process, one with the house's clock and, when a test is live, one with the real one; both are on
+The nodes run in this process, one with the store's clock and, when a test is live, one with the real one; both are on
 the same file.
 """
 
@@ -17,7 +17,7 @@ from tests.conformance.harness import SERVED, Harness, Kit
 from tests.servers.http import Stall
 
 
-class ServedHouse(Harness):
+class ServedHarness(Harness):
     def __init__(self, kit: Kit, folder: Path) -> None:
         self._file = kit.url(folder)
         self._servers: dict[bool, Stall] = {}
@@ -67,4 +67,4 @@ class ServedHouse(Harness):
 
 
 def build(kit: Kit, folder: Path) -> Harness:
-    return ServedHouse(kit, folder) if kit.served else Harness(kit, folder)
+    return ServedHarness(kit, folder) if kit.served else Harness(kit, folder)

@@ -231,7 +231,7 @@ def _lost(store: Store, harness: Harness) -> tuple[type[tampu.TampuError], Calla
     return tampu.LeaseLost, lambda unit: unit.ack(lease)
 
 
-def _acked(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _acked(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     store.publish("jobs", 1)
     lease = claim(store)
     store.ack(lease)
@@ -239,35 +239,35 @@ def _acked(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Calla
     return tampu.LeaseLost, lambda unit: unit.ack(lease)
 
 
-def _full(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _full(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     store.queues.put("jobs", max_depth=2)
     store.publish("jobs", 1)
     return tampu.QueueFull, lambda unit: unit.publish_many("jobs", [2, 3])
 
 
-def _conflict(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _conflict(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     store.publish("jobs", 1, idempotency_key="k")
     return tampu.IdempotencyConflict, lambda unit: unit.publish("jobs", 2, idempotency_key="k")
 
 
-def _changed(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _changed(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     with store.atomic() as unit:
         unit.put_document("cursor", "jobs", 1)
     return tampu.VersionConflict, lambda unit: unit.put_document("cursor", "jobs", 2, version=0)
 
 
-def _unknown(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _unknown(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     return tampu.NotFound, lambda unit: unit.cancel("01890a5d-ac96-774b-bcce-b302099a8057")
 
 
-def _over(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _over(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     store.publish("jobs", 1)
     lease = claim(store)
     store.ack(lease)
     return tampu.InvalidState, lambda unit: unit.cancel(lease.id)
 
 
-def _free(store: Store, _house: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
+def _free(store: Store, _harness: Harness) -> tuple[type[tampu.TampuError], Callable[[tampu.Unit], Any]]:
     made = store.publish("jobs", 1)
     return tampu.InvalidState, lambda unit: unit.free(made.id)
 

@@ -9,7 +9,7 @@ import pytest
 import tampu
 from tampu.broker import journal_readers
 from tampu.broker.store import Store
-from tampu.cli.commands import doctor
+from tampu.cli.commands.maintain import doctor
 from tampu.cli.session import Session
 from tests.cli.run_command import Command
 from tests.conformance.harness import Harness

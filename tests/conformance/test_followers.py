@@ -17,6 +17,7 @@ from tampu.maintenance import follower as follower_module
 from tampu.maintenance.follower import ATTEMPTS, Follower
 from tampu.model.errors import Unavailable
 from tampu.model.journal import Transition
+from tampu.model.times import moment
 from tests.conformance.harness import Harness, counts, inside, until
 
 DAY = 86_400
@@ -78,9 +79,14 @@ def expected(*payloads: Any) -> list[Any]:
     return [[payload, n] for payload in payloads for n in range(2)]
 
 
-def status(store: Store, name: str = "echo") -> followers.Status:
-    (found,) = [one for one in followers.statuses(inside(store).engine) if one.name == name]
+def status(store: Store, name: str = "echo") -> tampu.FollowerStatus:
+    (found,) = [one for one in store.followers.list() if one.name == name]
     return found
+
+
+def is_at_the_end(store: Store) -> bool:
+    found = status(store)
+    return (found.status, found.behind, found.error, found.attempts, found.retry_at) == ("active", 0, None, 0, None)
 
 
 def transitions(store: Store) -> int:
@@ -98,7 +104,7 @@ def test_each_transition_has_its_effects_once_and_in_order(store: Store, harness
     assert [m.id for m in echo.seen if m.verb == "publish" and m.queue == "jobs"] == [m.id for m in published]
     causes = [m.causation_id for m in store.messages("echoes", limit=100)]
     assert causes == [m.id for m in published for _ in range(2)]
-    assert status(store) == followers.Status("echo", 0, None)
+    assert is_at_the_end(store)
 
 
 def test_a_handler_goes_on_where_it_was_also_in_small_pages(
@@ -165,7 +171,7 @@ def test_an_answer_that_is_lost_repeats_nothing(
     monkeypatch.setattr(core, "do", losing)
     with pytest.raises(Unavailable):
         follower.turn()
-    assert status(store).failure is None
+    assert status(store).error is None
     while follower.turn() != 0:
         pass
     assert echoes(store) == expected(*range(3))
@@ -208,7 +214,7 @@ def test_of_two_that_lead_only_one_has_any_effect(store: Store, harness: Harness
         pass
     assert echoes(store) == expected(*range(3))
     assert counted(store) == transitions(store)
-    assert status(store).failure is None
+    assert status(store).error is None
 
 
 def test_a_handler_that_raises_waits_longer_and_longer_is_parked_and_does_not_stop_others(
@@ -224,13 +230,15 @@ def test_a_handler_that_raises_waits_longer_and_longer_is_parked_and_does_not_st
         for attempt in range(1, ATTEMPTS + 1):
             harness.follow()
             harness.follow()  # it is not its time yet
-            failure = status(store).failure
-            assert failure is not None
-            assert (failure.error, failure.attempts) == ("ValueError: no such address", attempt)
-            assert failure.parked is (attempt == ATTEMPTS)
-            waits.append((failure.retry_us - harness.clock.now()) / 1_000_000)
-            harness.clock.advance(waits[-1])
-        assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+            found = status(store)
+            assert (found.error, found.attempts) == ("ValueError: no such address", attempt)
+            assert found.status == ("parked" if attempt == ATTEMPTS else "waiting")
+            if found.retry_at is not None:
+                waits.append((found.retry_at - moment(harness.clock.now())).total_seconds())
+                harness.clock.advance(waits[-1])
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+        assert status(store).retry_at is None
+        assert any("tampu followers resume echo" in text for _, _, text in store.check())
         assert (echoes(store), counted(store)) == ([], 0)
         assert (echoes(store, "others"), counted(store, name="other")) == (expected(1), transitions(store))
         echo.fault = lambda: None
@@ -238,10 +246,11 @@ def test_a_handler_that_raises_waits_longer_and_longer_is_parked_and_does_not_st
         harness.follow()
         assert status(store).behind == transitions(store)
         assert other.seen
-        followers.resume(inside(store), "echo")
+        resumed = store.followers.resume("echo")
+        assert (resumed.name, resumed.status, resumed.behind) == ("echo", "active", transitions(store))
         harness.follow()
         assert echoes(store) == expected(1)
-        assert status(store) == followers.Status("echo", 0, None)
+        assert is_at_the_end(store)
 
 
 def test_a_full_queue_is_waited_for_and_parks_nobody(store: Store, harness: Harness, echo: Echo) -> None:
@@ -250,10 +259,9 @@ def test_a_full_queue_is_waited_for_and_parks_nobody(store: Store, harness: Harn
     for _ in range(ATTEMPTS + 5):
         harness.follow()
         harness.clock.advance(10)
-    failure = status(store).failure
-    assert failure is not None
-    assert (failure.parked, failure.attempts) == (False, 0)
-    assert failure.error.startswith("QueueFull")
+    found = status(store)
+    assert (found.status, found.attempts) == ("waiting", 0)
+    assert (found.error or "").startswith("QueueFull")
     store.queues.put("echoes", max_depth=0)
     inside(store).settings.forget()
     harness.follow()
@@ -270,9 +278,7 @@ def test_a_document_that_was_changed_meanwhile_refuses_the_page_and_it_is_tried_
     store.publish("jobs", 1)
     echo.fault = meddle
     harness.follow()
-    failure = status(store).failure
-    assert failure is not None
-    assert failure.error.startswith("VersionConflict")
+    assert (status(store).error or "").startswith("VersionConflict")
     harness.clock.advance(1)
     harness.follow()
     assert echoes(store) == expected(1)
@@ -319,11 +325,41 @@ def test_a_handler_that_is_removed_is_not_waited_for(store: Store, harness: Harn
         store.publish("jobs", 1)
     assert status(store).behind == 1
     assert any("follower:echo" in text for _, _, text in store.check())
-    followers.remove(inside(store), "echo")
-    assert followers.statuses(inside(store).engine) == []
-    for verb in (followers.remove, followers.resume):
-        with pytest.raises(tampu.NotFound, match="no follower echo"):
-            verb(inside(store), "echo")
+    harness.clock.advance(2 * DAY)
+    assert any("tampu followers remove echo" in text for _, _, text in store.check())
+    assert store.followers.remove("echo")
+    assert store.followers.list() == []
+    assert not store.followers.remove("echo")
+    with pytest.raises(tampu.NotFound, match="no follower echo"):
+        store.followers.resume("echo")
+    with pytest.raises(tampu.InvalidMessage, match="not a follower name"):
+        store.followers.resume("no such/name")
+
+
+def test_a_handler_that_was_removed_while_it_is_registered_skips_what_it_has_not_seen(
+    store: Store, harness: Harness, echo: Echo
+) -> None:
+    turns = Follower(harness.core())
+    turns.turn()
+    store.publish("jobs", "skipped")
+    store.followers.remove("echo")
+    while turns.turn() != 0:
+        pass
+    store.publish("jobs", "seen")
+    while turns.turn() != 0:
+        pass
+    assert echoes(store) == expected("seen")
+    assert is_at_the_end(store)
+
+
+def test_followers_are_listed_by_name_with_their_positions(store: Store, harness: Harness, echo: Echo) -> None:
+    with following(harness, Echo("another", "others")):
+        store.publish("jobs", 1)
+        harness.follow()
+        found = store.followers.list()
+        assert [one.name for one in found] == ["another", "echo"]
+        assert [one.position for one in found] == [store.journal(limit=1).latest] * 2
+        assert all(one.moved_at == moment(harness.clock.now()) for one in found)
 
 
 def test_the_maintenance_of_an_open_store_follows_by_itself(harness: Harness) -> None:
@@ -348,6 +384,106 @@ def test_what_other_processes_did_is_followed(shared_harness: Harness) -> None:
         until(lambda: len(echoes(store)) == 2)
         other.ack(lease)
         until(lambda: "ack" in [m.verb for m in handler.seen])
+
+
+class Sibling:
+    """Cancels, or frees, certain messages when another one is done."""
+
+    name = "sibling"
+
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
+        self.of: dict[str, list[str]] = {}
+        """By the id of the message that is done: the ids of those."""
+
+    def handle(self, transitions: Sequence[Transition], effects: Effects) -> None:
+        for moved in transitions:
+            if moved.verb == "ack":
+                getattr(effects, self.verb)(moved, *self.of.get(moved.id, ()))
+
+
+@pytest.fixture(params=["cancel", "free"])
+def sibling(harness: Harness, request: pytest.FixtureRequest) -> Iterator[Sibling]:
+    handler = Sibling(request.param)
+    with following(harness, handler):
+        yield handler
+
+
+def siblings(store: Store, handler: Sibling, n: int = 1) -> list[tampu.Message]:
+    """A message that is done, and ``n`` that wait for it, in another queue."""
+    first = store.publish("jobs", 1)
+    made = [store.publish("others", i, hold="wait") for i in range(n)]
+    handler.of[first.id] = [m.id for m in made]
+    store.ack(store.claim("jobs")[0])
+    return made
+
+
+def states(store: Store, made: Sequence[tampu.Message]) -> set[str]:
+    return {str(store.get(m.id).state) for m in made}
+
+
+def now(handler: Sibling) -> set[str]:
+    return {{"cancel": "cancelled", "free": "ready"}[handler.verb]}
+
+
+def count(store: Store, handler: Sibling) -> int:
+    return [m.verb for m in store.journal(limit=10_000).transitions].count(handler.verb)
+
+
+def test_a_handler_cancels_and_frees(store: Store, harness: Harness, sibling: Sibling) -> None:
+    made = siblings(store, sibling, 3)
+    sibling.of[next(iter(sibling.of))].append("019b76da-a800-7000-8000-000000000001")  # not there
+    harness.follow()
+    assert states(store, made) == now(sibling)
+    harness.follow()
+    assert count(store, sibling) == 3
+    assert status(store, "sibling").behind == 0
+
+
+def test_what_has_ended_meanwhile_stays_and_stops_no_handler(store: Store, harness: Harness, sibling: Sibling) -> None:
+    gone, made = siblings(store, sibling), siblings(store, sibling)
+    store.cancel(gone[0].id)
+    harness.follow()
+    assert states(store, gone) == {"cancelled"}
+    assert states(store, made) == now(sibling)
+    assert status(store, "sibling").status == "active"
+
+
+def test_what_a_dead_leader_has_decided_is_done_by_the_next(store: Store, harness: Harness, sibling: Sibling) -> None:
+    made = siblings(store, sibling)
+    Follower(harness.core()).turn()  # it dies right after the unit
+    assert states(store, made) == {"held"}
+    assert status(store, "sibling").behind == 0
+    harness.follow()
+    assert states(store, made) == now(sibling)
+    assert count(store, sibling) == 1
+
+
+def test_a_leader_that_is_late_decides_nothing(store: Store, harness: Harness, sibling: Sibling) -> None:
+    stale, fresh = Follower(harness.core()), Follower(harness.core())
+    assert (stale.turn(), fresh.turn()) == (0, 0)
+    made = siblings(store, sibling)
+    decided, sibling.of = sibling.of, {}
+    while fresh.turn() != 0:
+        pass
+    sibling.of = decided
+    stale.turn()
+    while stale.turn() != 0:
+        pass
+    assert states(store, made) == {"held"}
+
+
+def test_two_leaders_that_do_what_was_decided_do_no_harm(store: Store, harness: Harness, sibling: Sibling) -> None:
+    stale = Follower(harness.core())
+    stale.turn()
+    made = siblings(store, sibling)
+    stale.turn()
+    harness.follow()
+    while stale.turn() != 0:
+        pass
+    assert states(store, made) == now(sibling)
+    assert count(store, sibling) == 1
+    assert status(store, "sibling").status == "active"
 
 
 def test_a_handler_cannot_choose_ids(store: Store, harness: Harness) -> None:

@@ -67,7 +67,7 @@ def test_one_by_one_takes_no_more_than_all_at_once(store: Store, harness: Harnes
     harness.clock.advance(4)
     assert store.claim("jobs") == []
     harness.clock.advance(1)
-    assert payloads(store.claim("jobs", limit=10)) == [2], "no keeper is needed: claim looks at what is due"
+    assert payloads(store.claim("jobs", limit=10)) == [2], "no maintenance is needed: claim looks at what is due"
     harness.clock.advance(10)
     assert payloads(store.claim("jobs", limit=10)) == [3]
 
@@ -169,7 +169,7 @@ def test_with_places_too_both_limits_hold(store: Store, harness: Harness) -> Non
     assert payloads(store.claim("jobs", limit=10)) == [5]
 
 
-def test_the_order_of_a_group_is_kept_at_its_pace(store: Store, harness: Harness) -> None:
+def test_the_order_of_a_group_is_kept_at_its_rate(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=0.1, group_order=True)
     store.publish_many("jobs", group("a", 1, 2, 3))
     (first,) = store.claim("jobs", limit=10)
@@ -196,7 +196,7 @@ def test_each_task_has_its_rate_where_types_are_groups(store: Store, harness: Ha
     assert sorted(lease.message.type for lease in store.claim("jobs", limit=10)) == ["mail.send", "pdf.render"]
 
 
-def test_a_faster_pace_holds_at_once(store: Store, harness: Harness) -> None:
+def test_a_faster_rate_holds_at_once(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate="1/h")
     store.publish_many("jobs", group("a", *range(5)))
     assert payloads(store.claim("jobs", limit=10)) == [0]
@@ -208,7 +208,7 @@ def test_a_faster_pace_holds_at_once(store: Store, harness: Harness) -> None:
     assert payloads(store.claim("jobs", limit=10)) == [2, 3]
 
 
-def test_a_slower_pace_holds_for_who_is_not_ready_yet(store: Store, harness: Harness) -> None:
+def test_a_slower_rate_holds_for_who_is_not_ready_yet(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=1, group_burst=2)
     store.publish_many("jobs", group("a", *range(6)))
     assert payloads(store.claim("jobs", limit=10)) == [0, 1]

@@ -46,8 +46,8 @@ def requests(store: Store, limit: int = 100) -> list[Request]:
             return [found[key] for key in sorted(found)]
 
 
-def adopt(store: Store, items: list[MessageSnapshot], asked: list[Request] | None = None, queue: str = "jobs") -> Any:
-    (reply,) = inside(store).engine.run([Import(store.tenant, queue, items, "the old house", asked or [])])
+def import_(store: Store, items: list[MessageSnapshot], asked: list[Request] | None = None, queue: str = "jobs") -> Any:
+    (reply,) = inside(store).engine.run([Import(store.tenant, queue, items, "the old store", asked or [])])
     return reply
 
 
@@ -87,7 +87,7 @@ def test_messages_come_as_they_went(store: Store, other: Store, harness: Harness
     _all_states(store, harness)
     gone = kept(store)
     assert {item.state for item in gone} == set(MOVABLE)
-    assert adopt(other, gone) == len(gone)
+    assert import_(other, gone) == len(gone)
     assert kept(other) == gone
     assert counts(other, "jobs") == counts(store, "jobs")
     for item in gone:
@@ -108,16 +108,16 @@ def test_of_a_queue_that_does_not_exist_there_is_nothing(store: Store) -> None:
     assert requests(store) == []
 
 
-def test_adopting_again_stores_nothing(store: Store, other: Store, harness: Harness) -> None:
+def test_importing_again_stores_nothing(store: Store, other: Store, harness: Harness) -> None:
     _all_states(store, harness)
     gone = kept(store)
     half = len(gone) // 2
-    assert adopt(other, gone[:half]) == half
-    assert adopt(other, gone) == len(gone) - half
+    assert import_(other, gone[:half]) == half
+    assert import_(other, gone) == len(gone) - half
     with harness.unchanged(other):
-        assert adopt(other, gone) == 0
-        assert adopt(other, gone, queue="elsewhere") == 0
-    assert adopt(other, [msgspec.structs.replace(gone[0], id="00000000-0000-4000-8000-000000000000")] * 2) == 1
+        assert import_(other, gone) == 0
+        assert import_(other, gone, queue="elsewhere") == 0
+    assert import_(other, [msgspec.structs.replace(gone[0], id="00000000-0000-4000-8000-000000000000")] * 2) == 1
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_order_of_delivery_is_kept(
         store.release(lease)
     gone = kept(store)
     for start in range(0, len(gone), 7):
-        adopt(other, gone[start : start + 7])
+        import_(other, gone[start : start + 7])
     for tenant in (store, other):
         tenant.publish("jobs", "last", **fields(4, harness.clock.time))
     assert payloads(other.claim("jobs", limit=50)) == payloads(store.claim("jobs", limit=50))
@@ -155,7 +155,7 @@ def test_groups_go_on_in_their_order(store: Store, other: Store) -> None:
         store.publish("jobs", n, group=f"g{n % 3}")
     store.publish("jobs", "by hand", group="g0", hold="group")
     gone = kept(store)
-    assert adopt(other, gone) == 10
+    assert import_(other, gone) == 10
     assert counts(other, "jobs") == counts(store, "jobs") == {"ready": 3, "held": 7}
     order = []
     while leases := other.claim("jobs", limit=10):
@@ -172,7 +172,7 @@ def test_one_that_finds_its_group_busy_waits(store: Store, other: Store) -> None
         tenant.queues.put("jobs", group_order=True)
     other.publish("jobs", "first", group="g")
     store.publish("jobs", "second", group="g")
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert counts(other, "jobs") == {"ready": 1, "held": 1}
     assert other.claim("jobs", limit=5)[0].payload == "first"
 
@@ -182,7 +182,7 @@ def test_a_key_stands_for_the_message_it_stood_for(store: Store, other: Store) -
     lease = store.claim("jobs")[0]
     new = store.publish("jobs", "new", key="k")
     store.nack(lease, delay=0)
-    adopt(other, kept(store))
+    import_(other, kept(store))
     for tenant in (store, other):
         assert tenant.publish("jobs", "newer", key="k").id == new.id
         assert tenant.get(old.id).payload == "old"
@@ -193,7 +193,7 @@ def test_attempts_are_counted_on(store: Store, other: Store) -> None:
     store.queues.put("jobs", max_attempts=3)
     store.publish("jobs", 1)
     store.nack(store.claim("jobs")[0], "one", delay=0)
-    adopt(other, kept(store))
+    import_(other, kept(store))
     (lease,) = other.claim("jobs")
     assert (lease.attempt, lease.message.last_error) == (2, "one")
     other.nack(lease, "two", delay=0)
@@ -206,7 +206,7 @@ def test_a_receipt_of_the_other_store_is_refused(store: Store, other: Store) -> 
     (lease,) = store.claim("jobs", lease=60)
     (item,) = inside(store).engine.kept(store.tenant, "jobs", State.LEASED, None, 10).items  # type: ignore[union-attr]  # it is there
     assert (item.state, item.attempts) == (State.LEASED, 1)
-    adopt(other, [msgspec.structs.replace(item, state=State.READY)])
+    import_(other, [msgspec.structs.replace(item, state=State.READY)])
     for settle in (other.ack, other.nack, other.release, other.extend):
         with pytest.raises(tampu.LeaseLost):
             settle(lease)
@@ -217,7 +217,7 @@ def test_time_goes_on(store: Store, other: Store, harness: Harness) -> None:
     store.publish("jobs", "later", delay=60)
     store.publish("jobs", "expires", ttl=30)
     store.publish("jobs", "held and later", hold="person", delay=90)
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert inside(other).engine.next_due() == harness.clock.now() + 30_000_000
     harness.clock.advance(61)
     harness.sweep()
@@ -233,7 +233,7 @@ def test_retention_counts_from_the_end_and_results_last_as_long(store: Store, ot
         store.publish("jobs", n)
         store.ack(store.claim("jobs")[0], result=n)
         harness.clock.advance(20)
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert [m.payload for m in other.messages("jobs", state="done")] == [0, 1, 2]
     assert [other.get(m.id).result for m in other.messages("jobs", state="done")] == [None, 1, 2]
     harness.clock.advance(70)
@@ -245,20 +245,20 @@ def test_retention_counts_from_the_end_and_results_last_as_long(store: Store, ot
 def test_a_dead_letter_can_be_replayed(store: Store, other: Store) -> None:
     store.publish("jobs", 1, key="k")
     store.reject(store.claim("jobs")[0], "bad")
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert len(other.replay("jobs", where={"reason": "bad"})) == 1
     assert other.claim("jobs")[0].attempt == 1
 
 
-def test_adopted_messages_can_be_cancelled_purged_and_forgotten(store: Store, other: Store, harness: Harness) -> None:
+def test_imported_messages_can_be_cancelled_purged_and_forgotten(store: Store, other: Store, harness: Harness) -> None:
     messages = store.publish_many("jobs", range(4))
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert other.cancel(messages[1].id)[0].ok
     assert other.purge("jobs", state="ready") == 3
     harness.clock.advance(30 * DAY)
     harness.trim()
     assert kept(other) == []
-    assert adopt(other, kept(store)) == 4
+    assert import_(other, kept(store)) == 4
 
 
 def test_idempotency_keys_stand_for_the_first_message(store: Store, other: Store, harness: Harness) -> None:
@@ -274,7 +274,7 @@ def test_idempotency_keys_stand_for_the_first_message(store: Store, other: Store
         ("i1", "jobs"), ("i2", "jobs"), ("i3", "more"), ("i4", "jobs"), ("i5", "jobs"),
     ]  # fmt: skip
     mine = [r for r in asked if r.queue == "jobs"]
-    assert adopt(other, [item for item in kept(store) if item.id != gone.id], mine) == 2
+    assert import_(other, [item for item in kept(store) if item.id != gone.id], mine) == 2
     assert [(r.key, r.id, r.until_us, r.digest) for r in requests(other)] == [
         (r.key, r.id, r.until_us, r.digest) for r in mine
     ]
@@ -293,7 +293,7 @@ def test_idempotency_keys_stand_for_the_first_message(store: Store, other: Store
 def test_an_idempotency_key_that_is_in_use_stays(store: Store, other: Store) -> None:
     store.publish("jobs", "a", idempotency_key="i")
     mine = other.publish("jobs", "a", idempotency_key="i")
-    assert adopt(other, kept(store), requests(store)) == 1
+    assert import_(other, kept(store), requests(store)) == 1
     assert other.publish("jobs", "a", idempotency_key="i").id == mine.id
 
 
@@ -301,11 +301,11 @@ def test_the_journal_says_where_messages_came_from(store: Store, other: Store) -
     store.publish("jobs", 1, type="a.b")
     store.publish("jobs", 2, type="c.d", delay=60)
     gone = kept(store)
-    adopt(other, gone)
+    import_(other, gone)
     told = other.journal().transitions
     assert [(t.verb, t.id, t.state, t.type, t.detail) for t in told] == [
-        ("adopt", gone[0].id, State.READY, "a.b", "the old house"),
-        ("adopt", gone[1].id, State.DELAYED, "c.d", "the old house"),
+        ("adopt", gone[0].id, State.READY, "a.b", "the old store"),
+        ("adopt", gone[1].id, State.DELAYED, "c.d", "the old store"),
     ]
 
 
@@ -327,7 +327,7 @@ def test_who_waits_is_woken_and_what_is_due_is_told(store: Store, other: Store) 
             return False
 
     inside(other).engine.listen(Ear())
-    adopt(other, kept(store))
+    import_(other, kept(store))
     assert heard == [{("other", "jobs"): 3}]
 
 
@@ -336,17 +336,17 @@ def test_a_call_with_a_leased_message_is_refused_whole(store: Store, other: Stor
     one, two = kept(store)
     other.queues.put("jobs", max_attempts=3)
     with harness.unchanged(other):
-        refused = adopt(other, [one, msgspec.structs.replace(two, state=State.LEASED)])
+        refused = import_(other, [one, msgspec.structs.replace(two, state=State.LEASED)])
         assert isinstance(refused, tampu.InvalidMessage)
-        assert isinstance(adopt(other, [msgspec.structs.replace(two, state=State.DONE)]), tampu.InvalidMessage)
+        assert isinstance(import_(other, [msgspec.structs.replace(two, state=State.DONE)]), tampu.InvalidMessage)
 
 
-def test_adopted_messages_survive_reopening(store: Store, harness: Harness) -> None:
+def test_imported_messages_survive_reopening(store: Store, harness: Harness) -> None:
     store.publish_many("jobs", range(3))
     gone = kept(store)
-    adopt(harness.open(tenant="other"), gone)
+    import_(harness.open(tenant="other"), gone)
     again = harness.reopen(tenant="other")
-    assert adopt(again, gone) == 0
+    assert import_(again, gone) == 0
     assert payloads(again.claim("jobs", limit=9)) == [0, 1, 2]
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from tampu import Ack, LeaseLost, Nack, Reject, Release, State
 from tampu.broker.store import Store
+from tampu.engines import port
 from tampu.model.journal import lease_end
 from tampu.model.message import Lease
-from tests.conformance.harness import Harness, counts, payloads, verbs
+from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
 
 def _all_ways(store: Store, lease: Lease) -> None:
@@ -222,3 +223,14 @@ def test_running_out_is_one_transition(store: Store, harness: Harness) -> None:
     harness.sweep()
     harness.sweep()
     assert verbs(store, message.id) == ["publish", "claim", "reap"]
+
+
+def test_several_leases_of_a_claim_can_be_made_shorter_in_one_call(store: Store, harness: Harness) -> None:
+    store.publish_many("jobs", range(3))
+    leases = store.claim("jobs", limit=3, lease=3600)
+    shorter = port.Extend("default", [("jobs", lease.receipt, 10_000_000) for lease in leases])
+    (replies,) = inside(store).engine.run([shorter])
+    assert isinstance(replies, list)
+    assert [reply.until_us for reply in replies] == [harness.clock.now() + 10_000_000] * 3
+    harness.clock.advance(11)
+    assert payloads(store.claim("jobs", limit=10)) == [0, 1, 2]

@@ -234,7 +234,7 @@ def test_many_calls_take_one_batch_apart_without_losing_any(store: Store, seed: 
     assert found == [n for n in range(200) if n not in cancelled]
 
 
-def test_a_change_of_ordering_that_was_cut_short_is_finished_by_the_keepers(store: Store, harness: Harness) -> None:
+def test_a_change_of_ordering_that_was_cut_short_is_finished_by_maintenance(store: Store, harness: Harness) -> None:
     for start in range(0, 1200, 100):
         store.publish_many("jobs", [NewMessage(n, priority=n % 5) for n in range(start, start + 100)])
     core = inside(store)

@@ -164,7 +164,7 @@ def test_next_due_is_the_earliest_of_delay_lease_and_expiry(engine: Any, store: 
     assert engine.next_due() is None
 
 
-def test_a_glance_tells_the_time_what_is_due_what_is_ready_and_what_changed(
+def test_poll_status_tells_the_time_what_is_due_what_is_ready_and_what_changed(
     engine: Any, store: Store, harness: Harness
 ) -> None:
     queues = [("default", "jobs"), ("default", "none"), ("other", "jobs")]
@@ -183,7 +183,7 @@ def test_a_glance_tells_the_time_what_is_due_what_is_ready_and_what_changed(
     assert engine.poll_status([]).ready == {}
 
 
-def test_a_glance_tells_who_may_lead(engine: Any, harness: Harness) -> None:
+def test_poll_status_tells_who_may_lead(engine: Any, harness: Harness) -> None:
     assert engine.poll_status([]).free
     assert engine.lead()
     assert engine.poll_status([]).free, "it is ours"

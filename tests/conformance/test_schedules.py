@@ -265,10 +265,10 @@ def test_event_loops_have_the_same_verbs(harness: Harness) -> None:
     asyncio.run(_by_a_loop(harness, act))
 
 
-# -- keepers
+# -- maintenance
 
 
-def test_keepers_fire_by_themselves(harness: Harness) -> None:
+def test_maintenance_fires_by_itself(harness: Harness) -> None:
     store = harness.live()
     store.schedules.put("s", queue="jobs", payload="tick", every=1, limit=1)
     until(lambda: store.schedules.get("s").fired == 1)

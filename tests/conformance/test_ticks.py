@@ -26,18 +26,18 @@ def test_five_schedulers_fire_each_tick_once(store: Store, harness: Harness) -> 
     maintenance = [Scheduler(harness.core()) for _ in range(5)]
     failed: list[BaseException] = []
 
-    def work(keeper: Scheduler, start: threading.Barrier) -> None:
+    def work(scheduler: Scheduler, start: threading.Barrier) -> None:
         try:
             start.wait(60)
-            keeper.forget()
-            keeper.fire()
+            scheduler.forget()
+            scheduler.fire()
         except BaseException as error:  # told below
             failed.append(error)
 
     for _ in range(6):
         harness.clock.advance(MINUTE)
         start = threading.Barrier(5)
-        threads = [threading.Thread(target=work, args=(keeper, start)) for keeper in maintenance]
+        threads = [threading.Thread(target=work, args=(scheduler, start)) for scheduler in maintenance]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -239,17 +239,17 @@ def test_a_tick_that_is_refused_is_tried_again_and_told(store: Store, harness: H
     store.queues.put("jobs", max_depth=1)
     blocker = store.publish("jobs", "blocker")
     put(store, missed="once", type="tick")
-    keeper = Scheduler(harness.core())
+    scheduler = Scheduler(harness.core())
     harness.clock.advance(MINUTE)
-    keeper.fire()
+    scheduler.fire()
     seen = store.schedules.get("s")
     assert "full" in (seen.error or "")
     assert seen.next == harness.clock.time
     harness.clock.advance(MINUTE)
-    keeper.fire()
+    scheduler.fire()
     store.cancel(blocker.id)
     harness.clock.advance(MINUTE)
-    keeper.fire()
+    scheduler.fire()
     assert fired(store)[0] == "01-01T00:01"
     assert store.schedules.get("s").error is None or store.stats("jobs").ready == 1
     with pytest.raises(QueueFull):

@@ -86,6 +86,13 @@ def test_claim_never_gives_an_expired_message_also_when_nobody_swept(store: Stor
     assert counts(store, "emails") == {"expired": 1, "leased": 1}
 
 
+def test_expired_messages_between_others_do_not_cut_a_claim_short(store: Store, harness: Harness) -> None:
+    store.publish_many("emails", [NewMessage(n, ttl=10 if n % 2 == 0 else None) for n in range(6)])
+    assert len(store.claim("emails", limit=6, lease=20)) == 6
+    harness.clock.advance(20)
+    assert payloads(store.claim("emails", limit=3)) == [1, 3, 5]
+
+
 def test_delayed_work_that_expires_as_it_falls_due_is_expired(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1, ttl=60, delay=60)
     harness.clock.advance(60)

@@ -1,4 +1,4 @@
-"""Long polls: woken by work, wherever it comes from; with the real clock and the keepers running."""
+"""Long polls: woken by work, wherever it comes from; with the real clock and maintenance running."""
 
 import subprocess
 import sys
@@ -141,7 +141,7 @@ def test_closing_wakes_who_waits_with_nothing(live: Store, pool: ThreadPoolExecu
     assert _soon(waiting) == []
 
 
-def test_waiting_works_without_keepers_of_our_own(harness: Harness) -> None:
+def test_waiting_works_without_maintenance_of_our_own(harness: Harness) -> None:
     store = harness.open(live=True)
     store.publish("emails", "later", delay=0.1)
     assert payloads(store.claim("emails", wait=LONG)) == ["later"]

@@ -55,7 +55,7 @@ def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
         with _filled(tmp_path / f"{groups}.db", groups, **group_rate) as q:
             engine: Any = access.engine(q)
             steps = itertools.count()
-            engine._db.set_progress_handler(lambda steps=steps: next(steps) < 0, 1)
+            engine._db.connection.set_progress_handler(lambda steps=steps: next(steps) < 0, 1)
             costs.append(_cost(q, lambda steps=steps: next(steps)))  # type: ignore[misc]  # bound now
     assert costs[1] <= 1.3 * costs[0], costs
 

@@ -93,8 +93,9 @@ class _RecordingFile(apsw.VFSFile):
 class Rows:
     """What `execute` answers: all rows, read at once."""
 
-    def __init__(self, rows: list[Any], rowcount: int, lastrowid: int) -> None:
+    def __init__(self, rows: list[Any], description: Sequence[Any], rowcount: int, lastrowid: int) -> None:
         self._rows = iter(rows)
+        self.description = description
         self.rowcount = rowcount
         self.lastrowid = lastrowid
 
@@ -128,12 +129,17 @@ class Connection:
     def _do(self, action: Callable[[Any], Any]) -> Rows:
         cursor = self._db.cursor()
         try:
-            rows = list(action(cursor))
+            running = action(cursor)
+            try:
+                description = cursor.getdescription()
+            except apsw.ExecutionCompleteError:  # there are no rows
+                description = ()
+            rows = list(running)
         except apsw.Error as error:
             raise sqlite3.OperationalError(str(error)) from error
         finally:
             cursor.close()
-        return Rows(rows, self._db.changes(), self._db.last_insert_rowid())
+        return Rows(rows, description, self._db.changes(), self._db.last_insert_rowid())
 
     @property
     def in_transaction(self) -> bool:

@@ -38,7 +38,7 @@ def test_what_killed_followers_do_is_there_once(tmp_path: Path, logs: Path, seed
                 nursery.start("follow")
 
         def over() -> bool:
-            return all(one.behind == 0 and one.failure is None for one in followers.statuses(access.engine(store)))
+            return all(one.behind == 0 and one.status == "active" for one in store.followers.list())
 
         until(over)
         until(lambda: store.stats("out").ready >= len(ids))

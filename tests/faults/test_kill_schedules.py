@@ -25,7 +25,7 @@ TICKS = 6
 
 
 @pytest.mark.parametrize("engine", URLS)
-def test_killed_keepers_fire_every_tick_once(tmp_path: Path, logs: Path, seed: int, long: int, engine: str):
+def test_killed_leaders_fire_every_tick_once(tmp_path: Path, logs: Path, seed: int, long: int, engine: str):
     rng = random.Random(seed)
     url = URLS[engine](tmp_path)
     with tampu.open(url, maintenance=False) as store, Nursery(url, logs) as nursery:

@@ -4,9 +4,10 @@ import json
 from datetime import date
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from tampu.lake.query import Lake, fetched
+from tampu.lake.query import Lake, checked, fetched
 from tampu.lake.tables import TABLES
 from tampu.model.errors import InvalidMessage, NotFound, StorageError
 from tests.lake import sample
@@ -125,3 +126,16 @@ def test_file_that_is_gone_is_a_trouble_of_the_lake_not_of_the_query(tmp_path: P
         with pytest.raises(StorageError, match="vacuumed") as told:
             lake.rows("SELECT id FROM bronze.messages WHERE state = 'dead'")
     assert told.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "explain (analyze) create table x as select 1",
+     "EXPLAIN /* */ ANALYZE CREATE TABLE x(a int)", "/* */ EXPLAIN ANALYZE CREATE TABLE x(a int)"],
+)  # fmt: skip
+def test_what_is_explained_only_reads(sql: str) -> None:
+    """EXPLAIN ANALYZE runs its statement."""
+    connection = duckdb.connect()
+    with pytest.raises(InvalidMessage):
+        checked(connection, sql)
+    assert checked(connection, "EXPLAIN ANALYZE SELECT 1") == "EXPLAIN ANALYZE SELECT 1"

@@ -21,6 +21,7 @@ from tampu.engines.redis import peers
 from tampu.engines.sql import engine
 from tampu.maintenance import follower, supervisor, trimmer
 from tampu.model.journal import Transition
+from tests.conformance.harness import until
 from tests.servers import mariadb, postgres, redis
 from tests.servers.counting import Counted
 
@@ -48,7 +49,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Counted]:
 
 
 def _turns(q: tampu.Store, passing: Passing) -> None:
-    """The keepers' looks of so many seconds, as if they had been slept through."""
+    """Runs the maintenance turns that fall into this many seconds, without waiting."""
     maintenance: Any = access.core(q).maintenance
     slept = 0.0  # without the time that the turns take, which is up to the machine
     while slept < SECONDS:
@@ -85,31 +86,72 @@ class Nothing:
         """Nothing follows."""
 
 
-def test_a_follower_adds_less_than_a_round_trip_in_two_seconds(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
-    monkeypatch.setattr(follower.Follower, "start", lambda _: None)  # its looks are taken here
+def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
+    store: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing = Passing()
+    for module in (*MODULES, follower):
+        monkeypatch.setattr(module, "time", passing)
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)  # its turns are taken here
+    monkeypatch.setattr(follower.Follower, "start", lambda _: None)  # and its looks
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
     with followers.registered(Nothing()), tampu.open(store.url) as q:
         q.publish("jobs", 1, delay=3600)
         maintenance: Any = access.core(q).maintenance
-        maintenance._turn()
-        look = maintenance._follower.look
-        while look() < 10:  # it looks less and less often
-            pass
-        before, slept = store.trips, 0.0
-        while slept < SECONDS:
-            slept += look()
-        assert 0 < store.trips - before < SECONDS / 2
+        look, pause = maintenance._follower.look, 0.0
+        for _ in range(2):  # the second turn hears of the position that the first looks have stored
+            maintenance._turn()
+            while (pause := look()) < look():  # it looks less and less often
+                pass
+        until(lambda: maintenance._scheduler.fire() is None)  # it reads its documents again, but not at once
+        before, looks = store.trips, 0
+        _turns(q, passing)
+        while looks * pause < SECONDS:
+            assert look() == pause, "nothing was heard of"
+            looks += 1
+        assert maintenance.leads
+        assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS
+
+
+def test_what_another_process_changes_is_looked_at_soon(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL and MariaDB tell of the journal in the same round trip; all tell of documents."""
+    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
+    monkeypatch.setattr(follower.Follower, "start", lambda _: None)
+    monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
+    with followers.registered(Nothing()), tampu.open(store.url) as q, tampu.open(store.url, maintenance=False) as other:
+        maintenance: Any = access.core(q).maintenance
+        follow = maintenance._follower
+
+        def heard() -> bool:
+            maintenance._turn()
+            return bool(follow._wake.is_set())
+
+        def read_all() -> None:
+            while follow.turn() != 0:
+                pass
+            maintenance._turn()
+            follow._wake.clear()
+            assert not heard()
+
+        other.publish("jobs", 1)
+        (lease,) = other.claim("jobs")
+        read_all()
+        other.ack(lease)
+        assert heard() is (access.core(q).poll_status().journal_end is not None)
+        read_all()
+        other.queues.put("jobs", lease=5)
+        assert heard()
 
 
 def test_without_a_follower_no_journal_is_read(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
+    before = set(threading.enumerate())
     with tampu.open(store.url) as q:
         maintenance: Any = access.core(q).maintenance
         maintenance._turn()
         assert maintenance.leads
-        assert "tampu-follower" not in {thread.name for thread in threading.enumerate()}
+        assert "tampu-follower" not in {thread.name for thread in set(threading.enumerate()) - before}
         trips = store.trips
         maintenance._follower.look()
         assert store.trips == trips

@@ -1,4 +1,4 @@
-"""The keepers: what they do by themselves, when they sleep, and that they keep going."""
+"""Maintenance: what it does by itself, when it sleeps, and that it keeps going."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import tampu
-from tampu.broker import access, reorder
+from tampu.broker import access
+from tampu.broker.admin import reorder
 from tampu.engines.port import PutDocument
 from tampu.maintenance import supervisor as supervisor_module
 from tampu.maintenance.sweeper import Sweeper
@@ -25,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "jobs.db") if request.param == "file" else request.param
 
 
-def test_keepers_promote_reap_and_expire_by_themselves(url: str) -> None:
+def test_maintenance_promotes_reaps_and_expires_by_itself(url: str) -> None:
     with tampu.open(url) as store:
         store.publish("jobs", "leased")
         store.claim("jobs", lease=0.05)
@@ -34,14 +35,14 @@ def test_keepers_promote_reap_and_expire_by_themselves(url: str) -> None:
         until(lambda: (store.stats("jobs").ready, store.stats("jobs").expired) == (2, 1))
 
 
-def test_keepers_notice_sooner_work_while_they_sleep_for_later_work(url: str) -> None:
+def test_maintenance_notices_sooner_work_while_it_sleeps_for_later_work(url: str) -> None:
     with tampu.open(url) as store:
         store.publish("jobs", "late", delay=3600)
         store.publish("jobs", "soon", delay=0.1)
         until(lambda: store.stats("jobs").ready == 1)
 
 
-def test_without_keepers_nothing_moves_by_itself(url: str) -> None:
+def test_without_maintenance_nothing_moves_by_itself(url: str) -> None:
     clock = FakeClock()
     with tampu.open(url, maintenance=False, clock=clock) as store:
         store.publish("jobs", 1, delay=1)
@@ -114,10 +115,10 @@ def test_trimmer_rests_between_steps(url: str) -> None:
         assert trimmer.trim() > 1
 
 
-def test_keepers_live_on_after_an_outage_and_tell_it_once(
+def test_maintenance_lives_on_after_an_outage_and_logs_it_once(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk for a moment must not end the keepers of a process for good."""
+    """A full disk for a moment must not end the maintenance of a process for good."""
     monkeypatch.setattr(supervisor_module, "_RETRY_SECONDS", 0.01)
     with caplog.at_level(logging.WARNING, "tampu.maintenance"), tampu.open(url, maintenance=False) as store:
         supervisor = _stumbling(store, [Unavailable("for a moment")] * 5)
@@ -132,7 +133,7 @@ def test_keepers_live_on_after_an_outage_and_tell_it_once(
 
 
 def _stumbling(store: tampu.Store, faults: list[Exception]) -> supervisor_module.Supervisor:
-    """Keepers whose store fails so often before it serves."""
+    """Maintenance whose store fails so often before it serves."""
     core: Any = access.core(store)
     lead, left = core.engine.lead, iter(faults)
 
@@ -161,7 +162,7 @@ def test_work_due_soon_is_slept_for_exactly(url: str) -> None:
         assert supervisor._turn() <= 0.5
 
 
-def test_keepers_go_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_maintenance_goes_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with tampu.open(url, maintenance=False) as store:
         supervisor = _stumbling(store, [OSError("no more handles"), ValueError("a fault")])
         try:
@@ -172,7 +173,7 @@ def test_keepers_go_on_after_a_fault_that_is_not_ours(url: str, caplog: pytest.L
             supervisor.stop()
 
 
-def test_the_bell_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_wake_up_thread_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
         core: Any = access.core(store)
         heard = threading.Event()
@@ -187,7 +188,7 @@ def test_the_bell_goes_on_after_a_look_that_failed(tmp_path: Path, caplog: pytes
             until(heard.is_set)
 
 
-def test_keepers_finish_a_change_of_ordering(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_finishes_a_change_of_ordering(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reorder, "NOTICED_US", 0)
     with tampu.open(url) as store:
         store.publish_many("jobs", [tampu.NewMessage(n, priority=n) for n in range(5)])

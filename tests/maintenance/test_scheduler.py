@@ -49,12 +49,12 @@ def test_an_idle_scheduler_reads_no_document_and_writes_nothing(
     store: tampu.Store, monkeypatch: pytest.MonkeyPatch, commits: list[list[Any]]
 ) -> None:
     store.schedules.put("s", queue="jobs", every=60)
-    keeper = Scheduler(access.core(store))
-    due = keeper.fire()
+    scheduler = Scheduler(access.core(store))
+    due = scheduler.fire()
     commits.clear()
     monkeypatch.setattr(access.engine(store), "documents", None)
     monkeypatch.setattr(access.engine(store), "document", None)
-    assert keeper.fire() == due == access.engine(store).now() + 60 * SECOND
+    assert scheduler.fire() == due == access.engine(store).now() + 60 * SECOND
     assert commits == []
 
 
@@ -63,11 +63,11 @@ def test_schedules_that_are_due_together_share_their_commits(
 ) -> None:
     for n in range(50):
         store.schedules.put(f"s{n}", queue=f"q{n}", every=60)
-    keeper = Scheduler(access.core(store))
-    keeper.fire()
+    scheduler = Scheduler(access.core(store))
+    scheduler.fire()
     clock.advance(60)
     commits.clear()
-    keeper.fire()
+    scheduler.fire()
     assert [type(call) for calls in commits for call in calls] == [Together] * 50
     assert len(commits) < 50
 
@@ -92,28 +92,28 @@ def test_a_schedule_that_can_not_be_read_does_not_stop_the_others(
 def test_a_change_is_looked_at_soon_and_not_all_the_time(
     store: tampu.Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = Scheduler(access.core(store))
-    assert keeper.fire() is None
+    scheduler = Scheduler(access.core(store))
+    assert scheduler.fire() is None
     store.schedules.put("s", queue="jobs", every=3600)
-    soon = keeper.fire()
+    soon = scheduler.fire()
     assert soon is not None
     assert 0 < soon - clock.now() <= SECOND / 2
     monkeypatch.setattr(scheduler_module, "_READ_SECONDS", 0.0)
-    assert keeper.fire() == clock.now() + 3600 * SECOND
+    assert scheduler.fire() == clock.now() + 3600 * SECOND
 
 
 def test_a_refused_tick_is_tried_again_after_longer_and_longer_waits(store: tampu.Store, clock: FakeClock) -> None:
     store.schedules.put("s", queue="jobs", every=3600)
     store.publish("jobs", 1)
     store.close_queue("jobs")
-    keeper = Scheduler(access.core(store))
-    keeper.fire()
+    scheduler = Scheduler(access.core(store))
+    scheduler.fire()
     clock.advance(3600)
     waits = []
     for _ in range(10):
-        keeper._read_at = 0.0
-        keeper.fire()
-        at = keeper._next
+        scheduler._read_at = 0.0
+        scheduler.fire()
+        at = scheduler._next
         assert at is not None
         waits.append((at - clock.now()) / SECOND)
         clock.advance(waits[-1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tampu
-from tampu.engines.encoding import unpack_seqs
-from tampu.engines.sqlite.read import load
+from tampu.engines.sql.commit import unpack_claim
+from tampu.engines.sql.read import load
 from tampu.model.states import FINAL, State
 from tampu.model.transitions import allowed
 from tests.model.entries import Entry
@@ -151,9 +151,7 @@ def choose_holders(engine: Any, model: Model) -> None:
     assert {row[:3] for row in rows} == held.keys(), "who has the key"
     for tenant, queue, key, seq in rows:
         holder = held[tenant, queue, key]
-        found = load(engine._db, engine.registry, seq)
-        assert found is not None
-        entry = model.entries[tenant, found.id]
+        entry = model.entries[tenant, load(engine._db, engine.registry, [seq])[seq].id]
         if entry is not holder:
             assert entry.waits_since == holder.waits_since, "the key has the wrong holder"
             holder.has_key, entry.has_key = False, True
@@ -164,7 +162,7 @@ def every_lease_is_watched(db: Any) -> None:
     watched = {
         (seq, lease): until
         for until, lease, seqs in db.execute("SELECT until, lease, seqs FROM tampu_claim ORDER BY until DESC")
-        for seq in unpack_seqs(seqs)
+        for seq in unpack_claim(seqs)
     }
     for seq, lease, until in db.execute("SELECT seq, lease, until FROM tampu_leased"):
         assert watched.get((seq, lease), until + 1) <= until, "a lease that nobody watches"

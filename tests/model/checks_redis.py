@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from tampu.engines.redis.connection.script_calls import ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.rows import STATES
-from tampu.engines.redis.script_calls import ScriptCall
 from tests.model.entries import Entry
 from tests.model.reference import Model
 

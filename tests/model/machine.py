@@ -174,7 +174,7 @@ class SideBySide(RuleBasedStateMachine):
             assert leases == []
             return
         self.model.sweep()
-        self._adopt_expired(tenant, queues)
+        self._take_expired(tenant, queues)
         left = list(leases)
         for queue in queues:
             expected = self.model.claimable(tenant, queue, limit - (len(leases) - len(left)))
@@ -192,7 +192,7 @@ class SideBySide(RuleBasedStateMachine):
             del left[: len(expected)]
         assert left == [], "claimed more than there was"
 
-    def _adopt_expired(self, tenant: str, queues: list[str]) -> None:
+    def _take_expired(self, tenant: str, queues: list[str]) -> None:
         late = self.model.late(tenant, [queue for queue in queues if (tenant, queue) in HERE])
         self.model.expire(e for e in late if self.q[tenant].get(e.id).state == "expired")
 
@@ -329,7 +329,7 @@ class SideBySide(RuleBasedStateMachine):
         entries = [e for e in self.model.entries.values() if not states or e.state in states]
         return entries[-1 - pick % len(entries)]
 
-    # -- keeping house: one rule, so that most steps move messages
+    # -- maintenance: one rule, so that most steps move messages
 
     @rule(what=st.sampled_from(["purge", "purge", "trim", "steer", "steer"]), place=places, pick=some)
     def keep_harness(self, what: str, place: tuple[str, str], pick: int) -> None:

@@ -1,4 +1,4 @@
-"""The reference model: what a house of queues must do, in plain lists and sorts, with no thought of speed.
+"""The reference model: what a store must do, in plain lists and sorts, with no thought of speed.
 
 It knows nothing of SQL or of any engine. Where the promises leave the order open (which of two leases that ran out
 together comes back first), messages share a place, and the test lets the engine choose among them.
@@ -36,7 +36,7 @@ class Model:
     remembered: dict[tuple[str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
     """Idempotency keys: (tenant, key) → (id, body, until)."""
     spent: dict[tuple[str, str, str | None], int] = field(default_factory=dict)
-    """Of groups with a pace: when all their tokens are there again."""
+    """Of groups with a rate: when all their tokens are there again."""
     _ticks: int = 0
     _counter: int = 0
     _tied: bool = False
@@ -290,7 +290,7 @@ class Model:
             self._resume(entry)
 
     def lets_choose(self) -> bool:
-        """Will the sweep reap messages of a group with a pace? Who gets which token then is not promised."""
+        """Will the sweep reap messages of a group with a rate? Who gets which token then is not promised."""
         return any(
             e.state == "leased"
             and e.until <= self.now

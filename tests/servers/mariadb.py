@@ -175,9 +175,9 @@ class Databases:
             self._server.remove()
 
     def url(self) -> str:
-        """An empty house. Tables that the last test made beside it are gone."""
+        """An empty store. Tables that the last test made beside it are gone."""
         self._turn += 1
-        database = f"house{self._turn % 3}"
+        database = f"store{self._turn % 3}"
         if self._db is None:
             self._db = self.server.connect()
         with self._db.cursor() as cursor:
@@ -206,9 +206,9 @@ class Databases:
         return [row[0] for row in cursor.fetchall()]
 
     def end_sessions(self) -> None:
-        """Every session on a house of the server's is ended, as by an administrator."""
+        """Every session on a store of the server's is ended, as by an administrator."""
         with self.server.connect() as db, db.cursor() as cursor:
-            cursor.execute("SELECT id FROM information_schema.processlist WHERE db LIKE 'house%'")
+            cursor.execute("SELECT id FROM information_schema.processlist WHERE db LIKE 'store%'")
             for (id,) in cursor.fetchall():
                 cursor.execute(f"KILL CONNECTION {id}")
 
@@ -217,7 +217,7 @@ databases = Databases()
 
 
 def indexed() -> str:
-    """An empty house whose order is in a Redis too, which is empty."""
+    """An empty store whose order is in a Redis too, which is empty."""
     url = databases.url()
     with redis.redis.server.client() as client:
         client.flushall()

@@ -38,7 +38,7 @@ class Pgbouncer:
         self._process: subprocess.Popen[bytes] | None = None
         self._as_user = server.as_user
         place = f"host=127.0.0.1 port={server.port} dbname=postgres"
-        # A house's database here is the same one, with the house's schema for tables without a schema's name.
+        # A store's database here is the same one, with the store's schema for tables without a schema's name.
         databases = [f"{name} = {place} connect_query='SET search_path = {name}'" for name in postgres.SCHEMAS]
         (self._folder / "users").write_text('"postgres" ""\n')
         (self._folder / "ini").write_text(
@@ -90,7 +90,7 @@ class Pgbouncer:
 
 
 class Databases:
-    """Empty houses of the tests' server, reached through one pooler."""
+    """Empty stores of the tests' server, reached through one pooler."""
 
     def __init__(self) -> None:
         self._pooler: Pgbouncer | None = None

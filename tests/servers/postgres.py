@@ -217,7 +217,7 @@ SELECT setval('{schema}.number', 1024, false), setval('{schema}.entry', 1, false
 """
 
 
-SCHEMAS = ("house0", "house1", "house2")
+SCHEMAS = ("store0", "store1", "store2")
 
 
 class Databases:
@@ -246,12 +246,12 @@ class Databases:
             self._server.remove()
 
     def url(self) -> str:
-        """An empty house. Tables without a schema's name are made in it too, so they are gone with the next test."""
+        """An empty store. Tables without a schema's name are made in it too, so they are gone with the next test."""
         schema = self.empty()
         return self.server.url(schema=schema, options=f"-csearch_path%3D{schema}")
 
     def empty(self) -> str:
-        """The schema of an empty house."""
+        """The schema of an empty store."""
         self._turn += 1
         schema = SCHEMAS[self._turn % len(SCHEMAS)]
         if self._db is None:

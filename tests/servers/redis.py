@@ -1,7 +1,7 @@
 """Private Redis and Valkey servers, and a cluster of three masters: in temporary folders, on free ports.
 
 Each is started when it is first asked for, one per test process, and stopped by its own process id at the end. A test
-gets a house of its own by a prefix of its own, which costs nothing.
+gets a store of its own by a prefix of its own, which costs nothing.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Trio:
 
 
 class Databases:
-    """Hands out urls of fresh houses on one server, which starts when the first is asked for."""
+    """Hands out urls of fresh stores on one server, which starts when the first is asked for."""
 
     def __init__(self, make: Callable[[], Server | Trio]) -> None:
         self._make = make

@@ -91,7 +91,7 @@ def test_a_driver_known_to_be_dead_is_not_waited_for(q, store, clock):
     assert not surely_ended("")
 
 
-def test_takeover_adopts_the_batch_while_its_leases_hold(q, store, clock):
+def test_takeover_goes_on_with_the_batch_while_its_leases_hold(q, store, clock):
     q.publish_many("emails", range(20))
     first, second = driver(store, clock), driver(store, clock, takeover=LEASE)
     first.latest(0, 10)

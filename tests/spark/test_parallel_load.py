@@ -162,7 +162,7 @@ def test_a_session_that_the_server_ends_fails_the_job_and_it_goes_on_later(
 def test_a_job_without_an_id_is_gone_on_with_under_the_one_that_its_error_names(
     url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its messages have ids as any other, so what is published already is known by the ledger alone."""
+    """Its messages have ids as any other, so what is published already is known by the progress record alone."""
     writer, real = batch_writer(url), ParallelLoad._load
 
     def load(self: ParallelLoad, commit: Any, call: Any, *rest: Any, **more: Any) -> int:

@@ -77,7 +77,7 @@ def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Sc
     wait(lambda: scene.crew.count("begun") >= 20)
     first.send(signal.SIGSTOP)
     second = scene.crew.start("--lease", "3", "--concurrency", "20")
-    wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the warden was never stopped
+    wait(lambda: scene.crew.count("begun") >= 40)  # the leases ran out, although the lease keeper was never stopped
     scene.crew.open_gate()
     wait(lambda: scene.store.stats("default").done == 20)
     first.send(signal.SIGCONT)

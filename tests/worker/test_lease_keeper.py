@@ -21,7 +21,7 @@ from tampu.worker.leases.lease_keeper import _HEAD, LeaseKeeperProcess
 from tests.worker.crew import PATIENCE, ROOT, wait
 
 
-def test_killed_warden_is_started_again_and_knows_what_is_held(tmp_path: Path) -> None:
+def test_killed_lease_keeper_is_started_again_and_knows_what_is_held(tmp_path: Path) -> None:
     path = str(tmp_path / "jobs.db")
     told: list[tuple[str, str]] = []
     heard = threading.Event()
@@ -47,7 +47,7 @@ def test_killed_warden_is_started_again_and_knows_what_is_held(tmp_path: Path) -
     assert set(told) == {(lease.receipt, "cancelled")}
 
 
-def test_warden_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_path: Path) -> None:
+def test_lease_keeper_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_path: Path) -> None:
     """Else it would keep the leases of the dead."""
     ours, theirs = socket.socketpair()
     with theirs:
@@ -66,7 +66,7 @@ def test_warden_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_pa
         process.wait()
 
 
-def test_warden_that_can_not_start_is_started_again_with_growing_pauses(
+def test_lease_keeper_that_can_not_start_is_started_again_with_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)\n")

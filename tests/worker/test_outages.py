@@ -121,7 +121,7 @@ def test_leases_timeouts_and_progress_outlive_an_outage(
             words.append("after")
             wait(lambda: published[0].progress() == (0.5, "after"))
             app.store.cancel(published[9].id)
-            with pytest.raises(tampu.TaskFailed, match="cancelled"):  # the warden tells, when it extends
+            with pytest.raises(tampu.TaskFailed, match="cancelled"):  # the lease keeper tells, when it extends
                 published[9].result(90)
             go.set()
             assert [one.result(90) for one in published[:9]] == list(range(9))

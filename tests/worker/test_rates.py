@@ -68,7 +68,7 @@ def test_who_asks_to_be_left_alone_is_asked_as_seldom_as_leases_allow() -> None:
     assert book.due(15.0) == ["b"]
 
 
-def test_keeper_of_leases_outlives_a_server_that_refuses(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_keeper_outlives_a_server_that_refuses(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
     real, refused, go = access.verbs(memory.store).extend_many, list[int](), threading.Event()
 
     def refuse_first(items: Sequence[Any]) -> Any:

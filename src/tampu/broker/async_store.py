@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tampu.broker.async_stream import AsyncStream
 from tampu.broker.atomic import Unit
 from tampu.broker.core import Steps
 from tampu.broker.store import AllVerbs, Store
+from tampu.broker.streams.async_stream import AsyncStream
 from tampu.model.errors import InvalidState
 from tampu.model.times import Duration
 
@@ -61,6 +61,18 @@ class AsyncSchedules:
     fire = awaitable(AllVerbs.fire_schedule)
 
 
+class AsyncFollowers:
+    """Policies that act on what has happened, by name. They belong to the whole store, not to the tenant."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    list = awaitable(AllVerbs.list_followers)
+    resume = awaitable(AllVerbs.resume_follower)
+    remove = awaitable(AllVerbs.remove_follower)
+
+
 class AsyncStore:
     """Client for the queues of one tenant. Use it with ``async with``; tasks may share it."""
 
@@ -103,6 +115,10 @@ class AsyncStore:
     @property
     def schedules(self) -> AsyncSchedules:
         return AsyncSchedules(self._verbs, self._drive)
+
+    @property
+    def followers(self) -> AsyncFollowers:
+        return AsyncFollowers(self._verbs, self._drive)
 
     publish = awaitable(AllVerbs.publish)
     publish_many = awaitable(AllVerbs.publish_many)

@@ -24,7 +24,7 @@ from tampu.model.times import SECOND, Duration
 
 T = TypeVar("T")
 MOST_CALLS = 1000
-_MOST_BYTES = 64 * 1024
+MOST_DOCUMENT = 64 * 1024
 _OWN = "app:"
 """Prefix of the kinds of an application's documents; other kinds are tampu's own."""
 _NAME_US = 600 * SECOND
@@ -203,8 +203,8 @@ class Unit:
             raw = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise InvalidMessage(f"a document must be JSON: {error}", field="value") from None
-        if len(raw) > _MOST_BYTES:
-            raise PayloadTooLarge(f"a document has at most {_MOST_BYTES} bytes, not {len(raw)}", field="value")
+        if len(raw) > MOST_DOCUMENT:
+            raise PayloadTooLarge(f"a document has at most {MOST_DOCUMENT} bytes, not {len(raw)}", field="value")
         self._name_once(f"{kind} {name}")
         return self._add(self._verbs.document_member(kind, name, raw, version))
 

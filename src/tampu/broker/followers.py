@@ -17,20 +17,19 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from tampu.broker import journal_readers, publish
+from tampu.broker import publish, validate
 from tampu.broker.core import Core, PublishSet
-from tampu.broker.journal_cursor import end_of_journal
-from tampu.broker.journal_readers import Failure, Reader
-from tampu.engines.port import DeleteDocument, Document, Engine, Publish, PutDocument
-from tampu.model.errors import NotFound, VersionConflict
+from tampu.broker.journal_readers import FOLLOWER, Intent
+from tampu.engines.port import DeleteDocument, Document, Publish, PutDocument
 from tampu.model.journal import Transition
 from tampu.model.message import Message, NewMessage
 
-_PREFIX = "follower:"
+_MOST_IDS = 500
+"""Messages that one call cancels or frees."""
 
 
 class Handler(Protocol):
@@ -41,7 +40,8 @@ class Handler(Protocol):
         """Say in ``effects`` what follows from these transitions.
 
         The same transitions may come again, in pages cut differently, when the effects could not be stored. If it
-        raises, it is tried again later; after some attempts it is parked until somebody calls `resume`.
+        raises, it is tried again later; after some attempts it is parked until somebody resumes it
+        (`store.followers.resume`).
         """
         ...
 
@@ -61,7 +61,11 @@ def registered(handler: Handler) -> Iterator[None]:
 
 
 class Effects:
-    """What a handler wants done. All of it takes effect with the new position, or nothing does."""
+    """What a handler wants done. All of it takes effect with the new position, or nothing does.
+
+    Cancels and frees follow within seconds: they are stored with the position and carried out right after it, by the
+    next leader if this one dies.
+    """
 
     def __init__(self, handler: str, core: Core) -> None:
         self._handler = handler
@@ -69,6 +73,7 @@ class Effects:
         self._messages: dict[tuple[str, str], list[NewMessage]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._documents: dict[tuple[str, str, str], PutDocument | DeleteDocument] = {}
+        self._intents: dict[tuple[Literal["cancel", "free"], str], dict[str, None]] = {}
 
     def publish(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str:
         """Publish to a queue of the tenant of ``cause``, with the options of `Store.publish`; the id of the message.
@@ -91,6 +96,17 @@ class Effects:
     def delete_document(self, kind: str, tenant: str, name: str) -> None:
         self._documents[kind, tenant, name] = DeleteDocument(kind, tenant, name)
 
+    def cancel(self, cause: Transition, *ids: str) -> None:
+        """Cancel messages of the tenant of ``cause``, as `Store.cancel` does. One that has ended stays so."""
+        self._intend("cancel", cause.tenant, ids)
+
+    def free(self, cause: Transition, *ids: str) -> None:
+        """Free messages of the tenant of ``cause``, as `Store.free` does. One that is not held stays as it is."""
+        self._intend("free", cause.tenant, ids)
+
+    def _intend(self, verb: Literal["cancel", "free"], tenant: str, ids: Sequence[str]) -> None:
+        self._intents.setdefault((verb, tenant), {}).update((validate.id_text(id), None) for id in ids)
+
     # -- what a handler may want to know
 
     def message(self, cause: Transition) -> Message | None:
@@ -112,6 +128,14 @@ class Effects:
             calls += [msgspec.structs.replace(call, simple=False) for call in made]
         return calls
 
+    def intents(self) -> list[Intent]:
+        """What is done right after the unit; it is stored with the position, so that a crash does not lose it."""
+        return [
+            Intent(verb, tenant, list(names)[start : start + _MOST_IDS])
+            for (verb, tenant), names in self._intents.items()
+            for start in range(0, len(names), _MOST_IDS)
+        ]
+
 
 def derived_id(cause: Transition, handler: str, n: int) -> str:
     """The id of the nth message that a handler publishes because of a transition: always the same."""
@@ -121,52 +145,6 @@ def derived_id(cause: Transition, handler: str, n: int) -> str:
     return str(uuid.UUID(bytes=bytes(raw)))
 
 
-# -- for people
-
-
-class Status(msgspec.Struct, frozen=True):
-    """How a handler is doing."""
-
-    name: str
-    behind: int
-    """Transitions that it has not seen."""
-    failure: Failure | None
-    """Why it waits or is parked; None if all is well."""
-
-
 def reader_name(handler: str) -> str:
-    return _PREFIX + handler
-
-
-def statuses(engine: Engine) -> list[Status]:
-    """Of all handlers that have a position in the store, registered in this process or not."""
-    known = [reader for reader in journal_readers.registered(engine) if reader.name.startswith(_PREFIX)]
-    latest = end_of_journal(engine) if known else {}
-    return [Status(r.name.removeprefix(_PREFIX), journal_readers.behind(r, latest), r.failure) for r in known]
-
-
-def resume(core: Core, name: str) -> None:
-    """Let a handler that was parked, or waits after an error, go on at once from where it is."""
-    while True:
-        document, reader = _find(core.engine, name)
-        if reader.failure is None:
-            return
-        try:
-            core.do(journal_readers.saving(msgspec.structs.replace(reader, failure=None), document.version))
-        except VersionConflict:
-            continue
-        core.on_change()
-        return
-
-
-def remove(core: Core, name: str) -> None:
-    """Forget the position of a handler that is not registered any more: nothing is kept for it from now on."""
-    _find(core.engine, name)
-    core.do(journal_readers.forgetting(reader_name(name)))
-
-
-def _find(engine: Engine, name: str) -> tuple[Document, Reader]:
-    found = engine.document(journal_readers.KIND, journal_readers.TENANT, reader_name(name))
-    if found is None:
-        raise NotFound(f"no follower {name}", field="name", hint="tampu doctor lists those that there are")
-    return found, journal_readers.decode(found)
+    """The name of a handler among the readers of the journal."""
+    return FOLLOWER + handler

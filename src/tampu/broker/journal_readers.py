@@ -7,6 +7,8 @@ Retention removes nothing after the lowest of these positions, so every reader g
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from tampu.broker.journal_cursor import end_of_journal
@@ -21,6 +23,8 @@ TENANT = "*"
 """Readers belong to the whole store, not to a tenant; no tenant can have this name."""
 OBJECTIVES = "objectives"
 """Kind of the documents with service level objectives of queues, which readers evaluate."""
+FOLLOWER = "follower:"
+"""Begins the names of readers that are handlers (`tampu.broker.followers`)."""
 IDENTITY = ("store", TENANT, "identity")
 """The document that identifies this store to readers which keep their position elsewhere."""
 
@@ -36,6 +40,14 @@ class Failure(msgspec.Struct, frozen=True):
     """It is not tried again until somebody resumes it."""
 
 
+class Intent(msgspec.Struct, frozen=True):
+    """What a follower has decided and its process has yet to do. To do it again changes nothing."""
+
+    verb: Literal["cancel", "free"]
+    tenant: str
+    ids: list[str]
+
+
 class Reader(msgspec.Struct, frozen=True):
     name: str
     position: Position
@@ -45,6 +57,7 @@ class Reader(msgspec.Struct, frozen=True):
     place: str = ""
     """Where the reader stores what it reads; shown to users."""
     failure: Failure | None = None
+    intents: list[Intent] = []
 
 
 _read = from_json(Reader).decode
@@ -91,19 +104,23 @@ def findings(engine: Engine) -> list[tuple[str, str, str]]:
         days = (engine.now() - reader.moved_us) / _DAY_US
         if reader.failure is not None:
             state = "is parked" if reader.failure.parked else "waits for its next try"
-            found.append(
-                ("reader", "warn", f"{reader.name} {state}, {left:,} transitions behind: {reader.failure.error}")
-            )
+            resume = f"; when that is mended: tampu followers resume {reader.name.removeprefix(FOLLOWER)}"
+            text = f"{reader.name} {state}, {left:,} transitions behind: {reader.failure.error}"
+            found.append(("reader", "warn", text + resume * reader.failure.parked))
         elif left and days > 1:
-            text = (
-                f"{reader.name} has not moved for {days:.1f} days and is {left:,} transitions behind; the store "
-                f"keeps all of them. Start it again (tampu pipeline run), or remove it: tampu pipeline forget "
-                f"{reader.name.removeprefix('lake:')}"
-            )
-            found.append(("reader", "warn", text))
+            text = f"{reader.name} has not moved for {days:.1f} days and is {left:,} transitions behind; the store "
+            found.append(("reader", "warn", f"{text}keeps all of them. {_advice(reader.name)}"))
         else:
             found.append(("reader", "ok", f"{reader.name}, {left:,} transitions behind"))
     return found
+
+
+def _advice(reader: str) -> str:
+    """How to let a reader go on, or let go of it."""
+    if reader.startswith(FOLLOWER):
+        name = reader.removeprefix(FOLLOWER)
+        return f"Start a process that has its handler, or remove it: tampu followers remove {name}"
+    return f"Start it again (tampu pipeline run), or remove it: tampu pipeline forget {reader.removeprefix('lake:')}"
 
 
 def archive_after(readers: list[Reader]) -> int | None:

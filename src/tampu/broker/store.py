@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from tampu.broker.admin.checks import Checks, Finding
 from tampu.broker.atomic import Atomic, Unit
-from tampu.broker.checks import Checks, Finding
 from tampu.broker.core import Core, PublishSet, Read, Step, Steps, WaitForMessages, without_errors
+from tampu.broker.follower_verbs import FollowerVerbs
 from tampu.broker.notes import Notes
 from tampu.broker.schedules.verbs import ScheduleVerbs
-from tampu.broker.stream import PolledStream, Stream, StreamRequest
+from tampu.broker.streams.stream import PolledStream, Stream, StreamRequest
 from tampu.model.errors import InvalidState, Unavailable
 from tampu.model.times import Duration
 
@@ -22,7 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes):
+class AllVerbs(ScheduleVerbs, Atomic, Checks, Notes, FollowerVerbs):
     """All verbs, for one tenant."""
 
 
@@ -67,6 +68,18 @@ class Schedules:
     fire = blocking(AllVerbs.fire_schedule)
 
 
+class Followers:
+    """Policies that act on what has happened, by name. They belong to the whole store, not to the tenant."""
+
+    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
+        self._verbs = verbs
+        self._drive = drive
+
+    list = blocking(AllVerbs.list_followers)
+    resume = blocking(AllVerbs.resume_follower)
+    remove = blocking(AllVerbs.remove_follower)
+
+
 class Store:
     """Client for the queues of one tenant. Threads may share it. Close it, or use it in a ``with`` block."""
 
@@ -77,6 +90,7 @@ class Store:
         self._pid = os.getpid()
         self.queues = Queues(self._verbs, self._drive)
         self.schedules = Schedules(self._verbs, self._drive)
+        self.followers = Followers(self._verbs, self._drive)
 
     @property
     def tenant(self) -> str:

@@ -11,7 +11,7 @@ from tampu.broker import validate
 from tampu.broker.commit_queue.waiters import MakeClaim
 from tampu.broker.core import Read, Steps, WaitForEnd, WaitForMessages
 from tampu.broker.publish import PublishVerbs
-from tampu.broker.stream_requests import extended
+from tampu.broker.streams.requests import extended
 from tampu.engines import port
 from tampu.model.chance import CHANCE
 from tampu.model.errors import InvalidMessage, NotFound, TampuError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import tampu
 from tampu.cli import exits
@@ -35,7 +35,26 @@ Json = Annotated[
 ]
 
 
-class Group(TyperGroup):
+class _PlainFlags:
+    """Shows options that take no value without ``<bool>`` in the help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # mixed into commands, which have it
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _SubGroup(_PlainFlags, TyperGroup):
+    pass
+
+
+class Group(_PlainFlags, TyperGroup):
     """Turns every error into a short message and an exit code."""
 
     def main(
@@ -165,10 +184,17 @@ def command(
         parameters = [first, *(p.replace(kind=keyword) for p in own), *added]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        (of or app).command(name, rich_help_panel=panel, epilog=epilog)(run)
+        (of or app).command(name, cls=_Command, rich_help_panel=panel, epilog=epilog)(run)
         return function
 
     return register
+
+
+def group(name: str, panel: str, help: str) -> typer.Typer:
+    """Register a group of subcommands; `command` adds them with ``of``."""
+    made = typer.Typer(name=name, cls=_SubGroup, help=help, no_args_is_help=True)
+    app.add_typer(made, rich_help_panel=panel)
+    return made
 
 
 def queue_names(context: typer.Context, incomplete: str) -> list[str]:

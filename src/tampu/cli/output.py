@@ -28,6 +28,7 @@ STYLES = {
     "ready": "green", "delayed": "yellow", "leased": "cyan", "held": "magenta",
     "done": "dim", "dead": "red", "cancelled": "dim", "expired": "dim",
     "active": "green", "ended": "dim", "open": "green", "paused": "yellow", "draining": "yellow", "closed": "red",
+    "waiting": "yellow", "parked": "red",
     "ok": "green", "warn": "yellow", "bad": "bold red",
 }  # fmt: skip
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(0x20), *range(0x7F, 0xA0)) if chr(n) not in "\n\t"}

@@ -1,4 +1,4 @@
-"""How states, lists of sequence numbers, receipts and errors are written down. The same in all engines."""
+"""How states, lists of sequence numbers, receipts, errors and journal records are written down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from tampu.model.errors import InvalidMessage
 from tampu.model.states import LIVE, State
@@ -47,6 +50,15 @@ def as_json(seqs: Iterable[int]) -> str:
     return f"[{','.join(map(str, seqs))}]"
 
 
+def id_bytes(id: str) -> bytes:
+    return bytes.fromhex(id.replace("-", ""))
+
+
+def id_text(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
 def parse_receipt(text: str) -> tuple[int, int]:
     """(seq, lease) of a receipt, which is ``queue/seq.lease`` in hexadecimal."""
     found = _RECEIPT.search(text)
@@ -59,3 +71,82 @@ def parse_receipt(text: str) -> tuple[int, int]:
 def fingerprint(error: str) -> str:
     """The same for errors that differ only in numbers, addresses and quoted values."""
     return hashlib.blake2b(_VARYING.sub("?", error).encode(), digest_size=6).hexdigest()
+
+
+# -- journal records of engines on tables
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Record:
+    """What one verb does in a commit, column by column."""
+
+    __slots__ = ("_own", "_owners", "attempts", "details", "own", "seqs", "stamps", "types")
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.stamps: list[int] = []
+        self.attempts: list[int] = []
+        self.types: list[str] = []
+        self.details: list[str | None] = []
+        self.own: dict[int, bytes] = {}
+        """Ids given by the user, by position in the record."""
+        self._own: list[bytes] = []
+        self._owners = 0
+
+    def add(self, seq: int, stamp: int, attempt: int, own: bytes | None = None, detail: str | None = None) -> None:
+        if own is not None:
+            self.own[len(self.seqs)] = own
+        self.seqs.append(seq)
+        self.stamps.append(stamp)
+        self.attempts.append(attempt)
+        if detail is not None or self.details:
+            self.details.extend([None] * (len(self.seqs) - 1 - len(self.details)))
+            self.details.append(detail)
+
+    def extend(
+        self, seqs: Sequence[int], stamps: Sequence[int], attempts: Sequence[int], types: list[str] | None = None
+    ) -> None:
+        self.seqs.extend(seqs)
+        self.stamps.extend(stamps)
+        self.attempts.extend(attempts)
+        if types is not None:
+            self.types.extend(types)
+
+    def add_own(self, count: int, packed: bytes) -> None:
+        """Add many ids given by the user: positions and ids as pairs in MessagePack."""
+        self._own.append(packed)
+        self._owners += count
+
+    def _all_own(self) -> Any:
+        if not self._own:
+            return self.own or None
+        self.add_own(len(self.own), b"".join(_pack(i) + _pack(id) for i, id in self.own.items()))
+        return msgspec.Raw(b"\xdf" + self._owners.to_bytes(4, "big") + b"".join(self._own))
+
+    def packed(self, verb: str, state: int | None, worker: str | None) -> bytes:
+        """The record as bytes. A column whose values are all equal is written as a single value."""
+        return _pack(
+            (
+                verb,
+                state,
+                worker,
+                pack_seqs(self.seqs),
+                folded(self.stamps),
+                folded(self.attempts),
+                folded(self.types) if self.types else None,
+                self.details or None,
+                self._all_own(),
+            )
+        )
+
+    @staticmethod
+    def unpacked(body: bytes) -> tuple[Any, ...]:
+        """(verb, state, worker, packed seqs, stamps, attempts, types, details, ids given by the user by position)"""
+        fields: tuple[Any, ...] = tuple(msgspec.msgpack.decode(body))
+        return fields
+
+
+def folded(values: list[Any]) -> Any:
+    first = values[0]
+    return first if values.count(first) == len(values) else values

@@ -388,6 +388,8 @@ class PollStatus(msgspec.Struct, frozen=True):
     """No other process is the leader: `Engine.lead` is worth a call."""
     ready: dict[tuple[str, str], int]
     """How many messages are ready, for the queues in the request."""
+    journal_end: Position | None = None
+    """Where the journal ends, or a place behind that if some records have no offsets yet. None: not known."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ can not open files, load extensions or change its own settings, so that a query 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -151,18 +152,30 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """The query, if it is one statement that only reads."""
     import duckdb
 
+    found = explained = _one_statement(connection, sql)
+    if found.type == duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs its statement, which must only read too
+        explained = _one_statement(connection, _EXPLAIN.sub("", found.query, count=1))
+    if explained.type != duckdb.StatementType.SELECT:
+        kind = explained.type.name
+        raise InvalidMessage(
+            f"{kind} is not allowed: the lake is only read here", field="sql", hint="SELECT, DESCRIBE, SHOW or EXPLAIN"
+        )
+    return str(found.query)
+
+
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(ANALYZE\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+
+
+def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    import duckdb
+
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
         raise as_error(error) from None
     if len(statements) != 1:
         raise InvalidMessage(f"{len(statements)} statements; give one", field="sql", hint='"SELECT …"')
-    if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-        kind = statements[0].type.name
-        raise InvalidMessage(
-            f"{kind} is not allowed: the lake is only read here", field="sql", hint="SELECT, DESCRIBE, SHOW or EXPLAIN"
-        )
-    return str(statements[0].query)
+    return statements[0]
 
 
 def checked_condition(sql: str) -> str:

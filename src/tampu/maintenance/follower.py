@@ -21,7 +21,7 @@ from tampu.broker.core import Core
 from tampu.broker.followers import FOLLOWERS, Effects, Handler, reader_name
 from tampu.broker.journal_cursor import JournalCursor, end_of_journal
 from tampu.broker.journal_readers import Failure, Reader
-from tampu.engines.port import Publish, Together
+from tampu.engines.port import Cancel, Free, PollStatus, Publish, Together
 from tampu.model.errors import QueueClosed, QueueFull, StorageError, TampuError, VersionConflict
 from tampu.model.journal import Position, Transition
 from tampu.model.times import SECOND
@@ -34,6 +34,8 @@ _BUSY_SECONDS = 0.02
 """Between two looks at least, so that a busy store is read in pages."""
 _FIRST_SECONDS, _LAST_SECONDS, _GROWTH = 0.25, 10.0, 1.25
 """Between two looks when nothing is heard: other processes tell of what became ready, but not of all else."""
+_HEARING_SECONDS = 60.0
+"""In place of ``_LAST_SECONDS`` on engines where maintenance hears of every change of the journal (`hear`)."""
 _RETRY_SECONDS = 1.0
 ATTEMPTS = 10
 """A handler that raises is parked after this many attempts."""
@@ -52,6 +54,8 @@ class Follower:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._pause = _FIRST_SECONDS
+        self._longest = _LAST_SECONDS
+        self._heard: tuple[int, Position | None] | None = None
         self._thread: threading.Thread | None = None
 
     # -- one look at the journal
@@ -63,7 +67,11 @@ class Follower:
         starts: list[Position] = []
         pages: list[tuple[JournalCursor, list[Transition]]] = []
         for handler in handlers:
-            reader, version = self._known[handler.name]
+            try:
+                reader, version = self._carry_out(handler.name)
+            except VersionConflict:  # another process leads, and does the same
+                del self._known[handler.name]
+                continue
             if reader.failure is not None and self._must_wait(reader.failure):
                 continue
             if reader.position not in starts:  # most handlers are at the same place
@@ -118,7 +126,7 @@ class Follower:
                 reached = reader.position | {moved.partition: moved.offset for moved in half}
                 self._hand_over(handler, reader, version, half, reached)
                 return
-            moved_on = Reader(reader.name, position, self._core.engine.now())
+            moved_on = Reader(reader.name, position, self._core.engine.now(), intents=effects.intents())
             unit = Together(journal_readers.TENANT, [journal_readers.saving(moved_on, version), *calls])
             self._known[handler.name] = moved_on, self._core.do(unit)[0]
         except StorageError:  # it says nothing of the handler, and the unit may be stored
@@ -130,6 +138,16 @@ class Follower:
                 self._failed(handler, reader, version, error)
         except Exception as error:
             self._failed(handler, reader, version, error)
+
+    def _carry_out(self, name: str) -> tuple[Reader, int]:
+        """Do what was decided when a handler got to its position, perhaps by another leader. Returns the position."""
+        reader, version = self._known[name]
+        for intent in reader.intents:
+            self._core.do((Cancel if intent.verb == "cancel" else Free)(intent.tenant, intent.ids))
+        if reader.intents:
+            reader = msgspec.structs.replace(reader, intents=[])
+            self._known[name] = reader, (version := self._core.do(journal_readers.saving(reader, version)))
+        return reader, version
 
     def _stored_version(self, name: str) -> int | None:
         document = self._core.engine.document(journal_readers.KIND, journal_readers.TENANT, name)
@@ -171,6 +189,14 @@ class Follower:
         self._pause = _FIRST_SECONDS
         self._wake.set()
 
+    def hear(self, status: PollStatus) -> None:
+        """Look soon if a document was changed since the last poll or, where the engine tells it, the journal."""
+        heard = (status.revision, status.journal_end)
+        self._longest = _LAST_SECONDS if status.journal_end is None else _HEARING_SECONDS
+        if heard != self._heard:
+            self._heard = heard
+            self.wake()
+
     def _committed(self, _calls: int, _seconds: float) -> None:
         self.wake()
 
@@ -198,7 +224,7 @@ class Follower:
         count = self.turn()
         if count is None:
             return 0.0
-        self._pause = _FIRST_SECONDS if count else min(_LAST_SECONDS, self._pause * _GROWTH)
+        self._pause = _FIRST_SECONDS if count else min(self._longest, self._pause * _GROWTH)
         return self._pause
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""Completes a change of a queue's ordering or group limits; see `tampu.broker.reorder`."""
+"""Completes a change of a queue's ordering or group limits; see `tampu.broker.admin.reorder`."""
 
 from __future__ import annotations
 
 import contextlib
 
-from tampu.broker import reorder
+from tampu.broker.admin import reorder
 from tampu.broker.core import Core
 from tampu.engines.port import PollStatus
 from tampu.model.errors import VersionConflict

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 
-from tampu.broker import journal_readers, removal
+from tampu.broker import journal_readers
+from tampu.broker.admin import removal
 from tampu.broker.core import Core
 from tampu.broker.settings import DEFAULTS, KIND
 from tampu.engines.port import Trim

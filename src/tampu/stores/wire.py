@@ -52,10 +52,10 @@ class SparkLoad(_Do, frozen=True, tag="load"):
 
     queue: str
     id_prefix: bytes
-    numbers: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 40)]], Meta(min_length=1)]
+    numbers: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 40)]], Meta(min_length=1, max_length=10_000)]
     bodies: bytes
     """Packed and concatenated."""
-    starts: list[Offset]
+    starts: Annotated[list[Offset], Meta(max_length=10_001)]
     """Where each body begins, and where the last one ends."""
 
 
@@ -73,7 +73,7 @@ class SparkPublish(_Do, frozen=True, tag="publish"):
     """Messages with more fields than a payload. Reply: how many are new."""
 
     queue: str
-    items: Annotated[list[SparkItem], Meta(min_length=1)]
+    items: Annotated[list[SparkItem], Meta(min_length=1, max_length=10_000)]
 
 
 SparkChange = SparkPut | SparkDelete | SparkLoad | SparkPublish

@@ -1,4 +1,4 @@
-"""Moves of houses in which nobody works need not wait until everybody has noticed."""
+"""Moves of stores in which nobody works need not wait until everybody has noticed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Houses to move: full of messages in every state, in three tenants; and what to hold them against afterwards."""
+"""Stores to move: full of messages in every state, in three tenants; and what to hold them against afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENANTS = ("default", "acme", "zeta")
 _numbers = itertools.count()
 
 URLS: dict[str, Callable[[Path], str]] = {
-    "file": lambda folder: str(folder / f"house{next(_numbers)}.db"),
+    "file": lambda folder: str(folder / f"store{next(_numbers)}.db"),
     "postgres": lambda _: postgres.databases.url(),
     "redis": lambda _: redis.redis.url(),
     "mariadb": lambda _: mariadb.databases.url(),
@@ -52,7 +52,7 @@ def opened(*urls: str, clock: FakeClock | None) -> Iterator[list[Engine]]:
 def move(source: str, target: str, clock: FakeClock | None, **options: Any) -> Report:
     with opened(source, target, clock=clock) as (here, there):
         return Move(
-            here, there, TransferOptions(**{"wait_seconds": 0, **options}), origin="the old house", goal="a new one"
+            here, there, TransferOptions(**{"wait_seconds": 0, **options}), origin="the old store", goal="a new one"
         ).run()
 
 
@@ -139,8 +139,8 @@ def papers(engine: Engine) -> dict[tuple[str, str, str], bytes]:
     return {(d.kind, d.tenant, d.name): d.value for d in engine.all_documents() if d.kind != "move"}
 
 
-def adopted(engine: Engine) -> list[tuple[str, str]]:
-    """(tenant, id) of every adopt in the journal."""
+def imported(engine: Engine) -> list[tuple[str, str]]:
+    """(tenant, id) of every import in the journal, whose verb is adopt."""
     found = []
     position = None
     while True:

@@ -1,4 +1,4 @@
-"""A house that moves while people publish and work in it: what was acknowledged is there, once."""
+"""A store that moves while people publish and work in it: what was acknowledged is there, once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def noticed() -> None:
 
 
 class Publisher:
-    """Publishes until the house is closed, and notes what was acknowledged."""
+    """Publishes until the store is closed, and notes what was acknowledged."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -41,7 +41,7 @@ class Publisher:
 
 
 class Worker:
-    """Works until it is told that the house has moved, and notes what it has done."""
+    """A worker that stops when the store was moved, and records what it did."""
 
     def __init__(self, url: str, moved: threading.Event) -> None:
         self._url = url
@@ -59,7 +59,7 @@ class Worker:
 
 
 @pytest.mark.parametrize(("old", "new"), ROUND)
-def test_nothing_is_lost_or_in_both_houses(old: str, new: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_in_both_stores(old: str, new: str, tmp_path: Path) -> None:
     source, target = URLS[old](tmp_path), URLS[new](tmp_path)
     moved = threading.Event()
     publisher, worker = Publisher(source), Worker(source, moved)

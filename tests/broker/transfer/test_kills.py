@@ -18,7 +18,7 @@ import tampu
 from tampu.broker.transfer import Move, Report, TransferOptions
 from tampu.engines.port import Engine
 from tests.broker.transfer import stores
-from tests.broker.transfer.stores import ROUND, URLS, adopted, contents, move, opened, papers
+from tests.broker.transfer.stores import ROUND, URLS, contents, imported, move, opened, papers
 from tests.conformance.harness import FakeClock
 
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
@@ -73,7 +73,7 @@ def test_killed_at_any_write_it_goes_on(after: bool, tmp_path: Path) -> None:
             assert contents(there) == expected, step
             assert papers(there) == documents, step
             assert contents(here) == expected, step
-            assert len(adopted(there)) == len(set(adopted(there))) == sum(map(len, expected.values()))
+            assert len(imported(there)) == len(set(imported(there))) == sum(map(len, expected.values()))
             assert _run(here, there).was_done
     assert step > 30
 
@@ -111,7 +111,7 @@ def test_sigkill_in_the_middle_loses_and_doubles_nothing(old: str, new: str, tmp
             process.wait()
         last = subprocess.run([*TAMPU, "copy", source, target, "--json"], capture_output=True, text=True, check=False)
         assert last.returncode == 0, last.stderr
-        assert len(set(adopted(there))) == len(adopted(there)) == 3500
+        assert len(set(imported(there))) == len(imported(there)) == 3500
     with tampu.open(target, maintenance=False) as store:
         assert [lease.id for lease in store.claim("jobs", limit=5000)] == ids
         assert len(store.claim("more", limit=5000)) == 500
@@ -146,4 +146,4 @@ def test_two_moves_at_once_double_nothing(tmp_path: Path) -> None:
     move(source, target, clock, ended=True)
     with opened(source, target, clock=clock) as (here, there):
         assert contents(there) == contents(here)
-        assert len(adopted(there)) == len(set(adopted(there)))
+        assert len(imported(there)) == len(set(imported(there)))

@@ -1,4 +1,4 @@
-"""A whole house moves from each engine to each: what arrives is what was there."""
+"""A whole store moves from each engine to each: what arrives is what was there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clock() -> FakeClock:
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
-def test_a_whole_house_arrives_as_it_was(old: str, new: str, tmp_path: Path, clock: FakeClock) -> None:
+def test_a_whole_store_arrives_as_it_was(old: str, new: str, tmp_path: Path, clock: FakeClock) -> None:
     source, target = URLS[old](tmp_path), URLS[new](tmp_path)
     stores.fill(source, clock)
     with opened(source, clock=clock) as (here,):
@@ -77,7 +77,7 @@ def test_ten_thousand_messages_keep_their_ids_and_their_order(old: str, new: str
     report = move(source, target, None)
     assert report.stored == 10_000
     with opened(target, clock=None) as (there,):
-        assert sorted(stores.adopted(there)) == sorted(("default", id) for id in ids)
+        assert sorted(stores.imported(there)) == sorted(("default", id) for id in ids)
     with tampu.open(target, maintenance=False) as store:
         assert [lease.id for lease in store.claim("jobs", limit=10_000)] == ids
 

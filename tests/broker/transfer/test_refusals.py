@@ -1,4 +1,4 @@
-"""When a house may not be moved, and what becomes of work and readers that were under way."""
+"""When a store may not be moved, and what becomes of work and readers that were under way."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_target_with_messages_of_its_own_is_refused(source: str, target: str, 
         assert [d.kind for d in (*here.all_documents(), *there.all_documents())] == ["queue"]
 
 
-def test_into_an_existing_house_both_live_on(source: str, target: str, clock: FakeClock) -> None:
+def test_into_an_existing_store_both_live_on(source: str, target: str, clock: FakeClock) -> None:
     with tampu.open(target, clock=clock, maintenance=False) as store:
         store.queues.put("jobs", max_attempts=7, status="paused")
         store.publish("jobs", "mine", idempotency_key="i")
@@ -127,7 +127,7 @@ def test_by_force_leased_messages_go_as_if_their_lease_had_run_out(source: str, 
         worker.ack(leases[1])  # it counts where it was claimed, and only there
 
 
-def test_a_house_that_has_moved_does_not_move_again(source: str, target: str, clock: FakeClock, tmp_path: Path) -> None:
+def test_a_store_that_has_moved_does_not_move_again(source: str, target: str, clock: FakeClock, tmp_path: Path) -> None:
     move(source, target, clock)
     with pytest.raises(tampu.InvalidState, match="migrated to a new one"):
         move(source, str(tmp_path / "third.db"), clock)
@@ -170,10 +170,10 @@ def test_what_a_move_that_was_given_up_left_is_no_target(source: str, target: st
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Move, "_carry", lambda *_: 1 / 0)  # killed when the settings have come, and no message yet
             with pytest.raises(ZeroDivisionError):
-                Move(here, there, TransferOptions(wait_seconds=0), origin="the old house", goal="a new one").run()
+                Move(here, there, TransferOptions(wait_seconds=0), origin="the old store", goal="a new one").run()
         reopen(here)
     for into_existing in (False, True):
-        with pytest.raises(tampu.InvalidState, match="beginning of a migration from the old house"):
+        with pytest.raises(tampu.InvalidState, match="beginning of a migration from the old store"):
             move(source, target, clock, into_existing=into_existing)
     assert _status(source, clock) == "open"
     assert _status(target, clock) == "closed"
@@ -201,7 +201,7 @@ def test_messages_that_are_missing_at_the_end_are_an_error_and_nobody_is_let_in(
         with pytest.raises(
             tampu.StorageError, match="3 messages of default/jobs are in the source, and 2 in the target"
         ):
-            Move(here, losing, TransferOptions(wait_seconds=0), origin="the old house", goal="a new one").run()
+            Move(here, losing, TransferOptions(wait_seconds=0), origin="the old store", goal="a new one").run()
     assert (_status(source, clock), _status(target, clock)) == ("closed", "closed")
     assert move(source, target, clock).stored == 1
     assert _status(target, clock) == "open"
@@ -216,10 +216,10 @@ def test_a_move_killed_while_it_opened_the_target_tells_what_there_is(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(papers_module, "leave_identity", lambda *_: 1 / 0)  # all is open, and not noted as done
             with pytest.raises(ZeroDivisionError):
-                Move(here, there, TransferOptions(wait_seconds=0), origin="the old house", goal="a new one").run()
+                Move(here, there, TransferOptions(wait_seconds=0), origin="the old store", goal="a new one").run()
         with tampu.open(target, clock=clock, maintenance=False) as worker:
             assert worker.purge("jobs", state="ready") == 3
-        report = Move(here, there, TransferOptions(wait_seconds=0), origin="the old house", goal="a new one").run()
+        report = Move(here, there, TransferOptions(wait_seconds=0), origin="the old store", goal="a new one").run()
     assert (report.was_done, report.notes, report.stored) == (False, [], 0)
     assert [(queue.source, queue.target) for queue in report.queues] == [({State.READY: 3}, {})]
     assert move(source, target, clock).was_done

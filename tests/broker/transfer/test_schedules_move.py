@@ -1,4 +1,4 @@
-"""Schedules move along: every tick fires in one of the two houses, and once."""
+"""Schedules move along: every tick fires in one of the two stores, and once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINUTE = 60
 
 
 def fire(url: str, clock: FakeClock) -> None:
-    """What the keeper of a house does."""
+    """What the maintenance of a store does."""
     with tampu.open(url, clock=clock, maintenance=False) as store:
         Scheduler(access.core(store)).fire()
 
@@ -61,7 +61,7 @@ def test_schedules_go_on_where_they_were(old: str, new: str, tmp_path: Path) -> 
     for url in (source, target, source, target):
         fire(url, clock)
     here = {queue: ticks(source, clock, "default", queue) for queue in ("jobs", "few", "shut", "never")}
-    assert here == {"jobs": ["01", "02"], "few": ["01", "02"], "shut": [], "never": []}, "the old house is silent"
+    assert here == {"jobs": ["01", "02"], "few": ["01", "02"], "shut": [], "never": []}, "the old store is silent"
     assert ticks(source, clock, "lonely", "none-yet") == []
     there = {queue: ticks(target, clock, "default", queue) for queue in ("jobs", "few", "shut", "never")}
     assert there == {"jobs": ["02", "03"], "few": ["01", "02", "03"], "shut": [], "never": []}

@@ -1,4 +1,4 @@
-"""A server of its own for each test that breaks one; a house on the shared server for the others."""
+"""A server of its own for each test that breaks one; a store on the shared server for the others."""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Messages lie in blocks by the time they were published; nobody can tell from outside, also not in older houses."""
+"""Messages lie in blocks by the time they were published; nobody can tell from outside, also not in older stores."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_another_ordering_finds_the_messages_of_all_blocks(jobs: Jobs) -> None:
 
 
 def _as_layout_3(jobs: Jobs) -> None:
-    """As a house looks that older code has written: one hash."""
+    """As a store looks that older code has written: one hash."""
     for name in jobs.client.zrange(f"{jobs.tag}:blocks", 0, -1):
         for end in "mx":
             key = f"{jobs.tag}:{end}:{name.decode()}"
@@ -137,7 +137,7 @@ def _as_layout_3(jobs: Jobs) -> None:
     jobs.client.hdel(f"{jobs.tag}:n", "block", "size")
 
 
-def test_a_house_of_one_hash_goes_on(jobs: Jobs) -> None:
+def test_a_store_of_one_hash_goes_on(jobs: Jobs) -> None:
     old = jobs.publish(10)
     leased, *_ = jobs.q.claim("jobs", limit=2)
     dead = jobs.q.publish("jobs", "dead", priority=-1)

@@ -78,7 +78,7 @@ def test_cancel_and_stats_reach_every_server(q: tampu.Store) -> None:
     assert [stats.cancelled for stats in q.stats()] == [1] * 12
 
 
-def test_keepers_keep_their_promises_on_every_server(q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_works_on_every_server(q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody claims: what is due moves by itself, whichever server has the queue."""
     monkeypatch.setattr("tampu.maintenance.trimmer._REST_SECONDS", 0.1)
     monkeypatch.setattr("tampu.maintenance.trimmer._IDLE_SECONDS", 0.1)

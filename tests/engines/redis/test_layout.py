@@ -10,7 +10,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.engines.redis import scripts
+from tampu.engines.redis.connection import scripts
 from tests.servers import redis
 
 PAGE = Path(__file__).parents[3] / "docs/reference/redis-layout.md"

@@ -1,4 +1,4 @@
-"""Connections that break, workers that wait, keepers that lead: nobody stays silent."""
+"""Connections that break, workers that wait, processes that lead: nobody stays silent."""
 
 import os
 import signal
@@ -95,7 +95,7 @@ def test_one_of_two_leads_and_the_other_takes_over_when_it_ends(url: str) -> Non
     two.close()
 
 
-def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
+def test_who_was_stopped_does_not_renew_the_lead_of_another(url: str) -> None:
     one, two = RedisEngine(url), RedisEngine(url)
     assert one.lead()
     tag = one.registry.tags.registry
@@ -104,7 +104,7 @@ def test_who_was_stopped_does_not_renew_the_seat_of_another(url: str) -> None:
     assert two.lead()
     assert not one.lead()
     one.close()
-    assert two.lead(), "closing gives up only a seat of one's own"
+    assert two.lead(), "closing gives up only a lead of one's own"
     two.close()
 
 
@@ -142,7 +142,7 @@ def _refuses(q: tampu.Store) -> bool:
     return False
 
 
-def test_a_house_whose_data_was_lost_begins_anew(start: Start) -> None:
+def test_a_store_whose_data_was_lost_begins_anew(start: Start) -> None:
     """Without an append-only file: what this process remembers of queues must not outlive the server's memory."""
     server = start()
     with tampu.open(server.url(), maintenance=False) as q:

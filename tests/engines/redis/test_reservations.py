@@ -10,9 +10,10 @@ import tampu
 from tampu.broker import access, validate
 from tampu.broker.settings import resolve
 from tampu.engines import port
-from tampu.engines.redis import ids, load, publish, scripts
+from tampu.engines.redis import ids, load, publish
+from tampu.engines.redis.connection import scripts
+from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.wire import Wire
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage
 from tampu.model.values import pack_payload

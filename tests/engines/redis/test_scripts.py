@@ -12,8 +12,8 @@ import pytest
 import tampu
 from tampu.broker import access
 from tampu.engines.port import Trim
-from tampu.engines.redis import scripts
 from tampu.engines.redis.checks import OLDEST
+from tampu.engines.redis.connection import scripts
 from tampu.model.errors import StorageFull
 from tests.servers import redis
 from tests.servers.redis import Server

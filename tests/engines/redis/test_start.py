@@ -11,7 +11,7 @@ import pytest
 
 import tampu
 from tampu.engines.redis import checks
-from tampu.engines.redis.node import Patience
+from tampu.engines.redis.connection.node import Patience
 from tests.cli.run_command import Command
 from tests.server.web import Web
 from tests.servers.http import Stall

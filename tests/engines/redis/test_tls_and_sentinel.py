@@ -9,7 +9,7 @@ import pytest
 import redis as driver
 
 import tampu
-from tampu.engines.redis.node import Patience
+from tampu.engines.redis.connection.node import Patience
 from tests.conformance.harness import payloads, waits
 from tests.servers.certificates import self_signed
 from tests.servers.redis import FAST, Server, redis_binary, until
@@ -37,7 +37,7 @@ def tls() -> Iterator[TlsServer]:
     made.remove()
 
 
-def test_an_encrypted_connection_works_and_hears_the_bell(tls: TlsServer) -> None:
+def test_an_encrypted_connection_works_and_hears_wake_ups(tls: TlsServer) -> None:
     url = tls.url(ssl_ca_certs=str(tls.certificate)).replace("redis://", "rediss://")
     with tampu.open(url) as q, tampu.open(url, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(q.claim, "jobs", wait=240)

@@ -3,7 +3,7 @@
 import pytest
 
 import tampu
-from tampu.engines.redis import urls
+from tampu.engines.redis.connection import urls
 
 
 def test_a_plain_url_has_defaults() -> None:
@@ -68,7 +68,7 @@ def test_names_with_colons_do_not_share_a_tag(url: str) -> None:
         assert [m.payload for m in two.messages("b:c")] == [2]
 
 
-def test_houses_of_two_prefixes_do_not_meet(url: str) -> None:
+def test_stores_of_two_prefixes_do_not_meet(url: str) -> None:
     with tampu.open(url, maintenance=False) as one, tampu.open(f"{url}-other", maintenance=False) as two:
         one.publish("jobs", 1)
         assert two.queues.list() == []

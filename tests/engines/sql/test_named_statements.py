@@ -11,6 +11,7 @@ import pytest
 import tampu
 from tampu.engines.mariadb.database import OPERATIONS
 from tampu.engines.sql.named_statements import load, parse
+from tampu.engines.sqlite import operations as sqlite_operations
 
 SOURCE = Path(tampu.__file__).parent
 SENDS = {"rows", "row", "value", "send", "ahead", "ask", "whole"}
@@ -81,13 +82,36 @@ def test_every_statement_that_is_asked_for_exists(engine: str, operations: set[s
 
 
 def test_every_statement_that_is_asked_for_outside_of_the_engines_exists() -> None:
-    known = {*load("tampu.engines.postgres"), *load("tampu.engines.mariadb"), *OPERATIONS}
+    known = {
+        *load("tampu.engines.postgres"),
+        *load("tampu.engines.mariadb"),
+        *load("tampu.engines.sqlite"),
+        *OPERATIONS,
+    }
     asked = _asked_for(_trees(about="tampu.engines.sql.db"))
     assert "snapshot_live" in asked
     assert asked <= known, f"no such statement: {sorted(asked - known)}"
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mariadb"])
+SERVERS = {
+    "ack_in_one_statement", "acquire_leader", "acquire_locks", "allocate_numbers", "claim_in_one_statement",
+    "current_leader", "delete_settled_claims", "fold_counts", "has_unnumbered", "insert_loaded",
+    "join_user_transaction",
+    "publish_simple", "publish_without_lookup", "release_leader", "select_server_time", "try_acquire_locks",
+    "write_commit",
+}  # fmt: skip
+"""Statements that only engines with several writers, or a process of their own, ask for."""
+
+
+def test_every_statement_that_is_asked_of_a_file_exists() -> None:
+    known = {*load("tampu.engines.sqlite"), *sqlite_operations.OPERATIONS}
+    asked = _asked_for(_trees("engines/sql", "engines/sqlite")) - SERVERS
+    assert len(asked) > 80
+    assert asked <= known, f"no such statement: {sorted(asked - known)}"
+    assert not set(sqlite_operations.OPERATIONS) - asked - {"page_ready"}, "nobody asks for it by name"
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", "sqlite"])
 def test_every_statement_is_used(engine: str) -> None:
     written = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert not set(load(f"tampu.engines.{engine}")) - written

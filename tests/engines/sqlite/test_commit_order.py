@@ -1,12 +1,14 @@
-"""One commit of the embedded engine: its journal keeps the order of a message, and a claim is not cut short."""
+"""One commit of the embedded engine: its journal keeps the order of a message."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import tampu
+from tampu.broker import access
 from tampu.broker.store import Store
-from tests.conformance.harness import FakeClock, payloads, verbs
+from tests.conformance.harness import FakeClock, verbs
 
 
 @pytest.fixture
@@ -27,8 +29,11 @@ def test_a_message_that_is_published_and_replaced_in_one_commit_has_both_in_orde
     assert verbs(store, last.id) == ["publish", "replace"]
 
 
-def test_expired_messages_between_others_do_not_cut_a_claim_short(store: Store, clock: FakeClock) -> None:
-    store.publish_many("jobs", [tampu.NewMessage(n, ttl=10 if n % 2 == 0 else None) for n in range(6)])
-    assert len(store.claim("jobs", limit=6, lease=20)) == 6
-    clock.advance(20)
-    assert payloads(store.claim("jobs", limit=3)) == [1, 3, 5]
+def test_a_publish_that_finds_only_duplicates_writes_nothing(store: Store) -> None:
+    first = store.publish("jobs", 1, idempotency_key="a")
+    engine: Any = access.engine(store)
+    asked: list[str] = []
+    engine._db.connection.set_trace_callback(asked.append)
+    assert store.publish("jobs", 1, idempotency_key="a").id == first.id
+    assert asked
+    assert not [sql for sql in asked if sql.startswith(("INSERT", "UPDATE", "DELETE"))]

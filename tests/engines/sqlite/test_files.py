@@ -380,3 +380,22 @@ def test_a_file_that_was_replaced_is_noticed_without_keepers(tmp_path: Path) -> 
             _publish_on(q)
     with tampu.open(path, maintenance=False) as q:
         assert [m.payload for m in q.messages("jobs")] == ["new"]
+
+
+def test_only_the_owner_can_read_a_new_file(tmp_path: Path) -> None:
+    """The file has payloads and hashes of keys. An existing file keeps its mode: others may be meant to read it."""
+    new, shared = tmp_path / "new.db", tmp_path / "shared.db"
+    old = os.umask(0o022)
+    try:
+        shared.touch(mode=0o644)
+        for path in (new, shared):
+            with tampu.open(path) as store:
+                store.publish("jobs", 1)
+                found = {part.name: oct(part.stat().st_mode & 0o777) for part in tmp_path.glob(f"{path.name}*")}
+                assert set(found.values()) == {"0o600" if path is new else "0o644"}, found
+                assert {path.name, f"{path.name}-wal", f"{path.name}-shm"} <= found.keys()
+                level = {what: level for what, level, _ in store.check()}["access"]
+                assert level == ("ok" if path is new else "warn")
+    finally:
+        os.umask(old)
+    assert not [part for part in tmp_path.iterdir() if len(part.name) > 20], "nothing else is left"

@@ -50,7 +50,7 @@ def test_an_interrupt_leaves_no_transaction_open(tmp_path: Path, statement: str)
             else:
                 Interrupted.after = None
                 continue
-            assert not engine._db.in_transaction
+            assert not engine._db.active
             assert other.run([port.Sweep(1)])
             assert engine.run([port.Sweep(1)])
     finally:

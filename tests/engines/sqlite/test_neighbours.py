@@ -13,7 +13,7 @@ from tampu.engines.sqlite import SqliteEngine
 
 def test_a_call_that_is_too_big_for_the_store_fails_alone() -> None:
     engine = SqliteEngine()
-    engine._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5_000)
+    engine._db.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5_000)
     one, refused, two = engine.run(
         [PutDocument("k", "t", name, value) for name, value in (("a", b"1"), ("b", bytes(10_000)), ("c", b"3"))]
     )

@@ -70,8 +70,8 @@ def test_ids_of_a_batch_are_looked_up_with_one_statement() -> None:
         core: Any = access.core(q)
         first, second, _ = _claims(q, own=True)
         asked: list[str] = []
-        db: sqlite3.Connection = core.engine._db
+        db: sqlite3.Connection = core.engine._db.connection
         db.set_trace_callback(asked.append)
         core.engine.run([_settle(first), _settle(second)])
         db.set_trace_callback(None)
-        assert sum("SELECT m.seq, m.id" in sql for sql in asked) == 2
+        assert sum("FROM json_each" in sql and "tampu_message m" in sql for sql in asked) == 2

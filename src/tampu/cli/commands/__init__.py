@@ -1,1 +1,1 @@
-"""One module per command or family of commands."""
+"""The commands: a folder for each panel of the help, a module for each command or family of commands."""

@@ -68,7 +68,9 @@ def server(session: Session) -> Iterator[Served]:
                 f"the admin key of {session.shown} is not in {first_key.path_of(config)}",
                 hint="run the demo with --no-serve, or delete the demo's store to start anew",
             )
-        yield Served(running.url, first_key.path_of(config).read_text().strip(), lambda: running.about().sign_in)
+        yield Served(
+            running.url, first_key.path_of(config).read_text().strip(), lambda: running.about(sign_in=True).sign_in
+        )
     finally:
         running.stop()
         thread.join()

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import tampu
-from tampu.cli.commands import inspect as commands_inspect
-from tampu.cli.commands import journal
+from tampu.cli.commands.inspect import journal
+from tampu.cli.commands.inspect import messages as commands_inspect
 from tampu.cli.output import Output, text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import tampu
 from tampu.broker import journal_readers
 from tampu.cli import output
 from tampu.cli import parse as cli_parse
-from tampu.cli.app import DryRun, app, command
+from tampu.cli.app import DryRun, command, group
 from tampu.cli.lake import lake_option
 from tampu.cli.lake.lake_option import PANEL, LakeOptions, LakePath
 from tampu.cli.output import text
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from tampu.lake.lineage import RunReport
     from tampu.lake.storage import Lake
 
-pipeline = typer.Typer(name="pipeline", no_args_is_help=True, rich_markup_mode="rich")
-app.add_typer(
-    pipeline, name="pipeline", rich_help_panel=PANEL, help="Keep the lake, the journal and messages as tables"
-)
+pipeline = group("pipeline", PANEL, "Keep the lake, the journal and messages as tables")
 
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Reader's name, if a store feeds several lakes")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Spark setting; repeatable")]

@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
-from uuid import UUID
 
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.named_statements import load
@@ -157,7 +156,7 @@ def _column(column: Column, quote: Quote) -> list[bytes]:
     return [b"NULL" if value is None else quote(value) for value in column.values]
 
 
-def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per type
+def literal(value: Any, quote: Quote) -> bytes:
     """A single value as an SQL literal."""
     if value is None:
         return b"NULL"
@@ -169,8 +168,6 @@ def literal(value: Any, quote: Quote) -> bytes:  # noqa: PLR0911 - one line per 
         return repr(value).encode()
     if isinstance(value, str):
         return b"_utf8mb4 x'%b'" % value.encode().hex().encode()
-    if isinstance(value, UUID):
-        return quote(value.bytes)
     return quote(value)
 
 

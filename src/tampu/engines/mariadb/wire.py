@@ -12,7 +12,6 @@ import select
 import time
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import pymysql
 from pymysql.constants import CLIENT, FIELD_TYPE
@@ -24,19 +23,10 @@ from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
 Rows = list[Any]
 _IDLE_SECONDS = 1.0
 """A connection that was idle for longer is checked before use."""
-_BINARY_STRING = 16
-
-
-def _uuid_or_bytes(raw: bytes | str) -> Any:
-    """Ids are BINARY(16); no other column of ours has a fixed length."""
-    return UUID(bytes=raw) if isinstance(raw, bytes) and len(raw) == _BINARY_STRING else raw
-
-
 DECODERS: dict[Any, Any] = {
     **dict.fromkeys((FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.INT24), int),
     **dict.fromkeys((FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL), int),  # sums of numbers
     **dict.fromkeys((FIELD_TYPE.FLOAT, FIELD_TYPE.DOUBLE), float),
-    FIELD_TYPE.STRING: _uuid_or_bytes,
 }
 
 

@@ -19,12 +19,12 @@ from psycopg import errors
 from tampu.engines.encoding import DONE, LEASED, READY, STATES, pack_seqs
 from tampu.engines.port import Call, Claim, Publish, Settle
 from tampu.engines.postgres.database import Db
-from tampu.engines.sql.claim import SOON
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, blob
 from tampu.engines.sql.ids import BLOCK
 from tampu.engines.sql.queue_registry import QueueRegistry
-from tampu.engines.sql.settle import acks_of_one_claim
+from tampu.engines.sql.verbs.claim import SOON
+from tampu.engines.sql.verbs.settle import acks_of_one_claim
 from tampu.model.message import Lease, Message, State, unpack_body
 from tampu.model.outcome import Outcome
 
@@ -39,7 +39,7 @@ statement reads all numbers in between."""
 _pack = msgspec.msgpack.Encoder().encode
 _NOTHING = _pack(None)
 _COLUMNS = b"\x99"
-"""MessagePack: an array of nine follows (see `tampu.engines.sql.journal_record`)."""
+"""MessagePack: an array of nine follows (see `tampu.engines.encoding.Record`)."""
 _LONG, _BYTES, _RUN = b"\xcf", b"\xc6", b"\xc4\x14"
 """MessagePack: what follows is an unsigned number of eight bytes; bytes with a length of four bytes; 20 bytes."""
 

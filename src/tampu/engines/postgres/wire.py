@@ -13,11 +13,11 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import psycopg
-from psycopg.adapt import Transformer
+from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import ExecStatus, Format
+from psycopg.types.string import ByteaBinaryLoader
 
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 
@@ -75,8 +75,15 @@ _TO_BINARY: dict[type, Callable[[Any], bytes]] = {
     Ints: _ints,
     Blobs: _blobs,
     Uuids: _uuids,
-    UUID: lambda value: value.bytes,
 }
+
+
+class _Context:
+    """How results are read: as psycopg does, but ids as bytes."""
+
+    adapters = AdaptersMap(psycopg.adapters)
+    adapters.register_loader("uuid", ByteaBinaryLoader)
+    connection = None
 
 
 class Wire:
@@ -90,7 +97,7 @@ class Wire:
         """Seconds to wait for a reply of the server; None: for ever."""
         self._prepared: dict[bytes, bytes] = {}
         self._prepared_count = 0
-        self._loader = Transformer()
+        self._loader = Transformer(_Context())
         self._pending: deque[Answer] = deque()
         self._sync_sent = False
         """The sync message that ends the pipeline was sent."""

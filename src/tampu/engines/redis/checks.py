@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from tampu.engines.redis.node import Node, Patience
+from tampu.engines.redis.connection.node import Node, Patience
+from tampu.engines.redis.connection.script_calls import Operation, ok
+from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.queue_registry import QueueRegistry
-from tampu.engines.redis.script_calls import Operation, ok
-from tampu.engines.redis.wire import Wire
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
 
 Finding = tuple[str, str, str]

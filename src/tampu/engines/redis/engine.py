@@ -22,19 +22,18 @@ from tampu.engines.redis import (
     load,
     publish,
     read,
-    scripts,
     settle,
     sweep,
     transfer,
     units,
-    urls,
 )
+from tampu.engines.redis.connection import scripts, urls
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, Writer, ok
+from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.peers import Peers
 from tampu.engines.redis.queue_registry import QueueRegistry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Operation, ScriptCall, Writer, ok
 from tampu.engines.redis.tags import Tags
-from tampu.engines.redis.wire import Wire
 from tampu.engines.transfer import Import, RequestPage, SnapshotPage, StartJournal
 from tampu.model.errors import SchemaMismatch, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position

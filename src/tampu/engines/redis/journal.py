@@ -11,9 +11,9 @@ from typing import Any
 
 from tampu.engines.encoding import fingerprint
 from tampu.engines.redis import rows
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.ids import cut, series
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.script_calls import Operation, ScriptCall, ok
 from tampu.model.errors import InvalidMessage
 from tampu.model.journal import JournalPage, Position, Transition
 

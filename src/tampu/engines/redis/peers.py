@@ -16,10 +16,10 @@ from typing import Any
 
 from redis import exceptions
 
-from tampu.engines.redis.node import Lost
-from tampu.engines.redis.script_calls import ScriptCall, Writer
+from tampu.engines.redis.connection.node import Lost
+from tampu.engines.redis.connection.script_calls import ScriptCall, Writer
+from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.tags import Tags
-from tampu.engines.redis.wire import Wire
 
 LEADER_MS = 5000
 _QUIET_SECONDS = 0.002

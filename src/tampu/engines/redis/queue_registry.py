@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tampu.engines.redis import ids
-from tampu.engines.redis.script_calls import Operation, ScriptCall, Writer, ok
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, Writer, ok
 from tampu.engines.redis.tags import Tags
 from tampu.model.errors import StorageError
 

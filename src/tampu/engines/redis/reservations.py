@@ -15,9 +15,9 @@ from typing import Any
 
 from tampu.engines.port import Item
 from tampu.engines.redis import ids, rows
+from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Operation, ok
 from tampu.model.errors import Unavailable
 from tampu.model.message import Message
 

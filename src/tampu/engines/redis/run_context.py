@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tampu.engines.redis.connection.script_calls import Writer, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.script_calls import Writer, ok
 
 
 class RunContext:

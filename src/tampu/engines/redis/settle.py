@@ -13,9 +13,9 @@ from typing import Any
 
 from tampu.engines.port import Extend, Extended, Settle, SettleItem
 from tampu.engines.redis import ids, rows
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Operation, ScriptCall
 from tampu.engines.rules import first_line
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome

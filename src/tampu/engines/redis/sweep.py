@@ -7,9 +7,9 @@ from typing import Any
 
 from tampu.engines.port import PollStatus, Sweep, Swept, Trim
 from tampu.engines.redis import reservations, units
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Operation, ScriptCall, ok
 from tampu.model.chance import CHANCE
 from tampu.model.errors import TampuError
 from tampu.model.times import SECOND, Clock

@@ -22,9 +22,9 @@ import msgspec
 from tampu.engines import units
 from tampu.engines.port import Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
 from tampu.engines.redis import admin, documents, publish, reservations, rows, settle
+from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.redis.script_calls import Operation, ScriptCall, ok
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Body, Message, unpack_body

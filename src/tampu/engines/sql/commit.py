@@ -7,26 +7,40 @@ arrays, whether for one message or thousands.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-from uuid import UUID
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from tampu.engines.commit import CommitState, expired_leases
-from tampu.engines.encoding import pack_seqs, unpack_seqs
+from tampu.engines.encoding import DEAD, Record, id_text, pack_seqs, unpack_seqs
+from tampu.engines.port import Call, Listener, Together
 from tampu.engines.sql.db import Blobs, Db, Ints
-from tampu.engines.sql.fair import FairTurns
 from tampu.engines.sql.ids import BLOCK
-from tampu.engines.sql.journal_record import Record
 from tampu.engines.sql.locks import Locks
-from tampu.engines.sql.message_row import MessageRow
 from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.rules.fair import FairTurns
+from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.units import Names, carry_out_units
+from tampu.model.errors import TampuError
+from tampu.model.times import SECOND
+
+_SOON = SECOND
+"""Maintenance checks this often anyway; only what is due sooner needs a wake-up."""
+
+
+class Wakeup(Protocol):
+    """Tells other processes that messages are ready, and calls back when they say so."""
+
+    def notify(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class SentTooEarly(Exception):
     """A statement was sent ahead, but something must run before it. The commit starts again without sending ahead."""
 
 
-class Commit(CommitState[QueueRegistry, Record]):
+class Commit:
+    """What the verbs of a commit gather."""
+
     def __init__(
         self,
         db: Db,
@@ -35,17 +49,31 @@ class Commit(CommitState[QueueRegistry, Record]):
         block: int | None = None,
         next: tuple[int | None, int | None, int | None] = (None, None, None),
         sent: Any = None,
+        locks: Locks | None = None,
     ) -> None:
-        super().__init__(registry, Record)
+        self.registry = registry
+        self.ready: dict[int, int] = {}
+        """How many messages became ready, by queue."""
+        self.leases_expired: dict[int, tuple[int, int]] = {}
+        """Expired leases by queue: how many messages are ready again, and how many are dead."""
+        self.due: int | None = None
+        """The earliest time at which something this commit wrote is due."""
+        self.waits: dict[int, int] = {}
+        """Until when messages that got a slot in this commit wait, for their time or for a token."""
+        self._deltas: dict[tuple[int, int], int] = {}
+        self._endings: dict[tuple[int, int], list[int]] = {}
+        self._records: dict[tuple[Any, ...], Record] = {}
+        self._noted: set[int] = set()
+        self._earlier_records: list[tuple[tuple[Any, ...], Record]] = []
+        self._new_queues: list[int] = []
         self.db = db
-        self.next = next
-        """When the next delay, lease and expiry are due, read at the start of the commit."""
+        self._next = next
         self.now = now
         self.stamp = registry.stamp = max(registry.stamp, now // 1000)
         self.ahead = self.stamp - now // 1000 or None
         self.sent = sent
         """A statement that was sent with the beginning of the commit (`claim.Sent` or `settle.Sent`)."""
-        self.locks = Locks(db)
+        self.locks = Locks(db) if locks is None else locks
         self.swept = False
         """This commit sweeps. It must not wait for rows that others have locked."""
         self.deferred: list[Callable[[], None]] = []
@@ -64,9 +92,32 @@ class Commit(CommitState[QueueRegistry, Record]):
         self._deleted_claims: set[int] = set()
         """Claims whose row was deleted already."""
 
+    @property
+    def next(self) -> tuple[int | None, int | None, int | None]:
+        """When the next delay, lease and expiry are due."""
+        return self._next
+
     # -- numbers, queues, counts
 
-    def numbers(self, count: int) -> list[int]:
+    def forget_new_queues(self, keep: int = 0) -> None:
+        """After a rollback: forget the queues created in this commit, except the first ``keep``."""
+        for q in self._new_queues[keep:]:
+            self.registry.forget(q)
+        del self._new_queues[keep:]
+
+    def count(self, q: int, kind: int, delta: int) -> None:
+        self._deltas[q, kind] = self._deltas.get((q, kind), 0) + delta
+
+    def changes(self, q: int) -> list[tuple[int, int]]:
+        """(state number, change of its count) of a queue."""
+        return [(kind, delta) for (owner, kind), delta in self._deltas.items() if owner == q]
+
+    def ended(self, q: int, state: int, seqs: list[int]) -> None:
+        """Note messages of one queue that have ended and whose rows are written."""
+        self.count(q, state, len(seqs))
+        self._endings.setdefault((q, state), []).extend(seqs)
+
+    def numbers(self, count: int) -> Sequence[int]:
         """``count`` new sequence numbers, ascending."""
         if count <= len(self._block):
             taken, self._block = self._block[:count], self._block[count:]
@@ -81,7 +132,7 @@ class Commit(CommitState[QueueRegistry, Record]):
 
     def queue(self, tenant: str, name: str) -> int:
         """The number of a queue, which is created if it does not exist."""
-        q = self.registry.number(self.db, tenant, name)
+        q = self.registry.numbers.get((tenant, name)) or self.registry.number(self.db, tenant, name)
         if q is None:
             q = int(self.db.value("create_queue", tenant, name))
             self.registry.learn(q, tenant, name)
@@ -100,8 +151,8 @@ class Commit(CommitState[QueueRegistry, Record]):
         for message in messages:
             self.count(message.q, kind, delta)
 
-    def id(self, seq: int, stamp: int, own: UUID | None) -> str:
-        return self.registry.id.of(stamp, seq) if own is None else str(own)
+    def id(self, seq: int, stamp: int, own: bytes | None) -> str:
+        return self.registry.id.of(stamp, seq) if own is None else id_text(own)
 
     @property
     def turns(self) -> FairTurns:
@@ -109,6 +160,27 @@ class Commit(CommitState[QueueRegistry, Record]):
         if self._turns is None:
             self._turns = FairTurns(self.db, self.registry, self.locks)
         return self._turns
+
+    # -- wake-ups
+
+    def became_ready(self, q: int, count: int) -> None:
+        self.ready[q] = self.ready.get(q, 0) + count
+
+    def falls_due(self, at: int) -> None:
+        if self.due is None or at < self.due:
+            self.due = at
+
+    def announce(self, wakeup: Wakeup | None, listener: Listener | None) -> None:
+        """After the commit: wake waiting claims, in this process and in others."""
+        if wakeup is not None and (self.ready or (self.due is not None and self.due < self.now + _SOON)):
+            wakeup.notify()
+        if listener is not None:
+            if self.due is not None:
+                listener.due(self.due)
+            if self.ready:
+                listener.ready({self.named[q]: n for q, n in self.ready.items()})
+            if self.leases_expired:
+                listener.leases_expired({self.named[q]: counts for q, counts in self.leases_expired.items()})
 
     # -- claims
 
@@ -152,6 +224,23 @@ class Commit(CommitState[QueueRegistry, Record]):
 
     # -- journal
 
+    def record(self, verb: str, q: int, state: int | None, worker: str | None = None) -> Record:
+        """The journal record of this commit for a verb, queue, state and worker."""
+        key = (verb, q, state, worker)
+        found = self._records.get(key)
+        if found is None:
+            found = self._records[key] = self.registry.record()
+        return found
+
+    def begin_record_group(self) -> None:
+        """Journal what follows after all that was recorded so far. The last transition of a message stays its last."""
+        self._earlier_records.extend(self._records.items())
+        self._records, self._noted = {}, set()
+
+    def journal_records(self) -> list[tuple[tuple[Any, ...], Record]]:
+        """((verb, queue, state, worker), record), in the order to be written."""
+        return [*self._earlier_records, *self._records.items()]
+
     def note(
         self, verb: str, state: int | None, message: MessageRow, worker: str | None = None, detail: str | None = None
     ) -> None:
@@ -194,8 +283,49 @@ class Commit(CommitState[QueueRegistry, Record]):
         if gone:
             self.db.send("delete_settled_claims", Ints(until for until, _ in gone), Ints(lease for _, lease in gone))
         self.leases_expired = expired_leases(records)
+        self._name_queues()
+
+    def _name_queues(self) -> None:
         if self.ready or self.leases_expired:
-            self.named = {q: self.registry.name(self.db, q) for q in (*self.ready, *self.leases_expired)}
+            names = self.registry.names
+            self.named = {
+                q: names.get(q) or self.registry.name(self.db, q) for q in (*self.ready, *self.leases_expired)
+            }
+
+
+def expired_leases(records: Iterable[tuple[tuple[Any, ...], Any]]) -> dict[int, tuple[int, int]]:
+    """By queue, how many messages the reaper made ready again, and how many dead, in a commit."""
+    found: dict[int, tuple[int, int]] = {}
+    for (verb, q, state, _), record in records:
+        if verb == "reap":
+            back, dead = found.get(q, (0, 0))
+            count = len(record.seqs)
+            found[q] = (back, dead + count) if state == DEAD else (back + count, dead)
+    return found
+
+
+def carry_out(
+    verbs: Mapping[type[Any], Callable[[Any, Any], Sequence[Any]]],
+    commit: Commit,
+    calls: Sequence[Call],
+    names: Names,
+) -> list[Any | TampuError]:
+    """Run each verb once, in the order of ``verbs``, over all its calls. Replies are in the order of the calls."""
+    if len(calls) == 1 and type(calls[0]) is not Together:
+        return list(verbs[type(calls[0])](commit, calls))
+    replies: list[Any] = [None] * len(calls)
+    by_kind: dict[type[Any], list[int]] = {}
+    for i, call in enumerate(calls):
+        by_kind.setdefault(type(call), []).append(i)
+    if Together in by_kind:
+        return carry_out_units(lambda members: carry_out(verbs, commit, members, names), names, commit, calls)
+    for kind, verb in verbs.items():
+        indexes = by_kind.get(kind)
+        if indexes:
+            for i, reply in zip(indexes, verb(commit, [calls[i] for i in indexes]), strict=True):
+                replies[i] = reply
+            commit.begin_record_group()
+    return replies
 
 
 def unpack_claim(raw: bytes) -> list[int]:

@@ -34,7 +34,7 @@ class Uuids(Blobs):
 
 
 class Db(Protocol):
-    """One connection. Used by one thread at a time."""
+    """One connection, as the rules use it. Used by one thread at a time."""
 
     connection: Any
     """The driver's connection object."""
@@ -46,12 +46,6 @@ class Db(Protocol):
     def active(self) -> bool:
         """True if a transaction is open and has not failed."""
         ...
-
-    def alive(self) -> bool:
-        """False if the server has closed this idle connection. Mostly needs no round trip."""
-        ...
-
-    def close(self) -> None: ...
 
     def together(self) -> contextlib.AbstractContextManager[None]:
         """Statements inside are pipelined: only reading a result waits, and the end waits for all of them."""
@@ -77,16 +71,26 @@ class Db(Protocol):
         """Send a statement inside `together`; call the result later to get its rows."""
         ...
 
-    def flush(self) -> None:
-        """Send what `together` has gathered, so that the server can begin."""
-        ...
-
     def say(self, sql: bytes) -> None:
         """Send a session command such as BEGIN, COMMIT or SAVEPOINT."""
         ...
 
     def execute(self, sql: str, parameters: Any) -> Any:
         """Run the user's own SQL, in the driver's parameter style; returns a cursor."""
+        ...
+
+
+class ServerDb(Db, Protocol):
+    """One connection to a server."""
+
+    def alive(self) -> bool:
+        """False if the server has closed this idle connection. Mostly needs no round trip."""
+        ...
+
+    def close(self) -> None: ...
+
+    def flush(self) -> None:
+        """Send what `together` has gathered, so that the server can begin."""
         ...
 
     def begin(self, now: int | None, *, numbers: bool, due: bool) -> Callable[[], Any]:
@@ -104,14 +108,23 @@ class Db(Protocol):
     def rollback(self) -> None: ...
 
 
-class Driver(Protocol):
-    """Connects to the database, and knows what its errors mean."""
+class Translator(Protocol):
+    """Knows what the errors of a database mean."""
 
     error: type[Exception]
+
+    def translate(self, error: Any) -> TampuError:
+        """The error for the caller. Nothing of the call took effect."""
+        ...
+
+
+class Driver(Translator, Protocol):
+    """Connects to the database."""
+
     shown: str
     """Address of the database for error texts, without the password."""
 
-    def connect(self) -> Db: ...
+    def connect(self) -> ServerDb: ...
 
     def gone(self, error: BaseException) -> bool:
         """True if the connection or the network failed, not the statement."""
@@ -127,10 +140,6 @@ class Driver(Protocol):
 
     def read_only(self, error: BaseException | None) -> bool:
         """True if the server refuses writes, as a replica or a demoted primary does."""
-        ...
-
-    def translate(self, error: Any) -> TampuError:
-        """The error for the caller. Nothing of the call took effect."""
         ...
 
 

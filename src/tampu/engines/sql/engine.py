@@ -1,4 +1,4 @@
-"""Base class of the engines on SQL databases: connects, runs commits, answers reads. Each verb has its own file.
+"""Base class of the engines on database servers: connects, runs commits, answers reads. Each verb has its own file.
 
 One connection writes; the calls of a run are one transaction on it. Reads may come from any thread and use a small
 pool. A lost connection is replaced without an error if nothing can have been committed. If it was lost during COMMIT,
@@ -14,30 +14,29 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tampu.engines import port
-from tampu.engines.commit import carry_out
 from tampu.engines.merged_claims import run_joined
-from tampu.engines.sql import claim, documents, journal, read, settle, transfer, unit_names
-from tampu.engines.sql.commit import Commit, SentTooEarly
-from tampu.engines.sql.db import Db, Driver
+from tampu.engines.sql import journal, read
+from tampu.engines.sql.base import BaseEngine
+from tampu.engines.sql.commit import Commit, SentTooEarly, Wakeup, carry_out
+from tampu.engines.sql.db import Db, Driver, ServerDb
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read_pool import ReadPool
-from tampu.engines.sql.sweep import pause_sweeps
+from tampu.engines.sql.rules import unit_names
 from tampu.engines.sql.user_transaction import Transaction, own
-from tampu.engines.sql.verbs import VERBS
-from tampu.engines.transfer import Import, RequestPage, SnapshotPage
+from tampu.engines.sql.verbs import claim, settle
+from tampu.engines.sql.verbs.sweep import pause_sweeps
+from tampu.engines.sql.verbs.table import VERBS
+from tampu.engines.transfer import Import
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position
-from tampu.model.message import Message, State
-from tampu.model.times import SECOND, Clock
+from tampu.model.times import Clock
 
 _NUMBERED = (port.Publish, port.Load, Import, port.Replay, port.Free, port.Together)
 _TIMED = (port.Claim, port.Sweep)
-_SOON = SECOND
-"""Maintenance checks this often anyway; only what is due sooner needs a wake-up."""
 _TRIES = 8
 _PATIENCE_SECONDS = 15.0
 _LEADER_SECONDS = 5.0
@@ -48,21 +47,13 @@ _MOST_ITEMS = 100_000
 """Most messages in one commit; larger runs are split into several commits."""
 
 
-class Wakeup(Protocol):
-    """Tells other processes that messages are ready, and calls back when they say so."""
-
-    def notify(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class SqlEngine(abc.ABC):
+class SqlEngine(BaseEngine):
     """See `tampu.engines.port.Engine` for the contract."""
 
+    driver: Driver
+    verbs = VERBS
     capabilities = frozenset({"transaction", "group_order", "load", "atomic:isolated"})
     schema = 0
-    statements_may_commit = False
-    """True if some SQL statements commit the open transaction, such as CREATE TABLE on MariaDB."""
 
     def __init__(self, driver: Driver, durability: str, clock: Clock | None) -> None:
         self.driver = driver
@@ -70,15 +61,13 @@ class SqlEngine(abc.ABC):
         self._clock = clock
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._listener: port.Listener | None = None
-        self._wakeup: Wakeup | None = None
         self._closed = False
         self._instance = secrets.token_hex(8)
         self._leader_until = 0.0
         self._commits = 0
-        self.readers = ReadPool(driver, self._check_usable)
+        self.readers: ReadPool = ReadPool(driver, self._check_usable)
         try:
-            self._db: Db | None = driver.connect()
+            self._db: ServerDb | None = driver.connect()
             try:
                 self.registry = self._open_schema(self._db)
             except BaseException:
@@ -88,7 +77,7 @@ class SqlEngine(abc.ABC):
             raise driver.translate(error) from error
 
     @abc.abstractmethod
-    def _open_schema(self, db: Db) -> QueueRegistry:
+    def _open_schema(self, db: ServerDb) -> QueueRegistry:
         """Create, migrate or check the tables on the first connection."""
 
     @abc.abstractmethod
@@ -102,10 +91,7 @@ class SqlEngine(abc.ABC):
     @abc.abstractmethod
     def check(self) -> list[tuple[str, str, str]]: ...
 
-    def notify_inside(self, db: Db) -> None:  # noqa: B027 - most have nothing to do
-        """Wake waiting claims when the user's transaction commits."""
-
-    def _after_commit(self, commit: Commit) -> None:  # noqa: B027 - most have nothing to do
+    def _after_commit(self, commit: Commit) -> None:
         """Called after each commit of this engine."""
 
     def now(self) -> int:
@@ -114,7 +100,6 @@ class SqlEngine(abc.ABC):
         return int(self.readers.ask(lambda db: db.value("select_server_time")))
 
     def fake_now(self) -> int | None:
-        """The time to pass to statements; None: they use the server's clock."""
         return None if self._clock is None else self._clock.now()
 
     # -- writing
@@ -157,17 +142,6 @@ class SqlEngine(abc.ABC):
         self.announce(commit)
         return replies
 
-    def _run_one(self, call: port.Call) -> Any | TampuError:
-        try:
-            return self._run([call])[0]
-        except TampuError as error:
-            return error
-        except Exception as error:
-            hint = "this is a bug in tampu; please report it"
-            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint=hint)
-            failed.__cause__ = error
-            return failed
-
     def _commit_with_retries(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
         """Commit. Try again after a deadlock, or if the connection was lost before COMMIT was sent."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -187,7 +161,7 @@ class SqlEngine(abc.ABC):
                 pause.wait(0.01 * secrets.randbelow(1 << attempt))
         raise AssertionError("unreachable")
 
-    def _connected(self, deadline: float) -> Db:
+    def _connected(self, deadline: float) -> ServerDb:
         pause, seconds = threading.Event(), 0.02
         while self._db is None:
             try:
@@ -199,7 +173,7 @@ class SqlEngine(abc.ABC):
                 seconds = min(seconds * 2, 1.0)
         return self._db
 
-    def _commit(self, db: Db, calls: Sequence[port.Call], *, ahead: bool = True) -> tuple[list[Any], Commit]:
+    def _commit(self, db: ServerDb, calls: Sequence[port.Call], *, ahead: bool = True) -> tuple[list[Any], Commit]:
         commit: Commit | None = None
         committing = False
         try:
@@ -230,7 +204,7 @@ class SqlEngine(abc.ABC):
             raise
         return replies, commit
 
-    def _begin(self, db: Db, calls: Sequence[port.Call], *, ahead: bool) -> Commit:
+    def _begin(self, db: ServerDb, calls: Sequence[port.Call], *, ahead: bool) -> Commit:
         numbered = any(isinstance(call, _NUMBERED) for call in calls)
         timed = any(isinstance(call, _TIMED) for call in calls)
         given = self.fake_now()
@@ -243,7 +217,7 @@ class SqlEngine(abc.ABC):
         now, block, delays, leases, ends = begun()
         return Commit(db, self.registry, now, block, (delays, leases, ends), sent)
 
-    def _undo(self, db: Db, error: BaseException) -> None:
+    def _undo(self, db: ServerDb, error: BaseException) -> None:
         """Roll back; close the connection if that fails."""
         if self.driver.read_only(error) or self.driver.read_only(error.__cause__):
             # Another server may be the primary now: drop every connection to this one.
@@ -289,17 +263,7 @@ class SqlEngine(abc.ABC):
 
     def announce(self, commit: Commit) -> None:
         """Wake waiting claims, in this process and in others."""
-        soon = commit.due is not None and commit.due < commit.now + _SOON
-        wakeup = self._wakeup
-        if wakeup is not None and (commit.ready or soon):
-            wakeup.notify()
-        if self._listener is not None:
-            if commit.due is not None:
-                self._listener.due(commit.due)
-            if commit.ready:
-                self._listener.ready({commit.named[q]: n for q, n in commit.ready.items()})
-            if commit.leases_expired:
-                self._listener.leases_expired({commit.named[q]: counts for q, counts in commit.leases_expired.items()})
+        commit.announce(self._wakeup, self._listener)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -309,54 +273,12 @@ class SqlEngine(abc.ABC):
 
     # -- reading
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        return self.readers.ask_once(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
-
-    def page(
-        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
-    ) -> port.Page | None:
-        return self.readers.ask_once(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
-
-    def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        return self.readers.ask(lambda db: read.stats(db, tenant, queue, self.fake_now()))
-
-    def queues(self) -> list[tuple[str, str]]:
-        return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
-
     def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
         self.readers.ask(journal.catch_up)
-        return self.readers.ask_once(lambda db: journal.read(db, self.registry, after, limit, tenant))
+        return super().journal(after, limit, tenant)
 
-    def seal(self) -> None:  # noqa: B027 - most have nothing to do
+    def seal(self) -> None:
         """Make sure that a crash cannot take back journal records that were already read."""
-
-    def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
-
-    def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        return self.readers.ask(lambda db: documents.list_all(db, kind, tenant))
-
-    def all_documents(self) -> list[port.Document]:
-        return self.readers.ask(documents.every)
-
-    def kept(
-        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
-    ) -> SnapshotPage | None:
-        now = self.fake_now()
-        return self.readers.ask_once(
-            lambda db: transfer.page(db, self.registry, tenant, queue, state, after, limit, now)
-        )
-
-    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        now = self.fake_now()
-        return self.readers.ask_once(lambda db: transfer.requests(db, self.registry, tenant, after, limit, now))
-
-    def revision(self) -> int:
-        return int(self.readers.ask(lambda db: db.value("select_revision")))
-
-    def next_due(self) -> int | None:
-        times = self.readers.ask(lambda db: db.row("select_next_due"))
-        return min((at for at in times if at is not None), default=None)
 
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
         return self.readers.ask(lambda db: read.poll_status(db, queues, self._instance, self.fake_now()))

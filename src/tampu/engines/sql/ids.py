@@ -7,6 +7,7 @@ schema (22 bits). So a message is found by its id without an index of ids, and (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 BLOCK = 1024
 """Numbers in one block: the INCREMENT of the sequence."""
@@ -16,6 +17,26 @@ _LOW = (1 << _LOW_BITS) - 1
 _TAIL = (1 << TAIL_BITS) - 1
 
 
+class IdScheme(Protocol):
+    """Computes the ids of one store."""
+
+    def __init__(self, tail: int) -> None: ...
+
+    def of(self, stamp: int, seq: int) -> str:
+        """The id of the message with this number, published at ``stamp`` (milliseconds)."""
+        ...
+
+    def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]: ...
+
+    def seq_of(self, id: str) -> tuple[int, int] | None:
+        """(stamp, seq) of an id of this store; None for any other id."""
+        ...
+
+    def given(self, seq: int) -> int:
+        """The number of a message whose id the user gives, from a new number."""
+        ...
+
+
 class Ids:
     """Computes the ids of one schema. The first part of an id is mostly the same for a whole batch and is made once."""
 
@@ -23,7 +44,6 @@ class Ids:
         self.tail = tail
 
     def of(self, stamp: int, seq: int) -> str:
-        """The id of the message with this number, published at ``stamp`` (milliseconds)."""
         return f"{_start(stamp, seq >> _LOW_BITS)}{(seq & _LOW) << TAIL_BITS | self.tail:012x}"
 
     def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]:
@@ -43,11 +63,13 @@ class Ids:
         return made
 
     def seq_of(self, id: str) -> tuple[int, int] | None:
-        """(stamp, seq) of an id of this schema; None for any other id."""
         value = int(id.replace("-", ""), 16)
         if value & _TAIL != self.tail or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
             return None
         return value >> 80, (value >> 64 & 0xFFF) << 40 | (value >> TAIL_BITS & (1 << 40) - 1)
+
+    def given(self, seq: int) -> int:
+        return seq
 
 
 def _start(stamp: int, high: int) -> str:

@@ -7,11 +7,7 @@ order is that of the entry numbers, drawn at the end of each commit, so transiti
 
 from __future__ import annotations
 
-from uuid import UUID
-
-import msgspec
-
-from tampu.engines.encoding import MOST_RECORDS, PARTITION, STATES, fingerprint, unpack_seqs
+from tampu.engines.encoding import MOST_RECORDS, PARTITION, STATES, fingerprint, id_text, unpack_seqs
 from tampu.engines.sql.db import Db
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.journal import JournalPage, Position, Transition
@@ -81,7 +77,7 @@ def _unfold(
     first: int, at: int, tenant: str, queue: str, body: bytes, registry: QueueRegistry, wanted: range
 ) -> list[Transition]:
     """The transitions of a record at the positions ``wanted``."""
-    verb, state, worker, packed, stamps, attempts, types, details, own = msgspec.msgpack.decode(body)
+    verb, state, worker, packed, stamps, attempts, types, details, own = registry.record.unpacked(body)
     seqs = unpack_seqs(packed)[wanted.start : wanted.stop]
     times = stamps[wanted.start : wanted.stop] if isinstance(stamps, list) else [stamps] * len(seqs)
     ids = registry.id.many(times, seqs)
@@ -92,7 +88,7 @@ def _unfold(
             tenant=tenant,
             queue=queue,
             verb=verb,
-            id=str(UUID(bytes=own[i])) if own and i in own else id,
+            id=id_text(own[i]) if own and i in own else id,
             state=None if state is None else STATES[state],
             attempt=attempts[i] if isinstance(attempts, list) else attempts,
             type=types[i] if isinstance(types, list) else types,

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from tampu.engines.commit import QueueNumbers
+from tampu.engines.encoding import Record
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.ids import Ids
+from tampu.engines.sql.ids import Ids, IdScheme
 from tampu.engines.sql.open_claims import OpenClaims
 
 
-class QueueRegistry(QueueNumbers[Db]):
+class QueueRegistry:
+    """The numbers of queues: rows have a number where callers have a tenant and a name.
+
+    A number is never reused, so it can be cached for good. Only a queue created in a commit that was rolled back is
+    forgotten.
+    """
+
+    ids: type[IdScheme] = Ids
+    """How ids are made from sequence numbers."""
+    record: type[Record] = Record
+    """How a journal record is packed."""
+
     def __init__(self, tail: int, stamp: int = 0, open_claims: OpenClaims | None = None) -> None:
-        super().__init__()
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.names: dict[int, tuple[str, str]] = {}
         self.tail = tail
-        self.id = Ids(tail)
+        self.id = self.ids(tail)
         self.stamp = stamp
         """Millisecond of the newest id known to this process: ids must grow even when the clock goes back."""
         self.expects_due = True
@@ -21,10 +33,26 @@ class QueueRegistry(QueueNumbers[Db]):
         """Do not sweep delays, leases and expiries again before these times, because what was due was locked."""
         self.open_claims = open_claims or OpenClaims()
 
-    def _find_number(self, db: Db, tenant: str, name: str) -> int | None:
-        q: int | None = db.value("select_queue_number", tenant, name)
+    def learn(self, q: int, tenant: str, name: str) -> None:
+        self.numbers[tenant, name] = q
+        self.names[q] = (tenant, name)
+
+    def forget(self, q: int) -> None:
+        self.numbers.pop(self.names.pop(q), None)
+
+    def number(self, db: Db, tenant: str, name: str) -> int | None:
+        """The number of a queue; None if there is no such queue."""
+        q = self.numbers.get((tenant, name))
+        if q is None:
+            q = db.value("select_queue_number", tenant, name)
+            if q is not None:
+                self.learn(q, tenant, name)
         return q
 
-    def _find_name(self, db: Db, q: int) -> tuple[str, str]:
-        tenant, name = db.row("select_queue_name", q)
-        return tenant, name
+    def name(self, db: Db, q: int) -> tuple[str, str]:
+        """(tenant, name) of a queue number."""
+        found = self.names.get(q)
+        if found is None:
+            tenant, name = found = db.row("select_queue_name", q)
+            self.learn(q, tenant, name)
+        return found

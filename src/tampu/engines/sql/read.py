@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from tampu.engines.encoding import (
     CANCELLED,
@@ -15,8 +14,11 @@ from tampu.engines.encoding import (
     EXPIRED,
     HELD,
     LEASED,
+    PARTITION,
     READY,
     STATES,
+    id_bytes,
+    id_text,
     unpack_seqs,
 )
 from tampu.engines.port import Page, PollStatus, QueueStats
@@ -42,7 +44,7 @@ def find(db: Db, registry: QueueRegistry, tenant: str, ids: Sequence[str]) -> di
         tenant,
         Ints(seq for _, seq in made),
         Ints(stamp for stamp, _ in made),
-        Uuids(UUID(id).bytes for id in ids),
+        Uuids(id_bytes(id) for id in ids),
     )
     return {ids[n - 1]: (seq, q) for n, seq, q in rows}
 
@@ -64,7 +66,7 @@ def _message(db: Db, registry: QueueRegistry, row: Any) -> tuple[int, Message]:
     ) = row  # fmt: skip
     tenant, queue = registry.name(db, q)
     return seq, Message(
-        registry.id.of(stamp, seq) if own is None else str(own),
+        registry.id.of(stamp, seq) if own is None else id_text(own),
         tenant,
         queue,
         STATES[code],
@@ -77,7 +79,7 @@ def _message(db: Db, registry: QueueRegistry, row: Any) -> tuple[int, Message]:
         ended,
         text(reason),
         text(error),
-        cancel_requested=cancel,
+        cancel_requested=bool(cancel),
     )
 
 
@@ -172,18 +174,23 @@ def stats(db: Db, tenant: str, queue: str | None, now: int | None) -> list[Queue
     return list(found.values())
 
 
+_POLLED = (
+    "select_server_time", "select_next_due", "select_revision", "current_leader",
+    "select_journal_end", "has_unnumbered",
+)  # fmt: skip
+
+
 def poll_status(db: Db, queues: Sequence[tuple[str, str]], instance: str, now: int | None) -> PollStatus:
-    """Independent statements, sent in entry round trip."""
+    """Independent statements, sent in one round trip."""
     with db.together():
-        sent = [
-            db.ahead(name) for name in ("select_server_time", "select_next_due", "select_revision", "current_leader")
-        ]
+        sent = [db.ahead(name) for name in _POLLED]
         counts = [db.ahead("count_ready", *queue) for queue in queues]
-    ((clock,),), (dues,), ((revision,),), leader = (answer() for answer in sent)
+    ((clock,),), (dues,), ((revision,),), leader, ((end,),), ((unnumbered,),) = (answer() for answer in sent)
     return PollStatus(
         clock if now is None else now,
         min((at for at in dues if at is not None), default=None),
         revision,
         all(holder == instance for (holder,) in leader),
         {queue: ready for queue, count in zip(queues, counts, strict=True) for (ready,) in count()},
+        {PARTITION: end + bool(unnumbered)},
     )

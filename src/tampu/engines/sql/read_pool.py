@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tampu.engines.sql.db import Db, Driver
+from tampu.engines.sql.db import Driver, ServerDb
 from tampu.model.errors import Unavailable
 
 R = TypeVar("R")
@@ -24,10 +24,10 @@ class ReadPool:
     def __init__(self, driver: Driver, check_usable: Callable[[], None]) -> None:
         self._driver = driver
         self._check_usable = check_usable
-        self._idle: list[Db] = []
+        self._idle: list[ServerDb] = []
         self._slots = threading.BoundedSemaphore(MOST)
 
-    def ask(self, work: Callable[[Db], R]) -> R:
+    def ask(self, work: Callable[[ServerDb], R]) -> R:
         """Run independent statements. Retried for a while if the connection is lost: reads may be repeated."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         pause, seconds = threading.Event(), 0.02
@@ -43,10 +43,10 @@ class ReadPool:
             pause.wait(seconds)
             seconds = min(seconds * 2, 1.0)
 
-    def ask_once(self, work: Callable[[Db], R]) -> R:
+    def ask_once(self, work: Callable[[ServerDb], R]) -> R:
         """As `ask`, in one snapshot for all statements."""
 
-        def in_snapshot(db: Db) -> R:
+        def in_snapshot(db: ServerDb) -> R:
             with db.together():
                 db.begin_reading()
                 found = work(db)
@@ -55,12 +55,12 @@ class ReadPool:
 
         return self.ask(in_snapshot)
 
-    def another(self) -> contextlib.AbstractContextManager[Db]:
+    def another(self) -> contextlib.AbstractContextManager[ServerDb]:
         """A second connection for a caller inside `ask`. Its errors are handled by that `ask`."""
         return self._connection()
 
     @contextlib.contextmanager
-    def _connection(self) -> Iterator[Db]:
+    def _connection(self) -> Iterator[ServerDb]:
         if not self._slots.acquire(timeout=_PATIENCE_SECONDS):
             raise Unavailable(f"{self._driver.shown}: all {MOST} reading connections are busy", hint="try again later")
         try:
@@ -78,7 +78,7 @@ class ReadPool:
         finally:
             self._slots.release()
 
-    def _take(self) -> Db:
+    def _take(self) -> ServerDb:
         """An idle connection that is still alive, or a new one."""
         while True:
             try:

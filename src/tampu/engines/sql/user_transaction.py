@@ -7,21 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines import port
-from tampu.engines.commit import carry_out
-from tampu.engines.sql import unit_names
-from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.commit import Commit, carry_out
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.verbs import VERBS
+from tampu.engines.sql.rules import unit_names
 from tampu.model.errors import TampuError, Unavailable
 
 if TYPE_CHECKING:
-    from tampu.engines.sql.engine import SqlEngine
+    from tampu.engines.sql.base import BaseEngine
 
 
 class Transaction:
     """Runs calls inside an open transaction; they take effect with its commit."""
 
-    def __init__(self, engine: SqlEngine, db: Db, *, notify_queues: bool) -> None:
+    def __init__(self, engine: BaseEngine, db: Db, *, notify_queues: bool) -> None:
         self.connection = db.connection
         self.commits: list[Commit] = []
         self._engine = engine
@@ -49,7 +47,7 @@ class Transaction:
             try:
                 with db.together():
                     commit = self._engine.begin_joined(db)
-                    replies = carry_out(VERBS, commit, calls, unit_names)
+                    replies = carry_out(self._engine.verbs, commit, calls, unit_names)
                     commit.finish()
                     if self._notify_queues and commit.ready:
                         self._engine.notify_inside(db)
@@ -71,7 +69,7 @@ class Transaction:
 
 
 @contextlib.contextmanager
-def own(engine: SqlEngine, db: Db) -> Iterator[Transaction]:
+def own(engine: BaseEngine, db: Db) -> Iterator[Transaction]:
     """A transaction on the engine's own connection."""
     work = Transaction(engine, db, notify_queues=False)
     db.say(b"BEGIN")

@@ -1,7 +1,8 @@
 """The embedded engine: one SQLite file in WAL mode, shared by any number of processes; or memory.
 
-`engine.py` runs commits, `commit.py` is one of them, `verbs.py` lists the file of each verb. `files.py` opens and
-migrates the file, `peers.py` holds the locks and wake-ups between processes, `read.py` reads. Policy lives elsewhere.
+The rules are those of all SQL databases: `tampu.engines.sql`. Here are `database.py`, which runs their statements and
+`operations.py`; `engine.py` and `commit.py`, which run and write a commit; and in `verbs` faster ways for plain
+messages. `files.py` opens and migrates the file, `peers.py` holds the locks and wake-ups between processes.
 """
 
 from tampu.engines.sqlite.engine import SqliteEngine

@@ -8,20 +8,21 @@ from pathlib import Path
 
 from tampu.engines.encoding import READY
 from tampu.engines.sqlite import files
+from tampu.engines.sqlite.database import Db
 from tampu.engines.sqlite.ids import STEP
 
 Finding = tuple[str, str, str]
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 
-def check(db: sqlite3.Connection, path: str, durability: str, now: int) -> list[Finding]:
+def check(db: Db, path: str, durability: str, now: int) -> list[Finding]:
     found = [_library()]
     (schema,) = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
     newest = files.newest_schema()
     found.append(("schema", "ok" if schema == newest else "warn", f"version {schema}, newest {newest}"))
     found.append(_durability(durability))
     if path != files.MEMORY:
-        found += [folder(Path(path)), _space(path)]
+        found += [folder(Path(path)), access(Path(path)), _space(path)]
     damage = [text for (text,) in db.execute("PRAGMA quick_check(5)")]
     found.append(
         ("file", "ok", "no damage found")
@@ -48,6 +49,15 @@ def folder(path: Path) -> Finding:
     if not os.access(place, os.W_OK):
         return ("folder", "bad", f"no permission to write in {place}: SQLite keeps its log beside the file")
     return ("folder", "ok", "can be written")
+
+
+def access(path: Path) -> Finding:
+    """Check who can read the file: it has all payloads, and hashes of keys."""
+    readable = [part for part in (path, Path(f"{path}-wal")) if part.exists() and part.stat().st_mode & 0o077]
+    if not readable:
+        return ("access", "ok", "only the owner can read the file")
+    names = " ".join(str(part) for part in readable)
+    return ("access", "warn", f"other users can read {names}: run chmod 600 {names}, unless that is meant")
 
 
 def _library() -> Finding:
@@ -80,7 +90,7 @@ def _space(path: str) -> Finding:
     return ("space", "ok", text) if free > max(size, 100_000_000) else ("space", "warn", f"{text}: make room")
 
 
-def _indexes(db: sqlite3.Connection) -> list[Finding]:
+def _indexes(db: Db) -> list[Finding]:
     """Compare the stored counts with the rows, and check that every message is in exactly one index."""
     wrong = []
     tables = ("tampu_ready", "tampu_delayed", "tampu_leased", "tampu_held", None, "tampu_dead")

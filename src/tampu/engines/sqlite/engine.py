@@ -7,28 +7,28 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tampu.engines import port
-from tampu.engines.commit import carry_out
-from tampu.engines.sqlite import checks, documents, files, forks, journal, read, sweep, transfer, unit_names
+from tampu.engines.sql.base import BaseEngine
+from tampu.engines.sql.commit import carry_out
+from tampu.engines.sql.rules import unit_names
+from tampu.engines.sql.user_transaction import Transaction
+from tampu.engines.sql.verbs.table import VERBS
+from tampu.engines.sqlite import checks, files, forks
 from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.database import Db, plain_rows
+from tampu.engines.sqlite.ids import SqliteRegistry
 from tampu.engines.sqlite.peers import Peers
-from tampu.engines.sqlite.queue_registry import QueueRegistry, find
 from tampu.engines.sqlite.read_pool import ReadPool
-from tampu.engines.sqlite.user_transaction import Transaction, plain_rows
-from tampu.engines.sqlite.verbs import VERBS
-from tampu.engines.transfer import RequestPage, SnapshotPage
+from tampu.engines.sqlite.verbs import claim, load, publish, settle
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
-from tampu.model.journal import JournalPage, Position
-from tampu.model.message import Message, State
-from tampu.model.times import SECOND, Clock, SystemClock
+from tampu.model.times import Clock, SystemClock
 
-_SOON = SECOND
-"""Maintenance polls this often. Only what is due sooner needs a wake-up."""
+R = TypeVar("R")
 _GROW_AFTER = 32
 _CHECK_FILE_AFTER = 256
 """Commits after which a process without maintenance checks whether its file still exists."""
@@ -36,12 +36,20 @@ _LOG_BYTES = files.CHECKPOINT_PAGES * 4200
 _ZEROS = bytes(1 << 20)
 
 
-class SqliteEngine:
+class SqliteEngine(BaseEngine):
     """See `tampu.engines.port.Engine` for the contract."""
 
     capabilities = frozenset(
         {"transaction", "group_order", "load", "batch_id", "hand_over", "one_writer", "atomic:isolated"}
     )
+
+    verbs = {  # noqa: RUF012 - not changed
+        **VERBS,
+        port.Publish: publish.publish,
+        port.Load: load.load,
+        port.Settle: settle.settle,
+        port.Claim: claim.claim,
+    }
 
     def __init__(
         self,
@@ -69,9 +77,10 @@ class SqliteEngine:
         self._connect = connect
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._listener: port.Listener | None = None
-        self._writer: sqlite3.Connection | None = None
+        self._writer: Db | None = None
+        self.driver = _Errors(self.path)
         self._readers = ReadPool(self._new_connection)
+        self.readers = _Readers(self.snapshot)
         self._closed = False
         self._gone = False
         self._commits = 0
@@ -82,11 +91,11 @@ class SqliteEngine:
             try:
                 files.inspect(self.path, adopt=adopt)
                 if self.path != files.MEMORY:
-                    self._peers = Peers(self.path, files.BUSY_SECONDS)
+                    self._wakeup = self._peers = Peers(self.path, files.BUSY_SECONDS)
                     undo.callback(self._peers.close)
                 with self._gate():
                     undo.callback(self._db.close)
-                    self.schema = files.migrate(self._db, self.path)
+                    self.schema = files.migrate(self._db.connection, self.path)
                 (tail,) = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()
                 self._identity = files.identity(self.path)
             except OSError as error:
@@ -94,7 +103,7 @@ class SqliteEngine:
             except sqlite3.Error as error:
                 raise files.translate(error, self.path) from error
             undo.pop_all()
-        self.registry = QueueRegistry(tail)
+        self.registry: SqliteRegistry = SqliteRegistry(tail)
         if self.path != files.MEMORY:
             forks.watch(self)
 
@@ -104,17 +113,17 @@ class SqliteEngine:
     # -- connections
 
     @property
-    def _db(self) -> sqlite3.Connection:
+    def _db(self) -> Db:
         """The connection that writes. Opened again after it was closed for a fork."""
         if self._writer is None:
             self._writer = self._new_connection()
             self._commits = 0
         return self._writer
 
-    def _new_connection(self) -> sqlite3.Connection:
+    def _new_connection(self) -> Db:
         self._check_file()
         self._check_there()  # connecting would create a new file
-        return files.connect(self.path, self.durability, self._connect)
+        return Db(files.connect(self.path, self.durability, self._connect))
 
     def before_fork(self, give_up: float) -> bool:
         """See `forks`. Closes nothing if this thread is in a transaction, or another's does not end in time."""
@@ -139,7 +148,7 @@ class SqliteEngine:
 
     def after_fork_child(self) -> None:
         if self._writer is not None:
-            forks.never_close(self._writer)
+            forks.never_close(self._writer.connection)
 
     # -- writing
 
@@ -149,11 +158,11 @@ class SqliteEngine:
             try:
                 replies, commit = self._commit(calls)
             except Refused as refused:
-                return run_apart(self.run, self._alone, calls, refused)
+                return run_apart(self.run, self._run_one, calls, refused)
             except Exception as error:
                 # One broken call must not fail the others: run each alone.
                 if len(calls) > 1 and not isinstance(error, TampuError) and not _concerns_all(error):
-                    return [self._alone(call) for call in calls]
+                    return [self._run_one(call) for call in calls]
                 if isinstance(error, sqlite3.Error):
                     self._check_file()
                     self._check_usable()  # SQLite's error about a replaced file would mislead
@@ -166,20 +175,10 @@ class SqliteEngine:
                 # Only for speed: the commit is done, whether this works or not.
                 with contextlib.suppress(OSError, sqlite3.Error, TampuError):
                     self._grow_log()
-        self._announce(commit)
+        commit.announce(self._wakeup, self._listener)
         return replies
 
-    def _alone(self, call: port.Call) -> Any | TampuError:
-        try:
-            return self.run([call])[0]
-        except TampuError as error:
-            return error
-        except Exception as error:
-            failed = TampuError(
-                f"{type(call).__name__.lower()} failed: {error!r}", hint="this is a bug in tampu; please report it"
-            )
-            failed.__cause__ = error
-            return failed
+    _run = run
 
     def _commit(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
         with self._gate():
@@ -187,16 +186,22 @@ class SqliteEngine:
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside the try: an interrupt may come right after it
                 commit = Commit(db, self.registry, self._clock.now())
-                replies = carry_out(VERBS, commit, calls, unit_names)
+                replies = carry_out(self.verbs, commit, calls, unit_names)
                 commit.finish()
                 db.execute("COMMIT")
             except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+                db.rollback()
                 if commit is not None:
                     commit.forget_new_queues()
                 raise
+        for fill in commit.deferred:
+            fill()
         return replies, commit
+
+    def begin_joined(self, db: Any) -> Commit:
+        """A commit inside the user's open transaction."""
+        # Its own registry: the user may still roll back, so nobody knows yet whether new queues will exist.
+        return Commit(db, SqliteRegistry(self.registry.tail), self.now())
 
     @contextlib.contextmanager
     def transaction(self, connection: sqlite3.Connection | None) -> Iterator[Transaction]:
@@ -210,24 +215,24 @@ class SqliteEngine:
             try:
                 with self._gate():
                     db = self._db
-                    work = Transaction(self, db)
+                    work = Transaction(self, Db(db.connection, check=self.check_process), notify_queues=False)
                     try:
                         db.execute("BEGIN IMMEDIATE")
                         yield work
                         self.check_process()
-                        if not db.in_transaction:
+                        if not db.active:
                             raise Unavailable(
                                 "the transaction was ended inside the block", hint="leave commit to the with block"
                             )
                         db.execute("COMMIT")
                     except BaseException:
-                        if self._ours and db.in_transaction:
-                            db.execute("ROLLBACK")
+                        if self._ours:
+                            db.rollback()
                         raise
             except sqlite3.Error as error:
                 raise files.translate(error, self.path) from error
         for commit in work.commits:
-            self._announce(commit)
+            commit.announce(self._wakeup, self._listener)
 
     def _joined(self, db: sqlite3.Connection) -> Iterator[Transaction]:
         """In the user's transaction. The user commits it if the user began it; else we do."""
@@ -235,7 +240,7 @@ class SqliteEngine:
         if not isinstance(db, sqlite3.Connection) or not self._is_ours(db):
             raise InvalidConfig("the connection is to another file", field="connection", hint=f"connect to {self.path}")
         begun = db.in_transaction
-        work = Transaction(self, db)
+        work = Transaction(self, Db(db, check=self.check_process), notify_queues=False)
         try:
             if not begun:
                 db.execute("BEGIN IMMEDIATE")
@@ -248,29 +253,12 @@ class SqliteEngine:
                 db.rollback()
             raise
         for commit in work.commits:
-            self._announce(commit)
+            commit.announce(self._wakeup, self._listener)
 
     def _is_ours(self, db: sqlite3.Connection) -> bool:
         with plain_rows(db):
             names = [file for _, _, file in db.execute("PRAGMA database_list") if file]
             return self.path in map(os.path.realpath, names)
-
-    def _announce(self, commit: Commit) -> None:
-        """Wake waiters, in this process and the others."""
-        soon = commit.due is not None and commit.due < commit.now + _SOON
-        if self._peers is not None and (commit.ready or soon):
-            self._peers.notify()
-        if self._listener is not None:
-            if commit.due is not None:
-                self._listener.due(commit.due)
-            if commit.ready:
-                names = commit.registry.names
-                self._listener.ready({names[q]: n for q, n in commit.ready.items() if q in names})
-            if commit.leases_expired:
-                names = commit.registry.names
-                self._listener.leases_expired(
-                    {names[q]: counts for q, counts in commit.leases_expired.items() if q in names}
-                )
 
     def _gate(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._peers is None else self._peers.gate()
@@ -291,8 +279,7 @@ class SqliteEngine:
                     log.flush()
                     os.fsync(log.fileno())
             finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                self._db.rollback()
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -319,8 +306,11 @@ class SqliteEngine:
 
     # -- reading
 
+    def fake_now(self) -> int:
+        return self.now()
+
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[Db]:
         """A connection that reads one snapshot of the file."""
         self._check_usable()
         try:
@@ -334,67 +324,12 @@ class SqliteEngine:
             self._check_usable()  # the store may have been closed meanwhile
             raise files.translate(error, self.path) from error
 
-    def get(self, tenant: str, id: str) -> Message | None:
-        with self.snapshot() as db:
-            found = find(db, self.registry, tenant, id)
-            if found is None:
-                return None
-            seq, _ = found
-            return read.load(db, self.registry, seq, whole=True, now=self.now())
-
-    def page(
-        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
-    ) -> port.Page | None:
-        with self.snapshot() as db:
-            return read.page(db, self.registry, tenant, queue, state, after, limit)
-
-    def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
-        with self.snapshot() as db:
-            return read.stats(db, self.registry, tenant, queue, self.now())
-
-    def queues(self) -> list[tuple[str, str]]:
-        with self.snapshot() as db:
-            return db.execute("SELECT tenant, name FROM tampu_queue ORDER BY tenant, name").fetchall()
-
-    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
-        with self.snapshot() as db:
-            return journal.read(db, lambda q: self.registry.name(db, q), self.registry.id, after, limit, tenant)
-
-    def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
-        with self.snapshot() as db:
-            return documents.get(db, kind, tenant, name)
-
-    def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        with self.snapshot() as db:
-            return documents.list_all(db, kind, tenant)
-
-    def all_documents(self) -> list[port.Document]:
-        with self.snapshot() as db:
-            return documents.every(db)
-
-    def kept(
-        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
-    ) -> SnapshotPage | None:
-        with self.snapshot() as db:
-            return transfer.page(db, self.registry, tenant, queue, state, after, limit, self.now())
-
-    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        with self.snapshot() as db:
-            return transfer.requests(db, self.registry, tenant, after, limit, self.now())
-
-    def revision(self) -> int:
-        with self.snapshot() as db:
-            return read.revision(db)
-
-    def next_due(self) -> int | None:
-        with self.snapshot() as db:
-            return sweep.next_due(db)
-
     def poll_status(self, queues: Sequence[tuple[str, str]]) -> port.PollStatus:
         self._check_file()
         with self.snapshot() as db:
-            ready = {queue: read.ready_count(db, self.registry, *queue) for queue in queues}
-            return port.PollStatus(self.now(), sweep.next_due(db), read.revision(db), True, ready)
+            ready = {queue: db.value("count_ready", *queue) for queue in queues}
+            due = min((at for at in db.row("select_next_due") if at is not None), default=None)
+            return port.PollStatus(self.now(), due, db.value("select_revision"), True, ready)
 
     def check(self) -> list[tuple[str, str, str]]:
         self._check_file()
@@ -430,6 +365,27 @@ class SqliteEngine:
             finally:
                 if self._peers is not None:
                     self._peers.close()
+
+
+class _Readers:
+    def __init__(self, snapshot: Callable[[], contextlib.AbstractContextManager[Db]]) -> None:
+        self._snapshot = snapshot
+
+    def ask(self, work: Callable[[Any], R]) -> R:
+        with self._snapshot() as db:
+            return work(db)
+
+    ask_once = ask
+
+
+class _Errors:
+    error: type[Exception] = sqlite3.Error
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def translate(self, error: Any) -> TampuError:
+        return files.translate(error, self._path)
 
 
 def _concerns_all(error: Exception) -> bool:

@@ -60,12 +60,28 @@ def inspect(path: str, *, adopt: bool) -> None:
     if not place.exists() or place.stat().st_size == 0:
         if not os.access(place.parent, os.W_OK):
             raise Unavailable(f"no permission to write in {place.parent}")
+        _create_private(place)
         return
     if not os.access(path, os.R_OK | os.W_OK):
         raise Unavailable(f"no permission to read and write {path}", hint="check the owner and mode")
     if place.stat().st_size == 1:  # SQLite treats a file of one byte as empty and would overwrite it
         raise ForeignFile(f"{path} is not a SQLite file", hint="name another file; this one was left as it is")
     _inspect_tables(path, adopt=adopt)
+
+
+def _create_private(place: Path) -> None:
+    """Create an empty file that only its owner can read: SQLite would let everybody. Its log gets the same mode.
+
+    It is made under another name, because closing a file drops the locks of other connections of this process to it.
+    """
+    temporary = place.with_name(f"{place.name}-{secrets.token_hex(8)}")
+    try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.link(temporary, place)
+    except OSError:  # another process was faster, or the disk has no links: then SQLite creates the file
+        return
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _inspect_tables(path: str, *, adopt: bool, mode: str = "ro") -> None:

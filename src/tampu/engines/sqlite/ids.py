@@ -1,4 +1,4 @@
-"""Sequence numbers and ids.
+"""Sequence numbers, the ids made from them, and the journal records with both.
 
 A sequence number is milliseconds since 1970 shifted by 20 bits, plus a counter in steps of two. It only grows, also
 when the clock goes back. The id of a message is a UUIDv7. Its time and counter are the sequence number; its last 54
@@ -8,8 +8,18 @@ sequence number marks a message whose id was given by the user and is stored wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from tampu.engines.encoding import Record, folded, id_bytes, id_text, pack_seqs
+from tampu.engines.sql.queue_registry import QueueRegistry
+
+if TYPE_CHECKING:
+    from tampu.engines.sqlite.database import Db
+
+_pack = msgspec.msgpack.Encoder().encode
 STEP = 2
 _TAIL = (1 << 54) - 1
 _MOST_STARTS = 4096
@@ -46,16 +56,23 @@ class Ids:
         self._starts = _Starts()
         self._end = end
 
-    def of(self, seq: int) -> str:
+    def of(self, _stamp: int, seq: int) -> str:
         return self._starts[seq >> 8] + self._ends[seq & 0xFF]
 
     def made(self, id: str) -> bool:
         """True if it could be a generated id of this file. See `seq_of`."""
-        return id.endswith(self._end) and seq_of(id, self.tail) is not None
+        return id.endswith(self._end) and self.seq_of(id) is not None
 
-    def many(self, seqs: Iterable[int]) -> list[str]:
+    def many(self, _stamps: Sequence[int], seqs: Sequence[int]) -> list[str]:
         starts, ends = self._starts, self._ends
         return [starts[seq >> 8] + ends[seq & 0xFF] for seq in seqs]
+
+    def seq_of(self, id: str) -> tuple[int, int] | None:
+        seq = seq_of(id, self.tail)
+        return None if seq is None else (seq >> 20, seq)
+
+    def given(self, seq: int) -> int:
+        return seq + 1
 
 
 def seq_of(id: str, tail: int) -> int | None:
@@ -67,10 +84,34 @@ def seq_of(id: str, tail: int) -> int | None:
     return None if own_id(seq) or seq >> 63 else seq
 
 
-def id_bytes(id: str) -> bytes:
-    return bytes.fromhex(id.replace("-", ""))
+def take_numbers(db: Db, count: int) -> range:
+    """New, growing sequence numbers."""
+    first = max(db.last + STEP, floor(db.now)) & ~1
+    db.last = first + (count - 1) * STEP
+    return range(first, db.last + 1, STEP)
 
 
-def id_text(raw: bytes) -> str:
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+class SqliteRecord(Record):
+    """Without times, and with the ids that users gave as texts."""
+
+    __slots__ = ()
+
+    def packed(self, verb: str, state: int | None, worker: str | None) -> bytes:
+        own = None
+        if self.own:
+            own = [id_text(self.own[i]) if i in self.own else None for i in range(len(self.seqs))]
+        types = folded(self.types) if self.types else None
+        seqs = pack_seqs(self.seqs)
+        return _pack((verb, state, worker, seqs, folded(self.attempts), types, self.details or None, own))
+
+    @staticmethod
+    def unpacked(body: bytes) -> tuple[Any, ...]:
+        verb, state, worker, seqs, attempts, types, details, own = msgspec.msgpack.decode(body)
+        given = {i: id_bytes(id) for i, id in enumerate(own or ()) if id}
+        return verb, state, worker, seqs, 0, attempts, types, details, given
+
+
+class SqliteRegistry(QueueRegistry):
+    id: Ids
+    ids = Ids
+    record = SqliteRecord

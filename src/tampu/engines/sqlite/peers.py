@@ -139,7 +139,7 @@ def _open(path: str, name: str) -> int:
         try:
             return os.open(place, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _mode(path))
     except OSError as error:
         raise Unavailable(
             f"{place}: {error.strerror}", hint="check the owner and mode of the file and its folder"
@@ -149,6 +149,14 @@ def _open(path: str, name: str) -> int:
         os.fchmod(handle, like.st_mode & 0o666)
         os.fchown(handle, like.st_uid, like.st_gid)
     return handle
+
+
+def _mode(path: str) -> int:
+    """The mode of the database; without one, only the owner may use what is created."""
+    try:
+        return Path(path).stat().st_mode & 0o666
+    except OSError:
+        return 0o600
 
 
 class _Listener:

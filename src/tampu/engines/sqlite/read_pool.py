@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tampu.engines.sqlite.database import Db
+
 
 class ReadPool:
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], Db]) -> None:
         self._connect = connect
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[Db] = []
         self._changed = threading.Condition()
         self._reading = 0
         self._paused = False
         self._closed = False
 
     @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[Db]:
         """A connection that sees the file as it is now, without later writes."""
         with self._changed:
             self._changed.wait_for(lambda: not self._paused)
@@ -41,7 +42,7 @@ class ReadPool:
         if self._closed:  # while we were reading: the last reader closes what is left
             self.close_idle()
 
-    def _take(self) -> sqlite3.Connection | None:
+    def _take(self) -> Db | None:
         try:
             return self._idle.pop()
         except IndexError:

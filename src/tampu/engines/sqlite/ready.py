@@ -7,9 +7,14 @@ own, at its new position.
 
 from __future__ import annotations
 
-import sqlite3
+from typing import Any, Protocol
 
 from tampu.engines.sqlite.ids import STEP
+
+
+class Db(Protocol):
+    def execute(self, sql: str, parameters: Any = ...) -> Any: ...
+
 
 Run = tuple[int, int, int, int, int | None, int]
 """(rank, pos, seq, attempts, lease, last)"""
@@ -35,7 +40,7 @@ LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
 _LEAVE_ONE = "DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?"
 
 
-def find(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
+def find(db: Db, q: int, seq: int) -> Run | None:
     """The run a message is in, if it is ready."""
     run: Run | None = db.execute(FIND, (q, seq)).fetchone()
     if run is None:
@@ -44,7 +49,7 @@ def find(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
     return run if last >= seq and not (seq - first) % STEP else None
 
 
-def take(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
+def take(db: Db, q: int, seq: int) -> Run | None:
     """Take one message out of the index. Returns the run it was in."""
     run = find(db, q, seq)
     if run is not None:
@@ -57,7 +62,7 @@ def take(db: sqlite3.Connection, q: int, seq: int) -> Run | None:
     return run
 
 
-def take_first(db: sqlite3.Connection, q: int, seq: int) -> None:
+def take_first(db: Db, q: int, seq: int) -> None:
     """Take out this message and all before it, in the order of the index."""
     run = find(db, q, seq)
     assert run is not None
@@ -67,7 +72,7 @@ def take_first(db: sqlite3.Connection, q: int, seq: int) -> None:
         db.execute(INSERT, (q, rank, seq + STEP, seq + STEP, attempts, lease, last))
 
 
-def page(db: sqlite3.Connection, q: int, after: tuple[int, int] | None, limit: int) -> list[tuple[int, int, int]]:
+def page(db: Db, q: int, after: tuple[int, int] | None, limit: int) -> list[tuple[int, int, int]]:
     """(seq, rank, pos) of messages in the order of delivery, after the (rank, pos) of another."""
     if after is None:
         runs = db.execute(FIRST, (q, limit)).fetchall()

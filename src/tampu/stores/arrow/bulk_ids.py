@@ -23,7 +23,9 @@ class BulkIds:
     """Makes the ids of one file from message numbers; see `tampu.engines.sqlite.ids`."""
 
     def __init__(self, ids: Ids) -> None:
-        self._ends = np.frombuffer("".join(ids.many(range(256))).encode(), np.uint8).reshape(256, _LENGTH)[:, -_END:]
+        self._ends = np.frombuffer("".join(ids.many((), range(256))).encode(), np.uint8).reshape(256, _LENGTH)[
+            :, -_END:
+        ]
 
     def column(self, seqs: Numbers) -> pa.StringArray:
         """The ids of these numbers. Not for messages whose id the user gave."""

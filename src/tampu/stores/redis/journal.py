@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.engines.redis import RedisEngine
+from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.script_calls import Operation, ok
 from tampu.model.errors import NotFound
 from tampu.model.journal import Position
 from tampu.stores.arrow import packed_journal, uuid_texts

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.engines.redis import RedisEngine
+from tampu.engines.redis.connection.script_calls import ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.rows import DEAD, DELAYED, DONE, HELD, READY, decode, read_row, result
-from tampu.engines.redis.script_calls import ScriptCall, ok
 from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
 from tampu.stores.arrow import message_rows, snapshot_rows

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.mariadb import MariaEngine
 from tampu.engines.sql import journal
-from tampu.engines.sql.db import Db, Ints
+from tampu.engines.sql.db import Db, Ints, ServerDb
 from tampu.stores.arrow.bulk_ids import Numbers
 from tampu.stores.arrow.snapshot_rows import NONE
 from tampu.stores.sql.rows import Walk
@@ -63,7 +63,7 @@ class MariaStore(SqlStore[MariaEngine]):
             most = ROWS if whole else max(1, 2 * len(batch))
 
 
-def _numbered(db: Db, other: Db) -> int:
+def _numbered(db: Db, other: ServerDb) -> int:
     """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
     offset.
 

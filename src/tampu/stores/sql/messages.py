@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.encoding import CODE, DEAD, PARTITION, READY
+from tampu.engines.encoding import CODE, DEAD, PARTITION, READY, id_bytes
 from tampu.engines.sql.db import Db, Ints, Uuids, text
 from tampu.engines.sql.engine import SqlEngine
 from tampu.model.states import FINAL
@@ -76,7 +75,7 @@ def _by_id(db: Db, engine: SqlEngine, wanted: Sequence[str]) -> list[tuple[int, 
         "snapshot_find",
         Ints(None if place is None else place[1] for place in made),
         Ints(None if place is None else place[0] for place in made),
-        Uuids(UUID(id).bytes for id in known),
+        Uuids(id_bytes(id) for id in known),
     )
 
 

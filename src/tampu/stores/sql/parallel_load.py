@@ -25,10 +25,10 @@ from tampu.engines.load import check
 from tampu.engines.port import Load
 from tampu.engines.postgres import PostgresEngine, connect
 from tampu.engines.postgres.database import Db, statements
-from tampu.engines.sql import documents
-from tampu.engines.sql import load as sql_load
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs
+from tampu.engines.sql.verbs import documents
+from tampu.engines.sql.verbs import load as sql_load
 from tampu.model.errors import TampuError, Unavailable
 from tampu.stores.arrow.bulk_ids import Numbers
 from tampu.stores.port import Step
@@ -118,7 +118,7 @@ class ParallelLoad:
                     "acquire_shared_locks",
                     Blobs(sql_load.id_prefix_lock(call) for call in loads if not call.position_in_same_commit),
                 )
-                numbers = [commit.numbers(len(call.numbers)) for call in loads]
+                numbers = [list(commit.numbers(len(call.numbers))) for call in loads]
                 return _Begun(step, db, commit, list(zip(loads, known, numbers, strict=True)))
             db.say(b"ROLLBACK")
         self._idle.append(db)

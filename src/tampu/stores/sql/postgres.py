@@ -11,7 +11,7 @@ import psycopg
 from tampu.engines.port import Call
 from tampu.engines.postgres import PostgresEngine, connect, migrations
 from tampu.engines.sql import journal
-from tampu.engines.sql.db import Db
+from tampu.engines.sql.db import Db, ServerDb
 from tampu.model.errors import NotFound
 from tampu.stores.engine_store import without_errors
 from tampu.stores.port import Step
@@ -67,7 +67,7 @@ def check_there(url: str) -> None:
         )
 
 
-def _numbered(db: Db, other: Db) -> int:
+def _numbered(db: Db, other: ServerDb) -> int:
     """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
     offset.
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.engines.encoding import DONE
+from tampu.engines.encoding import DONE, id_text
 from tampu.engines.sql.db import Db, Ints, text
 from tampu.engines.sql.engine import SqlEngine
 from tampu.stores.arrow import byte_ranges, message_rows, snapshot_rows, uuid_texts
@@ -198,7 +198,7 @@ def _id_column(tail: int, stamps: Numbers, seqs: Numbers, own: Sequence[Any]) ->
     made = ids(tail, stamps, seqs)
     if not any(own):
         return made
-    return pc.coalesce(pa.array([None if id is None else str(id) for id in own], pa.string()), made)
+    return pc.coalesce(pa.array([None if id is None else id_text(id) for id in own], pa.string()), made)
 
 
 class _Beside:

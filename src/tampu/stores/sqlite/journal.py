@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.encoding import PARTITION
 from tampu.engines.sqlite import SqliteEngine
+from tampu.engines.sqlite.database import Db
 from tampu.model.journal import Position
 from tampu.stores.arrow import packed_journal
 from tampu.stores.arrow.bulk_ids import BulkIds
@@ -24,7 +24,7 @@ def bounds(engine: SqliteEngine) -> tuple[Position, Position]:
     return {PARTITION: before}, {PARTITION: latest}
 
 
-def _bounds(db: sqlite3.Connection) -> tuple[int, int]:
+def _bounds(db: Db) -> tuple[int, int]:
     latest = int(db.execute(_LATEST).fetchone()[0])
     first = db.execute("SELECT min(first) FROM tampu_journal").fetchone()[0]
     return (latest if first is None else int(first) - 1), latest

@@ -9,7 +9,6 @@ waiting message a new payload.
 from __future__ import annotations
 
 import re
-import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -18,8 +17,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.encoding import CODE, DEAD, DELAYED, HELD, LEASED, PARTITION, READY, as_json, unpack_seqs
+from tampu.engines.encoding import CODE, DEAD, DELAYED, HELD, LEASED, PARTITION, READY, as_json, id_bytes, unpack_seqs
 from tampu.engines.sqlite import SqliteEngine, ids, ready
+from tampu.engines.sqlite.database import Db
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import Unavailable
 from tampu.model.states import FINAL
@@ -133,7 +133,7 @@ def _join(ranges: list[_Range], more: _Range) -> None:
     ranges.append(more)
 
 
-def _queues(db: sqlite3.Connection, query: MessageQuery) -> list[int]:
+def _queues(db: Db, query: MessageQuery) -> list[int]:
     return [
         q
         for q, tenant, name in db.execute("SELECT q, tenant, name FROM tampu_queue ORDER BY q")
@@ -152,7 +152,7 @@ def _ended_within(at: int | None, query: MessageQuery) -> bool:
 
 
 def _endings(
-    db: sqlite3.Connection, q: int, state: int, query: MessageQuery, first: int, last: int
+    db: Db, q: int, state: int, query: MessageQuery, first: int, last: int
 ) -> Iterable[tuple[int, int, bytes]]:
     """(no, at, seqs), by no."""
     return db.execute(
@@ -162,7 +162,7 @@ def _endings(
     )
 
 
-def _ranges(db: sqlite3.Connection, q: int, state: int, query: MessageQuery) -> Iterator[_Range]:
+def _ranges(db: Db, q: int, state: int, query: MessageQuery) -> Iterator[_Range]:
     first = last = count = 0
     for no, _, seqs in _endings(db, q, state, query, 0, _LAST):
         if not count:
@@ -176,7 +176,7 @@ def _ranges(db: sqlite3.Connection, q: int, state: int, query: MessageQuery) -> 
         yield _Range(q, state, first, last, count)
 
 
-def _index(db: sqlite3.Connection, q: int, code: int) -> Iterator[Index]:
+def _index(db: Db, q: int, code: int) -> Iterator[Index]:
     table, run_at, at, reason = _INDEXES[code]
     return db.execute(
         f"SELECT t.seq, t.q, {code}, t.attempts, {run_at}, {at}, {reason} FROM {table} t WHERE t.q = ?",  # noqa: S608 - constants
@@ -184,7 +184,7 @@ def _index(db: sqlite3.Connection, q: int, code: int) -> Iterator[Index]:
     )
 
 
-def _ready(db: sqlite3.Connection, q: int) -> tuple[list[Run], list[Index]]:
+def _ready(db: Db, q: int) -> tuple[list[Run], list[Index]]:
     """Runs, in parts of bounded size; and separately the messages that may have failed before."""
     runs: list[Run] = []
     single: list[Index] = []
@@ -202,7 +202,7 @@ def _length(run: Run) -> int:
     return (run[2] - run[1]) // ids.STEP + 1
 
 
-def _by_id(db: sqlite3.Connection, tail: int, wanted: Iterable[str]) -> list[tuple[int, int]]:
+def _by_id(db: Db, tail: int, wanted: Iterable[str]) -> list[tuple[int, int]]:
     """(seq, q) of messages of all tenants; several tenants may have given the same id."""
     known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
     numbers = [seq for seq in (ids.seq_of(id, tail) for id in known) if seq is not None]
@@ -211,11 +211,11 @@ def _by_id(db: sqlite3.Connection, tail: int, wanted: Iterable[str]) -> list[tup
     ).fetchall()
     if db.execute("SELECT 1 FROM tampu_message WHERE id IS NOT NULL LIMIT 1").fetchone():
         for id in known:
-            found += db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (ids.id_bytes(id),))
+            found += db.execute("SELECT seq, q FROM tampu_message WHERE id = ?", (id_bytes(id),))
     return found
 
 
-def _by_number(db: sqlite3.Connection, known: Sequence[tuple[int, int]]) -> list[Index]:
+def _by_number(db: Db, known: Sequence[tuple[int, int]]) -> list[Index]:
     """Index rows of messages in any state."""
     left = dict(known)
     found: list[Index] = db.execute(
@@ -242,7 +242,7 @@ def _by_number(db: sqlite3.Connection, known: Sequence[tuple[int, int]]) -> list
     return found
 
 
-def _live(db: sqlite3.Connection, rows: Sequence[Index]) -> Places:
+def _live(db: Db, rows: Sequence[Index]) -> Places:
     """Index rows as columns, with the other values that may change: failures so far, and expiry of dead messages."""
     seqs, queues, states, attempts, run_at, ended_at, reasons = zip(*rows, strict=True)
     text = as_json(seqs)

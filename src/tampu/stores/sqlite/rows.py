@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.encoding import DONE, as_json
 from tampu.engines.sqlite import SqliteEngine
+from tampu.engines.sqlite.database import Db
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import NotFound
 from tampu.model.message import Body
@@ -117,7 +118,7 @@ class Numbered:
     Scanning is about twice as fast per row.
     """
 
-    def __init__(self, db: sqlite3.Connection, seqs: Numbers) -> None:
+    def __init__(self, db: Db, seqs: Numbers) -> None:
         self._db = db
         self.seqs: list[int] = seqs.tolist()
         most = _SPARSE * len(self.seqs)
@@ -178,7 +179,7 @@ class _Maker:
         self._ids = BulkIds(engine.registry.id)
         self._now = now
 
-    def find(self, db: sqlite3.Connection, places: Places) -> _Found:
+    def find(self, db: Db, places: Places) -> _Found:
         """The first of these messages, up to the size of a batch, with their data."""
         numbered = Numbered(db, places.seq)
         rows = self._bodies(numbered)
@@ -214,7 +215,7 @@ class _Maker:
             raise gone(max(1, count - len(rows)))
         return rows
 
-    def _errors(self, db: sqlite3.Connection, numbered: Numbered, places: Places) -> dict[int, str | None]:
+    def _errors(self, db: Db, numbered: Numbered, places: Places) -> dict[int, str | None]:
         """The latest error of each message at the time of the plan."""
         if places.failures is None:
             latest: dict[int, tuple[int, str | None]] = {}

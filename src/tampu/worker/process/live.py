@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tampu.broker.admin import Stats
+from tampu.broker.admin.verbs import Stats
 from tampu.model.decoders import from_json
 from tampu.model.errors import TampuError
 from tampu.worker.runner import Runner

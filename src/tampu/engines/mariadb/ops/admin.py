@@ -120,7 +120,7 @@ def select_messages(wire: Wire, seqs: Ints) -> Rest:
         found = {}
         for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
             if state is not None:
-                found[seq] = seq, *columns, state, attempts, run_at, ended, reason, bool(cancel), error
+                found[seq] = seq, *columns, state, attempts, run_at, ended, reason, cancel, error
         return [found[seq] for seq in seqs.values if seq in found]
 
     return rest
@@ -142,7 +142,7 @@ def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids)
 
     def rest() -> Rows:
         by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
-        by_id = {id.bytes: (seq, q) for id, seq, q in given.get()}
+        by_id = {id: (seq, q) for id, seq, q in given.get()}
         rows = []
         for n, (seq, stamp, id) in enumerate(zip(seqs.values, stamps.values, ids.values, strict=True), 1):
             place = by_number.get((seq, stamp)) or by_id.get(id or b"")

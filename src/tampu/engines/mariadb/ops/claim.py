@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
-from tampu.engines.mariadb.ops.common import Rest, by_queue, ids_of, ints, left, nothing
+from tampu.engines.mariadb.ops.common import Rest, by_queue, ints, left, nothing
 from tampu.engines.mariadb.wire import Rows, Wire
-from tampu.engines.sql.claim import EXPIRES, Row
-from tampu.engines.sql.db import Blobs, Ints
+from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sql.verbs.claim import EXPIRES, Row
 
 _Found = tuple[tuple[int, int], Row]
-"""(rank, pos), and a row as in `tampu.engines.sql.claim`."""
+"""(rank, pos), and a row as in `tampu.engines.sql.verbs.claim`."""
 
 
 def claim_ready(
@@ -36,7 +35,7 @@ def claim_ready(
             seqs, attempts, _, stamps, _, _, _, ids, groups, _ = zip(*kept, strict=True)
             wire.ask(
                 "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
-                Ints(before + 1 for before in attempts), ids_of(ids), Blobs(groups),
+                Ints(before + 1 for before in attempts), Uuids(ids), Blobs(groups),
             )  # fmt: skip
         return rows
 
@@ -69,7 +68,7 @@ def _parse_row(text: str, body: bytes) -> _Found:
     at = int(created)
     return (int(rank), int(pos)), (
         int(seq), int(attempts), at, at // 1000 + int(ahead), int(most), int(expires) if expires else None,
-        named == "1", UUID(id) if id else None, bytes.fromhex(group) if group else None, body,
+        named == "1", bytes.fromhex(id) if id else None, bytes.fromhex(group) if group else None, body,
     )  # fmt: skip
 
 
@@ -109,7 +108,7 @@ def ack(
 def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
     """((seq, attempts, stamp, id, group), until) from a row of `ack`."""
     seq, attempts, stamp, until, id, group = text.split(" ")
-    own = UUID(id) if id else None
+    own = bytes.fromhex(id) if id else None
     return (int(seq), int(attempts), int(stamp), own, bytes.fromhex(group) if group else None), int(until)
 
 
@@ -132,7 +131,7 @@ def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, time
             (seq, lease): now + (us or 0)
             for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
         }
-        rows = [(seq, lease, until[seq, lease], bool(cancel), at) for seq, lease, at, cancel in answer.get()]
+        rows = [(seq, lease, until[seq, lease], cancel, at) for seq, lease, at, cancel in answer.get()]
         by_end: dict[int, list[int]] = {}
         for seq, _, end, _, _ in rows:
             by_end.setdefault(end, []).append(seq)

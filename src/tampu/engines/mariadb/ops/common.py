@@ -7,7 +7,7 @@ from typing import Any
 
 from tampu.engines.mariadb.index import Place
 from tampu.engines.mariadb.wire import Rows, Wire
-from tampu.engines.sql.db import Ints, Uuids
+from tampu.engines.sql.db import Ints
 
 Rest = Callable[[], Rows]
 """The second half of an operation, to call after its first statement was sent."""
@@ -41,10 +41,6 @@ def by_queue(rows: Iterable[tuple[Any, Any]]) -> dict[int, list[Any]]:
     for q, value in rows:
         found.setdefault(q, []).append(value)
     return found
-
-
-def ids_of(ids: Iterable[Any]) -> Uuids:
-    return Uuids(None if id is None else id.bytes for id in ids)
 
 
 def with_attempts(message: Sequence[Any], attempts: int) -> tuple[Any, ...]:

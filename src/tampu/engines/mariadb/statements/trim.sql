@@ -47,6 +47,13 @@ DELETE FROM tampu_ending WHERE q = $1 AND state = $2 AND no IN ($3) LIMIT #3
 -- Out: seq, attempts
 DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq, attempts
 
+-- name: delete_ended
+-- Removes messages from `ended`.
+-- Run by: trim
+-- In:  $1 seqs
+-- Out: seq of those that were there
+DELETE FROM tampu_ended WHERE seq IN ($1) LIMIT #1 RETURNING seq
+
 -- name: purge_dead
 -- Locks the oldest dead messages of a queue. Skips rows that others have locked.
 -- Run by: purge

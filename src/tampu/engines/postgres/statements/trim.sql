@@ -54,6 +54,13 @@ SELECT m.seq, m.q, g.attempts, m.created / 1000 + coalesce(m.ahead, 0), m.id, m.
   m.expires, m.key IS NOT NULL
 FROM gone g CROSS JOIN LATERAL (SELECT * FROM tampu.message m WHERE m.seq = g.seq OFFSET 0) AS m ORDER BY m.seq
 
+-- name: delete_ended
+-- Removes messages from `ended`.
+-- Run by: trim
+-- In:  $1 seqs
+-- Out: seq of those that were there
+DELETE FROM tampu.ended WHERE seq = ANY ($1::int8[]) RETURNING seq
+
 -- name: purge_dead
 -- Removes the oldest messages of a queue from `dead`.
 -- Run by: purge

@@ -54,12 +54,28 @@ if left > 0 and group_slots() and rate_us > 0 then -- groups delayed by a clock 
     for _, group in ipairs(ahead) do retime(group, holders_of(group)) end
   end
 end
+local function age(entry) -- 'old', 'young', or 'ahead': written by a clock that was ahead, so older than what follows it
+  local at = tonumber(entry[2][2])
+  return at > now and 'ahead' or at > journal_before and 'young' or 'old'
+end
 if left > 0 then
-  local last, count = nil, 0
-  for _, entry in ipairs(call('XRANGE', K .. 'j', '-', '+', 'COUNT', left)) do
-    local offset = tonumber(entry[1]:match('^%d+'))
-    if tonumber(entry[2][2]) > journal_before or (read and offset > read) then break end
-    last, count = offset, count + 1
+  local last, count, looked, offset, seen = nil, 0, 0, 0, 'old'
+  for i, entry in ipairs(call('XRANGE', K .. 'j', '-', '+', 'COUNT', left)) do
+    local at = tonumber(entry[1]:match('^%d+'))
+    seen = age(entry)
+    if seen == 'young' or (read and at > read) then break end
+    offset, looked = at, i
+    if seen == 'old' then last, count = at, i end
+  end
+  if looked > count then -- does anything old follow? Look further and further away, and at the end
+    local step = left
+    while seen == 'ahead' do
+      local further = call('XRANGE', K .. 'j', string.format('%.0f', offset + step), '+', 'COUNT', 1)[1]
+      seen = age(further or call('XREVRANGE', K .. 'j', '+', '-', 'COUNT', 1)[1])
+      if not further and seen == 'ahead' then break end
+      step = 2 * step
+    end
+    if seen == 'old' then last, count = offset, looked end
   end
   if last and not dry then call('XTRIM', K .. 'j', 'MINID', string.format('%.0f-0', last + 1)) end
   left = left - count

@@ -1,0 +1,1 @@
+"""Verbs on whole queues: settings, filters, replay, purge, removal, checks."""

@@ -1,0 +1,386 @@
+"""Verbs on whole queues: list messages, stats, replay, purge, settings, pause and resume, remove."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from tampu.broker import validate
+from tampu.broker.admin import removal, reorder
+from tampu.broker.admin.filters import Where
+from tampu.broker.core import Core, Read, Steps
+from tampu.broker.settings import DEFAULTS, KIND
+from tampu.engines import port
+from tampu.model.config import BUILT_IN, QueueConfig, change, inherit, read_config
+from tampu.model.decoders import from_msgpack
+from tampu.model.errors import InvalidMessage, InvalidState, NotFound, VersionConflict
+from tampu.model.message import Message, State
+from tampu.model.outcome import Outcome
+from tampu.model.states import TERMINAL
+
+_STEP = 500
+_PAGE_BYTES = 8 << 20
+_FIRST = 32
+"""Messages that are read before their size is known."""
+_MOST_READ = 1000
+"""Messages that are read at once, however small those before them were."""
+_TRIES = 20
+_to_cursor = from_msgpack(tuple[str, tuple[int | str, ...]]).decode
+_OF_GROUPS = frozenset({"group_order", "group_concurrency", "group_rate", "group_burst"})
+
+
+class MessagePage(msgspec.Struct, frozen=True):
+    """A page of messages. Pass ``cursor`` as ``after`` to get the next page; None: this is the last one."""
+
+    messages: list[Message]
+    cursor: str | None
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay did, or with ``dry_run`` would do."""
+
+    messages: list[Message]
+    outcomes: list[Outcome]
+    dry_run: bool
+
+    def __len__(self) -> int:
+        return len(self.messages) if self.dry_run else sum(1 for outcome in self.outcomes if outcome.ok)
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Counts of a queue. The engine updates them in each commit, so reading them counts nothing."""
+
+    queue: str
+    counts: dict[State, int]
+    oldest_ready_age: timedelta | None
+    status: str
+
+    @property
+    def depth(self) -> int:
+        """Messages that have not ended."""
+        return sum(self.counts.get(s, 0) for s in (State.READY, State.DELAYED, State.LEASED, State.HELD))
+
+    def __getattr__(self, name: str) -> int:
+        """``stats.ready``, ``stats.dead`` …"""
+        if name.upper() in State.__members__:
+            return self.counts.get(State(name), 0)
+        raise AttributeError(name)
+
+
+def state(value: Any) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidMessage(
+            f"{value!r:.50} is not a state", field="state", hint=f"states are {', '.join(State)}"
+        ) from None
+
+
+def check_replay(queue: Any, ids: Any, where: Any, limit: Any) -> None:
+    validate.name(queue, "queue")
+    if (ids is None) == (where is None) or isinstance(ids, str) or not isinstance(ids or [], Iterable):
+        raise InvalidMessage("give a list of ids, or where", field="ids", hint="where={} replays all dead letters")
+    if limit is not None:
+        validate.whole(limit, "limit", 1, 10**9)
+
+
+def purged_states(queue: Any, given: Any) -> list[State]:
+    validate.name(queue, "queue")
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    states = [state(s) for s in (given if several else [given])]
+    if State.LEASED in states:
+        raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they are settled")
+    return states
+
+
+class Admin:
+    """Administrate the queues of one tenant."""
+
+    def __init__(self, core: Core, tenant: str) -> None:
+        self.core = core
+        self.tenant = tenant
+
+    # -- reading
+
+    def messages(
+        self,
+        queue: str,
+        *,
+        state: State | str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        where: Where | dict[str, Any] | None = None,
+    ) -> Steps[MessagePage]:
+        """A page of messages of one state, or of all states in turn, in the order of their index.
+
+        It has at most ``limit`` messages, and ends sooner when it has 8 MB; then its cursor goes on.
+        """
+        validate.name(queue, "queue")
+        validate.whole(limit, "limit", 1, 10_000)
+        wanted = Where.of(where)
+        states = list(State) if state is None else [_state(state)]
+        at, inner = _read_cursor(after, states)
+        found: list[Message] = []
+        least = 1 if wanted == Where() else _STEP
+        room, most = _PAGE_BYTES, _FIRST
+        while at < len(states):
+            left = limit - len(found)
+            page = yield from self._page(queue, states[at], inner, min(max(left, least), most))
+            matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
+            while len(matching) > left:  # read again up to the last match: a cursor marks the end of a page
+                page = yield from self._page(queue, states[at], inner, matching[left - 1] + 1)
+                matching = [n for n, m in enumerate(page.messages) if wanted.matches(m)]
+            found.extend(page.messages[n] for n in matching)
+            room -= sum(_size(page.messages[n]) for n in matching)
+            if page.messages:  # those that follow may have the same size
+                average = sum(map(_size, page.messages)) // len(page.messages)
+                most = max(1, min(_MOST_READ, room // average))
+            if page.cursor is None:
+                at, inner = at + 1, None
+            else:
+                inner = page.cursor
+            if (len(found) >= limit or room <= 0) and at < len(states):
+                return MessagePage(found, _write_cursor(states[at], inner or ()))
+        return MessagePage(found, None)
+
+    def _page(self, queue: str, state: State, after: tuple[Any, ...] | None, limit: int) -> Steps[port.Page]:
+        page: port.Page | None = yield Read(lambda engine: engine.page(self.tenant, queue, state, after, limit))
+        if page is None:
+            raise _no_queue(queue)
+        return page
+
+    def stats(self, queue: str | None = None) -> Steps[Any]:
+        """`Stats` of one queue; without a name, a list with those of all queues."""
+        if queue is not None:
+            validate.name(queue, "queue")
+        rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
+        if queue is not None:
+            empty = not any(count for row in rows for count in row.counts.values())
+            if not rows or (empty and (yield Read(lambda e: removal.is_hidden(e, self.tenant, queue)))):
+                raise _no_queue(queue)
+        else:
+            hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
+            rows = [row for row in rows if row.queue not in hidden]
+        found = [
+            Stats(
+                row.queue,
+                row.counts,
+                None
+                if row.oldest_ready_us is None
+                else timedelta(microseconds=max(0, row.now_us - row.oldest_ready_us)),
+                self.core.settings.get(self.tenant, row.queue).status,
+            )
+            for row in rows
+        ]
+        return found if queue is None else found[0]
+
+    # -- many messages
+
+    def replay(
+        self,
+        queue: str,
+        *,
+        ids: Sequence[str] | None = None,
+        where: Where | dict[str, Any] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Steps[Replayed]:
+        """Make dead messages ready again, with the same id and 0 attempts: by id, or all that match ``where``.
+
+        They get the queue's current ``max_attempts``, unless their publisher set one.
+        """
+        check_replay(queue, ids, where, limit)
+        chosen: list[Message] = []
+        refused: list[Outcome] = []
+        if ids is not None:
+            yield from self._by_id(queue, ids, chosen, refused)
+        else:
+            after = None
+            while True:
+                step = _STEP if limit is None else min(_STEP, limit - len(chosen))
+                page = yield from self.messages(queue, state=State.DEAD, limit=step, after=after, where=where)
+                chosen.extend(page.messages)
+                after = page.cursor
+                if after is None or (limit is not None and len(chosen) >= limit):
+                    break
+        if limit is not None:
+            del chosen[limit:]
+        if dry_run:
+            return Replayed(chosen, refused, dry_run=True)
+        current = self.core.settings.get(self.tenant, queue).max_attempts
+        for start in range(0, len(chosen), _STEP):
+            batch = chosen[start : start + _STEP]
+            attempts = [message.body.own_max_attempts or current for message in batch]
+            refused.extend((yield port.Replay(self.tenant, [message.id for message in batch], attempts)))
+        return Replayed(chosen, refused, dry_run=False)
+
+    def _by_id(self, queue: str, ids: Sequence[str], chosen: list[Message], refused: list[Outcome]) -> Steps[None]:
+        for id in ids:
+            wanted = validate.id_text(id)
+            message: Message | None = yield Read(lambda engine, i=wanted: engine.get(self.tenant, i))  # type: ignore[misc]  # bound now
+            if message is None or message.queue != queue:
+                refused.append(Outcome(wanted, None, NotFound(f"no message {wanted} in queue {queue}", field="id")))
+            elif message.state is not State.DEAD:
+                refused.append(Outcome(wanted, None, InvalidState(f"the message is {message.state}, not dead")))
+            else:
+                chosen.append(message)
+
+    def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
+        """Remove all messages in one or more states for good. Returns how many. Leased ones cannot be purged."""
+        states = purged_states(queue, state)
+        stats = yield from self.stats(queue)
+        if dry_run:
+            return sum(stats.counts.get(s, 0) for s in states)
+        total = 0
+        for current in states:
+            while True:
+                gone: int = yield port.Purge(self.tenant, queue, current, _STEP)
+                total += gone
+                if gone < _STEP:
+                    break
+        return total
+
+    # -- settings
+
+    def put_config(self, queue: str, /, **changes: Any) -> Steps[QueueConfig]:
+        """Change settings of a queue, which is created if it is new; ``*`` changes the defaults of all queues.
+
+        None inherits again. A new ordering also applies to waiting messages, in small steps. Returns the settings of
+        the queue itself, without inherited ones.
+        """
+        if queue != DEFAULTS:
+            validate.name(queue, "queue")
+        for _ in range(_TRIES):
+            document: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, queue))
+            old = QueueConfig() if document is None else read_config(document.value)
+            new = change(old, changes)
+            version = document.version if document else 0
+            ranks = bool({"ordering", "ageing"} & changes.keys())
+            moves = ranks or bool(_OF_GROUPS & changes.keys())
+            if moves:
+                yield from self._mark(queue, ranks=ranks)
+            try:
+                yield port.PutDocument(KIND, self.tenant, queue, msgspec.json.encode(new), version)
+            except VersionConflict:
+                continue
+            self.core.settings.forget()
+            if moves:
+                yield from reorder.follow(self.tenant, queue, ranks=ranks)
+            if {"status", "rate", "max_in_flight"} & changes.keys():
+                self.core.look()
+            return new
+        raise VersionConflict(f"the settings of {queue} keep changing", hint="try again")
+
+    def _mark(self, queue: str, *, ranks: bool = True) -> Steps[None]:
+        """Record that ordering or groups are about to change, so that maintenance goes on if this process dies."""
+        now: int = yield Read(lambda engine: engine.now())
+        earlier: bool = yield Read(lambda engine: reorder.is_ranking(engine, self.tenant, queue))
+        yield reorder.marking(self.tenant, queue, now, ranks=ranks or earlier)
+
+    def get_config(self, queue: str, *, inherited: bool = True) -> Steps[QueueConfig]:
+        """The settings of a queue; with ``inherited=False`` only those set for the queue itself."""
+        if queue != DEFAULTS:
+            validate.name(queue, "queue")
+        own: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, queue))
+        if not inherited:
+            return own or QueueConfig()
+        defaults: QueueConfig | None = yield Read(lambda _: self.core.settings.own(self.tenant, DEFAULTS))
+        return inherit(own, defaults, BUILT_IN)
+
+    def list_queues(self) -> Steps[list[str]]:
+        """The names of all queues."""
+        names: list[tuple[str, str]] = yield Read(lambda engine: engine.queues())
+        hidden: set[str] = yield Read(lambda engine: removal.hidden(engine, self.tenant))
+        return [name for tenant, name in names if tenant == self.tenant and name not in hidden]
+
+    def remove_queue(self, queue: str, *, force: bool = False) -> Steps[int]:
+        """Remove a queue for good, with its settings and its ended messages. Returns how many messages it had.
+
+        Refused with `InvalidState` while messages are leased and, without ``force``, while messages wait. A later
+        publish creates a new queue of the same name, with the default settings.
+        """
+        stats = yield from self.stats(queue)
+        removal.check(queue, stats.counts, force=force)
+        states = [s for s in State if s in TERMINAL or (force and s is not State.LEASED)]
+        total = yield from self.purge(queue, state=states)
+        rows: list[port.QueueStats] = yield Read(lambda engine: engine.stats(self.tenant, queue))
+        if any(count for row in rows for count in row.counts.values()):
+            raise InvalidState(
+                f"new messages arrived in {queue} meanwhile", field="queue", hint="close the queue, then remove it"
+            )
+        yield from self.reset_config(queue)
+        yield removal.mark(self.tenant, queue)  # last: until then it is listed, and can be removed again
+        return total
+
+    def reset_config(self, queue: str) -> Steps[bool]:
+        """Remove the settings of a queue, so that it inherits all. Its messages stay. False if it had none."""
+        if queue != DEFAULTS:
+            validate.name(queue, "queue")
+        if (yield Read(lambda _: self.core.settings.own(self.tenant, queue))) is None:
+            return False
+        yield from self._mark(queue)
+        gone: bool = yield port.DeleteDocument(KIND, self.tenant, queue)
+        self.core.settings.forget()
+        if gone:
+            yield from reorder.follow(self.tenant, queue)
+        return gone
+
+    def pause(self, queue: str) -> Steps[None]:
+        """Stop delivery until `resume`. Publishing still works."""
+        yield from self._set_status(queue, "paused")
+
+    def resume(self, queue: str) -> Steps[None]:
+        """Deliver and accept messages again."""
+        yield from self._set_status(queue, "open")
+
+    def drain(self, queue: str) -> Steps[None]:
+        """Refuse new messages; deliver those that are there."""
+        yield from self._set_status(queue, "draining")
+
+    def close_queue(self, queue: str) -> Steps[None]:
+        """Refuse new messages and stop delivery, until `resume`."""
+        yield from self._set_status(queue, "closed")
+
+    def _set_status(self, queue: str, status: str) -> Steps[None]:
+        yield from self.stats(queue)
+        yield from self.put_config(queue, status=status)
+
+
+def _no_queue(queue: str) -> NotFound:
+    return NotFound(f"no queue {queue}", field="queue", hint="publish to it or set its config first; see tampu queues")
+
+
+_state = state
+
+
+def _write_cursor(state: State, inner: tuple[Any, ...]) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode((str(state), inner))).decode().rstrip("=")
+
+
+def _size(message: Message) -> int:
+    """About the bytes that the message has in memory."""
+    return 500 + len(message.body.payload) + len(message.last_error or "") + len(message.result_raw or b"")
+
+
+def _read_cursor(text: str | None, states: list[State]) -> tuple[int, tuple[Any, ...] | None]:
+    if text is None:
+        return 0, None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        name, inner = _to_cursor(raw)
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
+            raise ValueError
+        return states.index(State(name)), inner or None
+    except (TypeError, ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InvalidMessage("after is not a cursor of these messages", field="after") from None

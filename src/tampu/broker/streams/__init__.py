@@ -1,0 +1,1 @@
+"""Streams of leases for workers, for threads and for event loops."""

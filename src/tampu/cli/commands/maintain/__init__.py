@@ -1,0 +1,1 @@
+"""Commands of the panel Maintain: check, migrate and measure a store."""

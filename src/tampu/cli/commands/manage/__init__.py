@@ -1,0 +1,1 @@
+"""Commands of the panel Manage: they change messages, queues and followers."""

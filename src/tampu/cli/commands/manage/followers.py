@@ -1,0 +1,69 @@
+"""`tampu followers`: list, resume and remove followers of the journal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+import tampu
+from tampu.cli import output
+from tampu.cli.app import command, group
+from tampu.cli.session import Session
+
+_PANEL = "Manage"
+followers = group("followers", _PANEL, "Followers of the journal: list, resume, remove")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the follower")]
+
+
+@command("list", _PANEL, of=followers)
+def list_followers(session: Session) -> None:
+    """List all followers of the store: how far each is behind, and why one does not go on."""
+    with session.open() as store:
+        found = store.followers.list()
+    if session.json:
+        session.out.document({"followers": [msgspec.structs.asdict(one) for one in found]})
+        return
+    text = output.text
+    rows = [
+        [
+            text(one.name),
+            output.word(one.status),
+            output.count(one.behind),
+            text(output.ago(one.moved_at)),
+            output.count(one.attempts),
+            text(output.ago(one.retry_at)),
+            text(one.error or "", "red"),
+        ]
+        for one in found
+    ]
+    columns = ["follower", "status", "behind", "moved", "failures", "next try", "error"]
+    session.out.show(output.table(columns, rows, fold=["error"], right=["behind", "failures"]))
+
+
+@command("resume", _PANEL, of=followers)
+def resume(session: Session, name: Name) -> None:
+    """Let a parked follower go on from where it is."""
+    with session.open() as store:
+        resumed = store.followers.resume(name)
+    if session.json:
+        session.out.document(msgspec.structs.asdict(resumed))
+    else:
+        session.out.say(f"{name} is {resumed.status}, {resumed.behind:,} transitions behind", "green")
+
+
+@command("remove", _PANEL, of=followers)
+def remove(session: Session, name: Name) -> None:
+    """Forget the position of a follower, so that the journal is not kept for it.
+
+    If its handler is still registered, it begins again at the end of the journal.
+    """
+    with session.open() as store:
+        if not store.followers.remove(name):
+            raise tampu.NotFound(f"no follower {name}", field="name", hint="see tampu followers list")
+    if session.json:
+        session.out.document({"name": name, "removed": True})
+    else:
+        session.out.say(f"{name} removed")

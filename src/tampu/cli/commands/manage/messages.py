@@ -1,0 +1,230 @@
+"""Commands that move or remove messages: `cancel free replay purge`.
+
+`replay --from-lake` is implemented in `tampu.cli.lake.replay`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, exits, output, parse, prompts
+from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
+from tampu.cli.commands.inspect.messages import message_table
+from tampu.cli.session import Session
+from tampu.model.states import WAITING
+
+_STEP = 500
+
+
+def _print(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
+    """Print the outcome of each id, and exit with the matching code."""
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    if session.json:
+        session.out.document({**more, "outcomes": [documents.outcome(o) for o in outcomes]})
+    else:
+        for o in outcomes:
+            if o.error is None:
+                session.out.say(f"{o.id}  {o.state}", output.STYLES.get(str(o.state), ""))
+            else:
+                session.out.say(f"{o.id}  {o.error.code}: {o.error.message}", "red")
+    raise typer.Exit(exits.of_outcomes(outcomes))
+
+
+@command("cancel", "Manage")
+def cancel(session: Session, ids: Ids, dry_run: DryRun = False) -> None:
+    """Cancel waiting messages. A leased one stays leased, and its worker is asked to stop."""
+    with session.open() as store:
+        outcomes = [_would_cancel(store, id) for id in ids] if dry_run else store.cancel(*ids)
+    if dry_run:
+        session.out.note("dry run, nothing was changed; these would be the states")
+    _print(session, outcomes, dry_run=dry_run)
+
+
+def _would_cancel(store: tampu.Store, id: str) -> tampu.Outcome:
+    try:
+        state = store.get(id).state
+    except tampu.NotFound as error:
+        return tampu.Outcome(id, None, error)
+    if state in (*WAITING, tampu.State.CANCELLED):
+        return tampu.Outcome(id, tampu.State.CANCELLED)
+    if state is tampu.State.LEASED:
+        return tampu.Outcome(id, state)
+    return tampu.Outcome(id, None, tampu.InvalidState(f"the message is already {state}"))
+
+
+@command("free", "Manage")
+def free(session: Session, ids: Ids) -> None:
+    """Free held messages, so that they are delivered."""
+    with session.open() as store:
+        outcomes = store.free(*ids)
+    _print(session, outcomes)
+
+
+_LAKE_OPTIONS = "With --from-lake"
+
+
+@command("replay", "Manage")
+def replay(
+    session: Session,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="QUEUE", help="The queue; optional with --from-lake", autocompletion=queue_names),
+    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="Message ids")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="FIELD=VALUE|SQL",
+            help="As in list; with --from-lake, SQL over the columns of bronze.messages; repeatable, all must match",
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead messages, or all of the lake")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum messages")] = None,
+    dry_run: DryRun = False,
+    from_lake: Annotated[
+        bool, typer.Option("--from-lake", rich_help_panel=_LAKE_OPTIONS, help="Publish messages of the lake again")
+    ] = False,
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="PATH", rich_help_panel=_LAKE_OPTIONS, help="Path of the lake")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", rich_help_panel=_LAKE_OPTIONS, help="Storage option"),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--queue", metavar="QUEUE", rich_help_panel=_LAKE_OPTIONS, help="Publish to this queue"),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/s", rich_help_panel=_LAKE_OPTIONS, help="Messages per second")
+    ] = None,
+    replay_id: Annotated[
+        str | None,
+        typer.Option("--replay-id", metavar="ID", rich_help_panel=_LAKE_OPTIONS, help="Continue this replay"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=_LAKE_OPTIONS, help="Do not ask")] = False,
+) -> None:
+    """Deliver dead messages again, from attempt 0. Choose them by id, --where or --all.
+
+    With --from-lake, ended messages of the lake are published again as new messages; causation_id is the old message.
+    One replay id publishes each message once, also if the command is stopped and started again.
+    """
+    if from_lake:
+        from tampu.cli.lake import replay as lake_replay
+
+        options = lake_replay.ReplayOptions(queue, ids, where, everything, to, limit, rate, replay_id, option)
+        lake_replay.run(session, lake, options, dry_run=dry_run, yes=yes)
+        return
+    if lake or option or to or rate or replay_id or yes:
+        raise tampu.InvalidMessage(
+            "--lake, --option, --queue, --rate, --replay-id and --yes need --from-lake", field="from_lake"
+        )
+    if queue is None:
+        raise tampu.InvalidMessage("the queue is missing", field="queue", hint="tampu replay QUEUE ID, or --from-lake")
+    if sum(map(bool, (ids, where, everything))) != 1:
+        raise tampu.InvalidMessage(
+            "choose the messages by ids, --where or --all",
+            field="ids",
+            hint="give exactly one of them: ids, --where FIELD=VALUE, or --all; try --dry-run first",
+        )
+    with session.open() as store:
+        chosen = (
+            store.replay(queue, ids=ids, limit=limit, dry_run=True)
+            if ids
+            else store.replay(queue, where=parse.where(where), limit=limit, dry_run=True)
+        )
+        outcomes = list(chosen.outcomes)
+        if not dry_run:
+            found = [m.id for m in chosen.messages]
+            with output.progress(f"replaying {queue}", len(found)) as advance:
+                for start in range(0, len(found), _STEP):
+                    outcomes += store.replay(queue, ids=found[start : start + _STEP]).outcomes
+                    advance(min(_STEP, len(found) - start))
+    if len(ids or ()) == 1 and outcomes and outcomes[0].error is not None:
+        raise outcomes[0].error
+    _print_replay(session, queue, chosen.messages, outcomes, dry_run=dry_run)
+
+
+def _print_replay(
+    session: Session, queue: str, messages: list[tampu.Message], outcomes: list[tampu.Outcome], *, dry_run: bool
+) -> None:
+    failed = [o for o in outcomes if not o.ok]
+    done = len(messages) if dry_run else len(outcomes) - len(failed)
+    if session.json:
+        session.out.document(
+            {
+                "queue": queue,
+                "dry_run": dry_run,
+                "replayed": 0 if dry_run else done,
+                "would_replay": done if dry_run else 0,
+                "ids": [m.id for m in messages],
+                "failed": [documents.outcome(o) for o in failed],
+            }
+        )
+    else:
+        if dry_run and messages:
+            session.out.show(message_table(messages[:50], states=False))
+        session.out.say(f"{done:,} messages {'would be replayed' if dry_run else f'of {queue} replayed'}")
+        for o in failed:
+            session.out.say(f"{o.id}  {o.error.code}: {o.error.message}" if o.error else "", "red")
+    if failed:
+        raise typer.Exit(exits.FAILED if done else exits.of_outcomes(failed))
+
+
+@command("purge", "Manage")
+def purge(
+    session: Session,
+    queue: QueueName,
+    state: Annotated[
+        list[tampu.State], typer.Option("--state", case_sensitive=False, help="Messages in this state; repeatable")
+    ],
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+) -> None:
+    """Permanently remove all messages in a state. Asks before it removes waiting messages."""
+    states = list(dict.fromkeys(state))
+    with session.open() as store:
+        total = store.purge(queue, state=states, dry_run=True)
+        waiting = sum(store.stats(queue).counts.get(s, 0) for s in states if s in WAITING)
+        if not dry_run:
+            if waiting and not yes:
+                prompts.confirm(
+                    f"permanently remove {waiting:,} waiting messages of {queue}?",
+                    "this removes waiting messages",
+                )
+            total = _purge(store, queue, states, total)
+    if session.json:
+        session.out.document({"queue": queue, "states": states, "dry_run": dry_run, "removed": 0 if dry_run else total,
+                              "would_remove": total if dry_run else 0})  # fmt: skip
+    else:
+        session.out.say(f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}")
+
+
+def _purge(store: tampu.Store, queue: str, states: list[tampu.State], total: int) -> int:
+    """Purge in a second thread, while this one updates the progress bar."""
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(store.purge(queue, state=states))
+        except BaseException as error:  # raised below, in the main thread
+            answer.append(error)
+
+    worker = threading.Thread(target=run, name="tampu-purge", daemon=True)
+    worker.start()
+    left = total
+    with output.progress(f"purging {queue}", total) as advance:
+        while worker.is_alive():
+            worker.join(0.1)
+            now = sum(store.stats(queue).counts.get(s, 0) for s in states)
+            advance(max(0, left - now))
+            left = min(left, now)
+    if isinstance(answer[0], BaseException):
+        raise answer[0]
+    return int(answer[0])

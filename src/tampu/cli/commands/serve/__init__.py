@@ -1,0 +1,1 @@
+"""Commands of the panel Serve: the server and its keys."""

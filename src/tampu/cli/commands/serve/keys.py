@@ -1,0 +1,110 @@
+"""`tampu keys`: creates, lists, rotates and revokes the server's API keys, directly in the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.broker import access
+from tampu.cli.app import command, group
+from tampu.cli.session import Session
+
+_PANEL = "Serve"
+keys = group("keys", _PANEL, "API keys of the server: create, list, rotate, revoke")
+
+Id = Annotated[str, typer.Argument(metavar="KEY", help="Id or prefix of the key, as in tampu keys list")]
+
+
+def _key_admin(session: Session, store: tampu.Store, tenant: str | None = None) -> Any:
+    from tampu.server.auth.key_admin import KeyAdmin
+
+    if not access.is_local(store):
+        raise tampu.InvalidConfig(
+            "this url is a server's", field="url", hint="use the url of its store, or POST /v1/keys on the server"
+        )
+    return KeyAdmin(access.core(store), tenant or session.tenant or "*")
+
+
+@command("create", _PANEL, of=keys)
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for")],
+    grant: Annotated[
+        list[str], typer.Option("--grant", metavar="GRANT", help="For example publish,view:orders.* (repeatable)")
+    ],
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Valid for all tenants")] = False,
+    expires_in: Annotated[float | None, typer.Option("--expires-in", metavar="SECONDS", help="Lifetime")] = None,
+    rate: Annotated[float, typer.Option("--rate", help="Maximum messages per second; 0: no limit")] = 0,
+    burst: Annotated[int, typer.Option("--burst", help="Maximum messages at once")] = 0,
+) -> None:
+    """Create a key and show it once."""
+    from tampu.server.auth.grants import parse
+
+    grants = [parse(text) for text in grant]
+    with session.open_or_create() as store:
+        tenant = "*" if all_tenants else session.tenant or "default"
+        keys = _key_admin(session, store, tenant)
+        made = access.run(store, keys.create(name, grants, expires_in=expires_in, rate=rate, burst=burst))
+    _print(session, made)
+
+
+@command("list", _PANEL, of=keys)
+def list_keys(session: Session) -> None:
+    """List the keys, without their secrets."""
+    with session.open() as store:
+        found = access.run(store, _key_admin(session, store).list())
+    if session.json:
+        session.out.document(found)
+        return
+    from rich.text import Text
+
+    from tampu.cli.output import table
+
+    rows = [
+        [
+            Text(text)
+            for text in (
+                key.prefix,
+                key.tenant,
+                key.name,
+                "; ".join(f"{','.join(g.permissions)}:{','.join(g.queues)}" for g in key.grants),
+                "" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M}",
+                "" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H:%M}",
+            )
+        ]
+        for key in found
+    ]
+    session.out.show(table(["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"]))
+
+
+@command("rotate", _PANEL, of=keys)
+def rotate(
+    session: Session,
+    id: Id,
+    overlap: Annotated[
+        float, typer.Option("--overlap", metavar="SECONDS", help="Keep the old secret valid for this long")
+    ] = 86_400,
+) -> None:
+    """Give a key a new secret, and show it once."""
+    with session.open() as store:
+        made = access.run(store, _key_admin(session, store).rotate(id, overlap=overlap))
+    _print(session, made)
+
+
+@command("revoke", _PANEL, of=keys)
+def revoke(session: Session, id: Id) -> None:
+    """Revoke a key. All servers refuse it within a second."""
+    with session.open() as store:
+        access.run(store, _key_admin(session, store).revoke(id))
+    if not session.json:
+        session.out.say("revoked")
+
+
+def _print(session: Session, made: Any) -> None:
+    if session.json:
+        session.out.document(made)
+    else:
+        session.out.say(made.token)
+        session.out.note("Store it now: it is not shown again.")

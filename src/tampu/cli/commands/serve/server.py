@@ -1,0 +1,75 @@
+"""`tampu serve`: runs the server. Each server setting is an option, generated from its description."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli.app import command
+from tampu.cli.session import Session, hidden
+from tampu.server.options import OPTIONS
+
+_PANEL = "Serve"
+
+
+def serve(session: Session, /, **given: Any) -> None:
+    """Serve the store over HTTP: API, metrics and dashboard."""
+    try:
+        from tampu.server import logs, settings
+        from tampu.server.run import Running
+    except ImportError as error:
+        raise tampu.InvalidConfig(f"the server needs {error.name}", hint="pip install 'tampu[server]'") from error
+
+    file = given.pop("config", None)
+    if session.url is not None:
+        given["url"] = session.url
+    config = settings.load(file, **given)
+    logs.set_up(config)
+    running = Running(config)
+    about = running.about(sign_in=sys.stdout.isatty())
+    if session.json:
+        session.out.document(about)
+    else:
+        session.out.say(f"tampu serves {hidden(config.url)} at {about.url}")
+        if about.sign_in is not None:
+            session.out.say(f"sign in (the link works once, for 15 minutes): {about.sign_in}")
+        if about.key_file is not None:
+            session.out.say(f"the admin key is in {about.key_file}")
+        if not config.auth:
+            session.out.say("auth is off: every user of this machine is admin")
+    running.run()
+
+
+def _options() -> list[inspect.Parameter]:
+    file = typer.Option("--config", metavar="FILE", help="Settings file (default: tampu.toml, if it exists)")
+    made = [_option("config", Annotated[Path | None, file])]
+    for name, option in OPTIONS.items():
+        if name != "url":  # a global option of the command
+            flag = f"--{name.replace('_', '-')}"
+            typer_option = typer.Option(
+                f"{flag}/--no-{flag[2:]}" if option.kind is bool else flag,
+                help=f"{option.help} [TAMPU_{name.upper()}; {_shown(option.default)}]",
+                show_default=False,
+            )
+            made.append(_option(name, Annotated[option.kind | None, typer_option]))
+    return made
+
+
+def _option(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not set" if value is None else str(value)
+
+
+_session = inspect.Parameter("session", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Session)
+serve.__signature__ = inspect.Signature([_session, *_options()])  # type: ignore[attr-defined]  # read by inspect
+command("serve", _PANEL)(serve)

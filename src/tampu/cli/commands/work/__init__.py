@@ -1,0 +1,1 @@
+"""Commands of the panel Work: publish, claim and settle, schedules, a worker."""

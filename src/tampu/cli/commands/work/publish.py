@@ -1,0 +1,175 @@
+"""`publish`: one message from an argument, a file or standard input. Many, as JSON lines: see publish_lines.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, output, parse
+from tampu.cli.app import QueueName, command
+from tampu.cli.commands.work import publish_lines
+from tampu.cli.session import Session
+
+_WHEN = "When"
+_WHO = "Identity"
+_EMPTY_HINT = "write null for no value, or --text '' for an empty text"
+_TEXT_HINT = "quote it for the shell, such as '{\"a\": 1}'; or send it as text with --text"
+
+
+def read_bytes(source: str) -> bytes:
+    """A file's bytes, or standard input's for ``-``."""
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except (OSError, ValueError) as error:
+        raise tampu.InvalidMessage(f"{source} cannot be read: {_why(error)}", field="file") from None
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def read_payload(
+    given: str | None, file: str | None, *, text: bool, content_type: str | None
+) -> tuple[Any, str | None]:
+    """(payload, content type) of the options."""
+    if (given is None) == (file is None):
+        raise tampu.InvalidMessage(
+            "give one payload", field="payload", hint="JSON as an argument, - for standard input, or --file PATH"
+        )
+    raw: str | bytes = read_bytes(file or "-") if given is None or given == "-" else given
+    if text:
+        try:
+            return (raw.decode() if isinstance(raw, bytes) else raw), content_type or "text/plain"
+        except UnicodeDecodeError:
+            raise tampu.InvalidMessage(
+                "the payload is not UTF-8 text", field="payload", hint="send bytes with --content-type"
+            ) from None
+    if content_type is not None and content_type != "application/json":
+        return (raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogateescape")), content_type
+    if not raw.strip():
+        raise tampu.InvalidMessage("the payload is empty", field="payload", hint=_EMPTY_HINT)
+    return parse.json_value(raw, "payload", _TEXT_HINT), None
+
+
+@command("publish", "Work")
+def publish(
+    session: Session,
+    queue: QueueName,
+    payload: Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)] = None,
+    text: Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")] = False,
+    file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")] = None,
+    lines_: Annotated[
+        bool, typer.Option("--lines", help="Many messages: each line of the file or standard input is a JSON payload")
+    ] = False,
+    fields: Annotated[
+        bool,
+        typer.Option("--fields", help='With --lines: each line is {"payload": …, "type": …, "priority": …, …}'),
+    ] = False,
+    content_type: Annotated[
+        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
+    ] = None,
+    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")] = None,
+    priority: Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")] = 0,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Deliver after 30s, 5m, 1h30m", rich_help_panel=_WHEN)
+    ] = None,
+    run_at: Annotated[
+        str | None, typer.Option("--run-at", metavar="ISO", help="Deliver at this time", rich_help_panel=_WHEN)
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer", rich_help_panel=_WHEN)
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option("--deadline", metavar="ISO", help="Due time; orders a deadline queue", rich_help_panel=_WHEN),
+    ] = None,
+    hold: Annotated[
+        str | None,
+        typer.Option("--hold", metavar="REASON", help="Hold until tampu free", rich_help_panel=_WHEN),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Replace the waiting message that has this key", rich_help_panel=_WHO)
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option("--idempotency-key", help="Publishing again returns the first message", rich_help_panel=_WHO),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Group, for order or limits within it", rich_help_panel=_WHO)
+    ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", help="Shared by related messages", rich_help_panel=_WHO)
+    ] = None,
+    causation_id: Annotated[
+        str | None, typer.Option("--causation-id", help="The message that caused it", rich_help_panel=_WHO)
+    ] = None,
+    parent_id: Annotated[
+        str | None, typer.Option("--parent-id", help="The parent message", rich_help_panel=_WHO)
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="Who published it", rich_help_panel=_WHO)] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Your own id, a UUID", rich_help_panel=_WHO)] = None,
+) -> None:
+    """Publish a message, or many with --lines. Creates the store's file if it does not exist."""
+    options: dict[str, Any] = {
+        "type": type,
+        "priority": priority,
+        "max_attempts": max_attempts,
+        "labels": parse.pairs(label, "label"),
+        "headers": parse.pairs(header, "header"),
+        "delay": parse.optional_duration(delay, "delay"),
+        "run_at": parse.moment(run_at, "run_at"),
+        "ttl": parse.optional_duration(ttl, "ttl"),
+        "deadline": parse.moment(deadline, "deadline"),
+        "hold": hold,
+        "key": key,
+        "idempotency_key": idempotency_key,
+        "group": group,
+        "correlation_id": correlation_id,
+        "causation_id": causation_id,
+        "parent_id": parent_id,
+        "source": source,
+        "id": id,
+    }
+    if lines_:
+        _refuse_with_lines(payload, key=key, idempotency_key=idempotency_key, id=id, content_type=content_type)
+        publish_lines.publish(session, queue, file or "-", options, text=text, fields=fields)
+        return
+    if fields:
+        raise tampu.InvalidMessage("--fields needs --lines", field="fields")
+    value, kind = read_payload(payload, file, text=text, content_type=content_type)
+
+    def act(store: tampu.Store) -> tampu.Message:
+        return store.publish(queue, value, content_type=kind, **options)
+
+    with session.open_or_create(act) as store:
+        message = act(store)
+    if session.json:
+        session.out.document(documents.message(message))
+    else:
+        _print(session, message)
+
+
+def _refuse_with_lines(payload: str | None, **single: str | None) -> None:
+    if payload not in (None, "-"):
+        raise tampu.InvalidMessage("--lines reads --file PATH or standard input, not an argument", field="payload")
+    for name, value in single.items():
+        if value is not None:
+            option = "--" + name.replace("_", "-")
+            raise tampu.InvalidMessage(f"{option} is for one message, not for --lines", field=name, hint="use --fields")
+
+
+def _print(session: Session, message: tampu.Message) -> None:
+    when = f", due {output.ago(message.run_at)}" if message.run_at else ""
+    held = f" ({message.reason})" if message.reason else ""
+    session.out.say(f"{message.id}  {message.queue}: {message.state}{held}{when}")
+    if message.duplicate:
+        session.out.note("not published again: a message with this key, idempotency key or id exists")

@@ -1,0 +1,1 @@
+"""How script calls get to the servers: urls, routes, connections, pipelines, and the Lua scripts."""

@@ -1,0 +1,117 @@
+"""What all engines on SQL databases have in common, embedded or not: reading, and calls that fail."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from tampu.engines import port
+from tampu.engines.sql import journal, read
+from tampu.engines.sql.commit import Commit, Wakeup
+from tampu.engines.sql.db import Db, Translator
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.verbs import documents, transfer
+from tampu.engines.transfer import RequestPage, SnapshotPage
+from tampu.model.errors import TampuError
+from tampu.model.journal import JournalPage, Position
+from tampu.model.message import Message, State
+
+R = TypeVar("R")
+
+
+class Readers(Protocol):
+    """Connections for reading."""
+
+    def ask(self, work: Callable[[Db], R]) -> R:
+        """Run independent statements."""
+        ...
+
+    def ask_once(self, work: Callable[[Db], R]) -> R:
+        """As `ask`, in one snapshot for all statements."""
+        ...
+
+
+class BaseEngine(abc.ABC):
+    registry: QueueRegistry
+    readers: Readers
+    driver: Translator
+    verbs: Mapping[type[Any], Callable[[Any, Any], Sequence[Any]]]
+    """Which function runs which call, in the order in which they run within a commit."""
+    statements_may_commit = False
+    """True if some SQL statements commit the open transaction, such as CREATE TABLE on MariaDB."""
+    _listener: port.Listener | None = None
+    _wakeup: Wakeup | None = None
+
+    @abc.abstractmethod
+    def fake_now(self) -> int | None:
+        """The time to pass to statements; None: they use the server's clock."""
+
+    @abc.abstractmethod
+    def begin_joined(self, db: Db) -> Commit:
+        """A commit inside the user's open transaction."""
+
+    def notify_inside(self, db: Db) -> None:  # noqa: B027 - most have nothing to do
+        """Wake waiting claims when the user's transaction commits."""
+
+    @abc.abstractmethod
+    def _run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        """Run calls in one commit."""
+
+    def _run_one(self, call: port.Call) -> Any | TampuError:
+        try:
+            return self._run([call])[0]
+        except TampuError as error:
+            return error
+        except Exception as error:
+            hint = "this is a bug in tampu; please report it"
+            failed = TampuError(f"{type(call).__name__.lower()} failed: {error!r}", hint=hint)
+            failed.__cause__ = error
+            return failed
+
+    # -- reading
+
+    def get(self, tenant: str, id: str) -> Message | None:
+        return self.readers.ask_once(lambda db: read.get(db, self.registry, tenant, id, self.fake_now()))
+
+    def page(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> port.Page | None:
+        return self.readers.ask_once(lambda db: read.page(db, self.registry, tenant, queue, state, after, limit))
+
+    def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
+        return self.readers.ask(lambda db: read.stats(db, tenant, queue, self.fake_now()))
+
+    def queues(self) -> list[tuple[str, str]]:
+        return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
+
+    def journal(self, after: Position | None, limit: int, tenant: str | None) -> JournalPage:
+        return self.readers.ask_once(lambda db: journal.read(db, self.registry, after, limit, tenant))
+
+    def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
+        return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
+
+    def documents(self, kind: str, tenant: str) -> list[port.Document]:
+        return self.readers.ask(lambda db: documents.list_all(db, kind, tenant))
+
+    def all_documents(self) -> list[port.Document]:
+        return self.readers.ask(documents.every)
+
+    def kept(
+        self, tenant: str, queue: str, state: State, after: tuple[Any, ...] | None, limit: int
+    ) -> SnapshotPage | None:
+        now = self.fake_now()
+        return self.readers.ask_once(
+            lambda db: transfer.page(db, self.registry, tenant, queue, state, after, limit, now)
+        )
+
+    def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
+        now = self.fake_now()
+        return self.readers.ask_once(lambda db: transfer.requests(db, self.registry, tenant, after, limit, now))
+
+    def revision(self) -> int:
+        return int(self.readers.ask(lambda db: db.value("select_revision")))
+
+    def next_due(self) -> int | None:
+        times = self.readers.ask(lambda db: db.row("select_next_due"))
+        return min((at for at in times if at is not None), default=None)

@@ -1,0 +1,105 @@
+"""Puts messages into the indexes ready, delayed and held, and takes them out.
+
+A waiting message may have marks: rows in `key` and `expiry` by which it is found. They exist only while it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tampu.engines.encoding import DELAYED, HELD, READY
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Ints
+from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+
+
+def enter_ready(commit: Commit, messages: Sequence[MessageRow], leases: Sequence[int | None]) -> None:
+    """Put messages at the back of their rank, in this order."""
+    if not messages:
+        return
+    commit.db.send(
+        "insert_ready",
+        Ints(commit.turns.ranks_of(messages)),
+        Ints(commit.numbers(len(messages))),
+        Ints(message.seq for message in messages),
+        Ints(leases),
+        Ints(message.q for message in messages),
+        Ints(message.attempts for message in messages),
+    )
+    for message in messages:
+        commit.count(message.q, READY, 1)
+        commit.became_ready(message.q, 1)
+
+
+def enter_delayed(
+    commit: Commit, messages: Sequence[MessageRow], times: Sequence[int], leases: Sequence[int | None]
+) -> None:
+    if not messages:
+        return
+    commit.db.send(
+        "insert_delayed",
+        Ints(message.seq for message in messages),
+        Ints(times),
+        Ints(leases),
+        Ints(message.q for message in messages),
+        Ints(message.attempts for message in messages),
+    )
+    commit.count_all(messages, DELAYED, 1)
+    commit.falls_due(min(times))
+
+
+def start(commit: Commit, waiting: Sequence[Waiting]) -> list[int]:
+    """Put messages into ready, or into delayed if run_at is in the future; returns their states."""
+    now = commit.now
+    later = [(message, run_at, lease) for message, run_at, lease in waiting if run_at is not None and run_at > now]
+    at_once = [(message, lease) for message, run_at, lease in waiting if run_at is None or run_at <= now]
+    enter_delayed(
+        commit, [message for message, _, _ in later], [at for _, at, _ in later], [lease for _, _, lease in later]
+    )
+    enter_ready(commit, [message for message, _ in at_once], [lease for _, lease in at_once])
+    return [DELAYED if run_at is not None and run_at > now else READY for _, run_at, _ in waiting]
+
+
+def hold(commit: Commit, held: Sequence[tuple[MessageRow, int | None, bytes | None, bytes]]) -> None:
+    """Rows are (message, run_at, the group it waits for, reason)."""
+    if not held:
+        return
+    commit.db.send(
+        "insert_held",
+        Ints(message.seq for message, _, _, _ in held),
+        Ints(run_at for _, run_at, _, _ in held),
+        Ints(message.q for message, _, _, _ in held),
+        Ints(message.attempts for message, _, _, _ in held),
+        Blobs(group for _, _, group, _ in held),
+        Blobs(reason for _, _, _, reason in held),
+    )
+    commit.count_all((message for message, _, _, _ in held), HELD, 1)
+
+
+def withdraw(commit: Commit, seqs: Sequence[int]) -> dict[int, MessageRow]:
+    """Take messages out of ready, delayed or held and drop their marks; returns those that were there."""
+    if not seqs:
+        return {}
+    found: dict[int, MessageRow] = {}
+    for *columns, state in commit.db.rows("remove_waiting", Ints(seqs)):
+        message = MessageRow(*columns)
+        found[message.seq] = message
+        commit.count(message.q, state, -1)
+    drop_marks(commit, [message.seq for message in found.values() if message.named or message.expires is not None])
+    return found
+
+
+def restore_marks(commit: Commit, messages: Iterable[MessageRow]) -> None:
+    """Restore the expiry of messages that wait again, and the key if no newer message has it."""
+    marked = [message for message in messages if message.named or message.expires is not None]
+    if marked:
+        commit.db.send("restore_keys_and_expiries", Ints(message.seq for message in marked))
+        for message in marked:
+            if message.expires is not None:
+                commit.falls_due(message.expires)
+
+
+def drop_marks(commit: Commit, seqs: Sequence[int]) -> None:
+    """Delete expiry and key of messages that no longer wait."""
+    if seqs:
+        commit.db.send("delete_keys_and_expiries", Ints(seqs))

@@ -1,0 +1,234 @@
+"""extend, cancel, free, replay, rerank, regroup.
+
+Contract of each: one outcome per item, in order; an id that is not the tenant's is NotFound; nothing else changes.
+If others move a message at the same time, it is looked up again: the outcome tells its final state.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from tampu.engines.encoding import CANCELLED, DEAD, HELD, LEASED, STATES, parse_receipt
+from tampu.engines.groups import MOST_FREED, Limits, stored
+from tampu.engines.port import Cancel, Extend, Extended, Free, Regroup, Replay, Rerank
+from tampu.engines.rules import lost
+from tampu.engines.sql import read
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.locks import fair_lock
+from tampu.engines.sql.rules.finish import end
+from tampu.engines.sql.rules.group_rates import retime
+from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
+from tampu.engines.sql.rules.indexes import restore_marks, withdraw
+from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import unpack_body
+from tampu.model.outcome import Outcome
+from tampu.model.rank import FAIR, rank
+
+_TRIES = 5
+NOBODY = 0
+"""No message has this number: `leave_groups` then frees no slot and only fills those that are free."""
+
+
+def extend(commit: Commit, calls: Sequence[Extend]) -> list[list[Extended | TampuError] | TampuError]:
+    """Set leases to end this long after now. Not journaled."""
+    sooner: dict[tuple[int, int], list[int]] = {}
+    replies: list[list[Extended | TampuError] | TampuError] = [_extend(commit, call, sooner) for call in calls]
+    commit.schedule_reap([(until, lease, seqs) for (until, lease), seqs in sooner.items()])
+    return replies
+
+
+def _extend(commit: Commit, call: Extend, sooner: dict[tuple[int, int], list[int]]) -> list[Extended | TampuError]:
+    """``sooner`` gets the leases that end earlier now, by (until, lease)."""
+    replies: list[Extended | TampuError] = []
+    targets: dict[tuple[int, int], tuple[int, int]] = {}
+    keys: list[tuple[int, int] | TampuError] = []
+    for queue, receipt, lease_us in call.items:
+        try:
+            lease_key = parse_receipt(receipt)
+        except TampuError as error:
+            keys.append(error)
+            continue
+        q = commit.registry.number(commit.db, call.tenant, queue)
+        keys.append(lease_key)
+        if q is not None:
+            targets[lease_key] = (q, lease_us)
+    wanted = sorted(targets)
+    rows = commit.db.rows(
+        "extend_leases",
+        commit.now,
+        Ints(seq for seq, _ in wanted),
+        Ints(lease for _, lease in wanted),
+        Ints(q for q, _ in map(targets.__getitem__, wanted)),
+        Ints(lease_us for _, lease_us in map(targets.__getitem__, wanted)),
+    )
+    found = {(seq, lease): Extended(until, bool(cancel)) for seq, lease, until, cancel, _ in rows}
+    for seq, lease, until, _, before in rows:
+        if until < before:  # the claim's row is due no later than its leases: only a shorter lease needs another row
+            sooner.setdefault((until, lease), []).append(seq)
+    for key in keys:
+        if isinstance(key, TampuError):
+            replies.append(key)
+        else:
+            replies.append(found.get(key) or lost())
+    return replies
+
+
+Act = Callable[[Commit, dict[int, str]], dict[int, int | TampuError]]
+"""Does something to messages, given as {seq: id}; returns a state number or an error for each seq."""
+
+
+def _each(commit: Commit, tenant: str, ids: Sequence[str], act: Act) -> list[Outcome]:
+    found = read.find(commit.db, commit.registry, tenant, ids) if ids else {}
+    done = act(commit, dict(sorted((seq, id) for id, (seq, _) in found.items())))
+    outcomes = []
+    for id in ids:
+        if id not in found:
+            outcomes.append(Outcome(id, None, NotFound(f"no message {id}", field="id")))
+            continue
+        seq, _ = found[id]
+        code = done[seq]
+        outcomes.append(Outcome(id, None, code) if isinstance(code, TampuError) else Outcome(id, STATES[code]))
+    return outcomes
+
+
+def cancel(commit: Commit, calls: Sequence[Cancel]) -> list[list[Outcome] | TampuError]:
+    return [_each(commit, call.tenant, call.ids, _cancel) for call in calls]
+
+
+def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    done: dict[int, int | TampuError] = {}
+    for turn in range(_TRIES):
+        left = [seq for seq in seqs if seq not in done]
+        if not left:
+            break
+        messages = list(withdraw(commit, left).values())
+        end(commit, CANCELLED, messages, [None] * len(messages))
+        for message in messages:
+            commit.note("cancel", CANCELLED, message)
+            done[message.seq] = CANCELLED
+        left = [seq for seq in left if seq not in done]
+        leased = commit.db.rows("request_cancel", Ints(left)) if left else []
+        for seq, q, attempts, stamp, own in leased:
+            commit.note("ask_cancel", LEASED, MessageRow(seq, q, attempts, stamp, own, None, 0, 0, None, False))
+            done[seq] = LEASED
+        for seq, code in read.states(commit.db, [seq for seq in left if seq not in done]).items():
+            if code in (CANCELLED,):
+                done[seq] = CANCELLED
+            elif code >= len(STATES) - 4 or turn == _TRIES - 1:  # it has ended, or others keep moving it
+                done[seq] = InvalidState(f"the message is {STATES[code]}: nothing to cancel")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def free(commit: Commit, calls: Sequence[Free]) -> list[list[Outcome] | TampuError]:
+    return [_each_once(commit, call.tenant, call.ids, _free, "held") for call in calls]
+
+
+def _each_once(commit: Commit, tenant: str, ids: Sequence[str], act: Act, wanted: str) -> list[Outcome]:
+    """As `_each`, but an id that is given twice succeeds only once: then it is no longer in the state ``wanted``."""
+    outcomes = _each(commit, tenant, ids, act)
+    seen = set()
+    for i, outcome in enumerate(outcomes):
+        if outcome.ok and outcome.id in seen:
+            outcomes[i] = Outcome(outcome.id, None, InvalidState(f"the message is {outcome.state}, not {wanted}"))
+        seen.add(outcome.id)
+    return outcomes
+
+
+def _free(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    going: list[Waiting] = []
+    done: dict[int, int | TampuError] = {}
+    for *columns, run_at, waits in commit.db.rows("release_held", Ints(seqs)) if seqs else []:
+        message = MessageRow(*columns)
+        if waits:
+            hint = "it becomes ready by itself"
+            done[message.seq] = InvalidState("the message waits for its turn in its group", hint=hint)
+        else:
+            going.append((message, run_at, None))
+    commit.count_all((message for message, _, _ in going), HELD, -1)
+    for (message, _, _), code in zip(going, admit(commit, going), strict=True):
+        commit.note("free", code, message)
+        done[message.seq] = code
+    for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+        done[seq] = InvalidState(f"the message is {STATES[code]}, not held")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def replay(commit: Commit, calls: Sequence[Replay]) -> list[list[Outcome] | TampuError]:
+    return [_replay_call(commit, call) for call in calls]
+
+
+def _replay_call(commit: Commit, call: Replay) -> list[Outcome]:
+    most = dict(zip(call.ids, call.max_attempts, strict=True))
+    return _each_once(commit, call.tenant, call.ids, functools.partial(_replay, most), "dead")
+
+
+def _replay(most: Mapping[str, int], commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]:
+    attempts = Ints(most[id] for id in seqs.values())
+    messages = (
+        [MessageRow(*row) for row in commit.db.rows("revive_dead", Ints(seqs), commit.now, attempts)] if seqs else []
+    )
+    messages.sort()
+    done: dict[int, int | TampuError] = {}
+    commit.count_all(messages, DEAD, -1)
+    restore_marks(commit, messages)
+    for message, code in zip(messages, admit(commit, [(message, None, None) for message in messages]), strict=True):
+        commit.note("replay", code, message)
+        done[message.seq] = code
+    for seq, code in read.states(commit.db, [seq for seq in seqs if seq not in done]).items():
+        done[seq] = InvalidState(f"the message is {STATES[code]}, not dead")
+    return {seq: done.get(seq, InvalidState("the message is gone")) for seq in seqs}
+
+
+def rerank(commit: Commit, calls: Sequence[Rerank]) -> list[int | TampuError | None]:
+    """Give live and dead messages their rank in the new ordering, a bounded number per call."""
+    return [_rerank(commit, call) for call in calls]
+
+
+def _rerank(commit: Commit, call: Rerank) -> int | None:
+    q = commit.registry.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    if call.ordering == "fair":
+        commit.locks.take([fair_lock(call.tenant, call.queue)])
+    rows = commit.db.rows("select_rows_to_rerank", q, call.after, call.limit)
+    changes: list[tuple[int, int, int]] = []
+    for seq, created, packed, old, is_ready in rows:
+        body = unpack_body(packed)
+        index_rank = new = rank(call.ordering, call.ageing_us, body.priority, body.deadline, created)
+        if new != old:
+            if new == FAIR and is_ready:
+                (index_rank,) = commit.turns.ranks([(q, (body.group or "").encode())])
+            changes.append((seq, index_rank, new))
+    if changes:
+        commit.db.send("rerank", q, *(Ints(change[i] for change in changes) for i in range(3)))
+    if len(rows) < call.limit:
+        return None
+    last, *_ = rows[-1]
+    return int(last)
+
+
+def regroup(commit: Commit, calls: Sequence[Regroup]) -> list[str | TampuError | None]:
+    """Set the slots and the rate of groups, and admit messages that may run now, a bounded number per call."""
+    return [_regroup(commit, call) for call in calls]
+
+
+def _regroup(commit: Commit, call: Regroup) -> str | None:
+    q = commit.registry.number(commit.db, call.tenant, call.queue)
+    if q is None:
+        return None
+    limits = Limits(stored(call.slots), call.group_rate)
+    set_limits(commit, q, limits)
+    groups: list[bytes] = [group for (group,) in commit.db.rows("page_groups", q, call.after.encode(), call.limit)]
+    step, admitted = max(1, call.limit // MOST_FREED), 0
+    for some in (groups[start : start + step] for start in range(0, len(groups), step)):
+        retime(commit, q, some, limits)
+        if limits.group_rate is None:
+            admitted += leave_groups(commit, ((q, group, NOBODY) for group in some))
+        else:
+            admitted += fill(commit, lock_groups(commit, {(q, group) for group in some}))
+        if admitted >= call.limit:
+            return some[-1].decode()
+    return groups[-1].decode() if len(groups) == call.limit else None

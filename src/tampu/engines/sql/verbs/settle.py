@@ -1,0 +1,387 @@
+"""settle: end leases with ack, nack, reject or release.
+
+Contract: one outcome per item. A receipt that is not the current lease changes nothing and gives LeaseLost. The only
+exception is a repeated settle (same receipt, same verb): it gets the first answer again. A nack at max_attempts makes
+the message dead; a requested cancel makes it cancelled.
+
+The fence is the DELETE of the lease's row: whoever deletes it settles. Acks of one claim, which is what a batch worker
+sends, are one statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
+from tampu.engines.port import Call, Settle, SettleItem
+from tampu.engines.rules import delay, first_line, lost, trace
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Db, Ints, text
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.rules.finish import Failed, dead_letter, end, write_failures
+from tampu.engines.sql.rules.group_rates import return_times
+from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
+from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.model.errors import TampuError
+from tampu.model.message import State
+from tampu.model.outcome import Outcome
+from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
+
+LeaseKey = tuple[int, int, int]
+"""(q, seq, lease)"""
+_NUMBERS = re.compile(r"[0-9a-f]+(\n[0-9a-f]+)*\Z")
+_STATES_AFTER = {
+    "ack": (DONE,),
+    "nack": (DELAYED, READY, DEAD, CANCELLED),
+    "reject": (DEAD,),
+    "release": (READY, DELAYED, CANCELLED),
+}
+
+
+class EndedLease(NamedTuple):
+    """A lease that the fence removed, and what to do with its message."""
+
+    item: SettleItem
+    message: MessageRow
+    lease: int
+    worker: bytes | None
+    cancel: bool
+    has_group_rate: bool
+    """Its group has a rate."""
+
+
+class Sent(NamedTuple):
+    """Acks that were sent in the same round trip as the beginning of the commit."""
+
+    q: int
+    lease: int
+    seqs: list[int]
+    rows: Callable[[], list[Any]]
+    until: int | None
+    """``until`` of the claim's row, if these acks are all that is left of the claim."""
+    missed: list[Any]
+    """The rows that were acked, if some receipts were not current."""
+
+
+def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | None:
+    """(lease, seqs) if these are acks of one claim without results or repeats, as a batch worker sends; else None."""
+    if any(item.verb != "ack" or item.result is not None for item in items):
+        return None
+    # All receipts have the same start and end. Parsing them as one string costs half as much as one by one.
+    begin, end = f"{items[0].queue}/", f".{items[0].receipt.rpartition('.')[2]}"
+    joined = "\n".join([item.receipt for item in items])
+    if not (joined.startswith(begin) and joined.endswith(end)):
+        return None
+    between = joined[len(begin) : -len(end)].replace(f"{end}\n{begin}", "\n")
+    if joined.count("\n") != len(items) - 1 or not _NUMBERS.match(f"{between}\n{end[1:]}"):
+        return None
+    seqs = [int(number, 16) for number in between.split("\n")]
+    lease = int(end[1:], 16)
+    if len(set(seqs)) < len(seqs) or max(seqs) >> 63 or lease >> 63:
+        return None
+    return lease, seqs
+
+
+def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
+    """Send the acks of a run ahead, if they are one call and of one claim."""
+    call = calls[0]
+    if len(calls) > 1 or not isinstance(call, Settle) or not call.items:
+        return None
+    q, found = registry.numbers.get((call.tenant, call.items[0].queue)), acks_of_one_claim(call.items)
+    if q is None or found is None:
+        return None
+    lease, seqs = found
+    until = registry.open_claims.until_if_complete(lease, len(seqs))
+    rows = db.ahead("ack", Ints(seqs), lease, q, now, DONE, pack_seqs(seqs), until)
+    return Sent(q, lease, seqs, rows, until, [])
+
+
+def _ack_sent(commit: Commit, call: Settle, sent: Sent) -> list[Outcome] | None:
+    """The outcomes if every receipt was current, which is the common case; else None, and `_settle` finds out which."""
+    rows = sent.rows()
+    if len(rows) < len(sent.seqs):
+        sent.missed.extend(rows)
+        return None
+    _acked(commit, sent.q, sent.lease, rows, left=sent.until is not None)
+    done = STATES[DONE]
+    made = (
+        {}
+        if all(item.id for item in call.items)
+        else {seq: commit.id(seq, stamp, own) for seq, _, stamp, own, _ in rows}
+    )
+    return [Outcome(item.id or made[seq], done) for item, seq in zip(call.items, sent.seqs, strict=True)]
+
+
+def _acked(commit: Commit, q: int, lease: int, rows: list[Any], *, left: bool) -> None:
+    """Count and journal acked messages of one claim. ``left``: the claim's own row was deleted too."""
+    rows.sort()
+    commit.settled(lease, len(rows), left=left)
+    seqs, attempts, stamps, owns, groups = zip(*rows, strict=True)
+    commit.count(q, LEASED, -len(rows))
+    commit.ended(q, DONE, list(seqs))
+    record = commit.record("ack", q, DONE)
+    if any(owns):
+        record.own.update({i: own for i, own in enumerate(owns, len(record.seqs)) if own is not None})
+    record.extend(seqs, stamps, attempts)
+    if any(group is not None for group in groups):
+        leave_groups(commit, ((q, group, seq) for group, seq in zip(groups, seqs, strict=True)))
+
+
+def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | TampuError]:
+    replies = _settle(commit, calls)
+    for call, outcomes in zip(calls, replies, strict=True):
+        wake(commit, call, outcomes)
+    return list(replies)
+
+
+def wake(commit: Commit, call: Settle, outcomes: Sequence[Outcome]) -> None:
+    """Leases that ended let claims go on that wait for max_in_flight."""
+    for queue, count in call.freed(outcomes).items():
+        commit.became_ready(commit.queue(call.tenant, queue), count)
+
+
+def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
+    sent, commit.sent = commit.sent or send_ahead(commit.db, commit.registry, calls, commit.now), None
+    if sent is not None:
+        whole = _ack_sent(commit, calls[0], sent)
+        if whole is not None:
+            return [whole]
+    work = _SettleBatch(commit, sent)
+    keys = [[work.key(call.tenant, item) for item in call.items] for call in calls]
+    for call, found in zip(calls, keys, strict=True):
+        for item, key in zip(call.items, found, strict=True):
+            if isinstance(key, tuple):
+                work.gather(item, key)
+    work.fence()
+    work.apply()
+    return [
+        [work.outcome(call, item, key) for item, key in zip(call.items, found, strict=True)]
+        for call, found in zip(calls, keys, strict=True)
+    ]
+
+
+class _SettleBatch:
+    """All items of a commit: `gather` them, `fence` their leases, `apply` the outcomes, then read each `outcome`."""
+
+    def __init__(self, commit: Commit, sent: Sent | None) -> None:
+        self.commit = commit
+        self._sent = sent
+        self._first: dict[LeaseKey, SettleItem] = {}
+        """The first item for each lease. Later items for the same lease in this commit come too late."""
+        self._acks: dict[tuple[int, int], list[int]] = {}
+        """Acks without a result, by (q, lease)."""
+        self._others: dict[LeaseKey, SettleItem] = {}
+        self._unleased: list[EndedLease] = []
+        self._done: dict[LeaseKey, tuple[str, State, str | None]] = {}
+        """(verb, state, id) of what was settled here."""
+        self._settled_before: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        self._looked_up = False
+
+    def key(self, tenant: str, item: SettleItem) -> LeaseKey | TampuError:
+        try:
+            seq, lease = parse_receipt(item.receipt)
+        except TampuError as error:
+            return error
+        q = self.commit.registry.number(self.commit.db, tenant, item.queue)
+        return lost() if q is None else (q, seq, lease)
+
+    def gather(self, item: SettleItem, key: LeaseKey) -> None:
+        if key in self._first:
+            return
+        self._first[key] = item
+        q, seq, lease = key
+        if item.verb == "ack" and item.result is None:
+            self._acks.setdefault((q, lease), []).append(seq)
+        else:
+            self._others[key] = item
+
+    def fence(self) -> None:
+        db, done = self.commit.db, STATES[DONE]
+        for (q, lease), seqs in list(self._acks.items()):
+            if len(seqs) < 4 and len(self._acks) > 1:  # single acks of many claims: one statement for all
+                self._others.update({(q, seq, lease): self._first[q, seq, lease] for seq in seqs})
+                continue
+            until = self.commit.registry.open_claims.until_if_complete(lease, len(seqs))
+            if self._sent is not None:
+                rows = self._sent.missed
+            else:
+                rows = db.rows("ack", Ints(seqs), lease, q, self.commit.now, DONE, pack_seqs(seqs), until)
+            if not rows:
+                continue
+            _acked(self.commit, q, lease, rows, left=until is not None and len(rows) == len(seqs))
+            for seq, _, stamp, own, _ in rows:
+                known = self._first[q, seq, lease].id
+                self._done[q, seq, lease] = ("ack", done, known or self.commit.id(seq, stamp, own))
+        if self._others:
+            wanted = sorted((seq, lease, q) for q, seq, lease in self._others)
+            found: dict[LeaseKey, tuple[MessageRow, bytes | None, bool, bool]] = {}
+            for *columns, lease, worker, cancel, group_rate in db.rows(
+                "take_leases", *map(Ints, zip(*wanted, strict=True))
+            ):
+                message = MessageRow(*columns)
+                found[message.q, message.seq, lease] = message, worker, cancel, group_rate is not None
+            # In the order of the items: messages return to the queue in this order.
+            for key, item in self._others.items():
+                if key in found:
+                    _, _, lease = key
+                    message, worker, cancel, has_group_rate = found[key]
+                    if item.max_attempts is not None:
+                        message = message._replace(max_attempts=item.max_attempts)
+                    self.commit.settled(lease, 1)
+                    self._unleased.append(EndedLease(item, message, lease, worker, cancel, has_group_rate))
+
+    def apply(self) -> None:
+        self.commit.count_all((u.message for u in self._unleased), LEASED, -1)
+        by_verb: dict[str, list[EndedLease]] = {}
+        for row in self._unleased:
+            by_verb.setdefault(row.item.verb, []).append(row)
+        self._ack(by_verb.pop("ack", []))
+        self._release(by_verb.pop("release", []))
+        self._fail([row for row in self._unleased if row.item.verb in ("nack", "reject")])
+
+    def _settled(self, row: EndedLease, state: int) -> None:
+        message = row.message
+        id = row.item.id or self.commit.id(message.seq, message.stamp, message.own)
+        self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[state], id)
+
+    def _ack(self, acked: list[EndedLease]) -> None:
+        commit = self.commit
+        messages = [row.message for row in acked]
+        end(commit, DONE, messages, [row.lease for row in acked])
+        for row in acked:
+            commit.note("ack", DONE, row.message)
+            self._settled(row, DONE)
+        kept = [row for row in acked if row.item.result is not None and row.item.result_ttl_us]
+        if kept:
+            commit.db.send(
+                "upsert_results",
+                Ints(row.message.seq for row in kept),
+                Ints(commit.now + row.item.result_ttl_us for row in kept),
+                Blobs(row.item.result for row in kept),
+            )
+
+    def _release(self, released: list[EndedLease]) -> None:
+        commit = self.commit
+        # The attempt does not count.
+        given = [row._replace(message=row.message._replace(attempts=row.message.attempts - 1)) for row in released]
+        over = [row for row in given if row.cancel]
+        later = [(row, commit.now + row.item.delay_us) for row in given if not row.cancel and row.item.delay_us]
+        end(commit, CANCELLED, [row.message for row in over], [trace("release", row.lease) for row in over])
+        for row in over:
+            commit.note("cancel", CANCELLED, row.message)
+            self._settled(row, CANCELLED)
+        back, tokens = self._split_by_token([row for row in given if not row.cancel and not row.item.delay_us])
+        for row in back:
+            commit.note("release", READY, row.message, text(row.worker))
+            self._settled(row, READY)
+        waiting = [*later, *tokens]
+        for row, _ in waiting:
+            commit.note("release", DELAYED, row.message, text(row.worker))
+            self._settled(row, DELAYED)
+        enter_ready(commit, [row.message for row in back], [trace("release", row.lease) for row in back])
+        enter_delayed(
+            commit,
+            [row.message for row, _ in waiting],
+            [due for _, due in waiting],
+            [trace("release", row.lease) for row, _ in waiting],
+        )
+        leave_for_retry(commit, (row.message for row, _ in later))
+        restore_marks(commit, (row.message for row in (*back, *(row for row, _ in waiting))))
+
+    def _split_by_token(self, returned: list[EndedLease]) -> tuple[list[EndedLease], list[tuple[EndedLease, int]]]:
+        """Split messages that may return at once: (ready now, (waits for a token of its group, until when))."""
+        times = return_times(self.commit, [(row.message, row.has_group_rate) for row in returned])
+        at_once = [row for row, at in zip(returned, times, strict=True) if at is None]
+        return at_once, [(row, at) for row, at in zip(returned, times, strict=True) if at is not None]
+
+    def _fail(self, failed: list[EndedLease]) -> None:
+        commit = self.commit
+        write_failures(
+            commit,
+            [Failed(row.message, row.item.verb, row.worker, row.item.error, row.item.traceback) for row in failed],
+        )
+        changed = [row.message for row in failed if row.item.max_attempts is not None]
+        if changed:
+            commit.db.send(
+                "set_max_attempts",
+                Ints(message.seq for message in changed),
+                Ints(message.max_attempts for message in changed),
+            )
+        by_state: dict[int, list[EndedLease]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
+        _, waiting = self._split_by_token([row for row in failed if _state_after_failure(row) == READY])
+        tokens = {row.message.seq: at for row, at in waiting}
+        for row in failed:
+            state = DELAYED if row.message.seq in tokens else _state_after_failure(row)
+            by_state[state].append(row)
+            self._settled(row, state)
+            detail = first_line(row.item.error)
+            if state == DEAD:
+                detail = detail or _reason(row.item)
+            verb = "cancel" if state == CANCELLED else row.item.verb
+            commit.note(verb, state, row.message, text(row.worker), detail)
+        later, back, over = by_state[DELAYED], by_state[READY], by_state[CANCELLED]
+        enter_delayed(
+            commit,
+            [row.message for row in later],
+            [tokens.get(row.message.seq, commit.now + delay(row.item, row.message.attempts)) for row in later],
+            [row.lease for row in later],
+        )
+        enter_ready(commit, [row.message for row in back], [row.lease for row in back])
+        leave_for_retry(commit, (row.message for row in later if row.message.seq not in tokens))
+        restore_marks(commit, (row.message for row in (*later, *back)))
+        end(commit, CANCELLED, [row.message for row in over], [row.lease for row in over])
+        dead_letter(
+            commit, [(row.message, trace(row.item.verb, row.lease), _reason(row.item)) for row in by_state[DEAD]]
+        )
+
+    # -- answers
+
+    def outcome(self, call: Settle, item: SettleItem, key: LeaseKey | TampuError) -> Outcome:
+        if not isinstance(key, tuple):
+            return Outcome(None, None, key)
+        done = self._done.get(key)
+        if call.strict and (done is None or self._first[key] is not item):
+            return Outcome(None, None, lost())
+        if done is not None:
+            return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
+        return self._repeated(item, key)
+
+    def _repeated(self, item: SettleItem, key: LeaseKey) -> Outcome:
+        """A repeated settle gets the first answer; any other one gets LeaseLost."""
+        if not self._looked_up:
+            self._looked_up = True
+            self._find_settled()
+        _, seq, lease = key
+        for state, id in self._settled_before.get((seq, trace(item.verb, lease)), ()):
+            if state in _STATES_AFTER[item.verb]:
+                return Outcome(id, STATES[state])
+        return Outcome(None, None, lost())
+
+    def _find_settled(self) -> None:
+        missed = [
+            (q, seq, trace(verb, lease))
+            for q, seq, lease in self._first
+            if (q, seq, lease) not in self._done
+            for verb in ("ack", "release")
+        ]
+        rows: list[Any] = self.commit.db.rows("find_settled", *map(Ints, zip(*missed, strict=True))) if missed else []
+        for seq, left, state, stamp, own in rows:
+            self._settled_before.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
+
+
+def _state_after_failure(row: EndedLease) -> int:
+    """The state that a nack or reject leads to."""
+    if row.item.verb == "reject":
+        return DEAD
+    if row.cancel:
+        return CANCELLED
+    if row.message.attempts >= row.message.max_attempts:
+        return DEAD
+    return DELAYED if delay(row.item, row.message.attempts) else READY
+
+
+def _reason(item: SettleItem) -> str:
+    return (item.reason or UNRECOVERABLE) if item.verb == "reject" else RETRIES_EXHAUSTED

@@ -1,0 +1,253 @@
+"""Import and export of messages: moves them between stores with state, attempts and history.
+
+Contract of import: a call is all or nothing. A message whose id exists already in the tenant is skipped; the others
+enter their indexes in order, each at the back of its rank. Idempotency keys that are in use here stay as they are.
+Everything that a call looks up is locked first, as in publish.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.encoding import CANCELLED, CODE, DONE, EXPIRED, PARTITION, id_bytes, id_text, pack_seqs
+from tampu.engines.groups import Limits, stored
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
+from tampu.engines.sql.locks import group_lock
+from tampu.engines.sql.queue_registry import QueueRegistry
+from tampu.engines.sql.read import find, keys, last_cursor, load
+from tampu.engines.sql.rules.groups import admit
+from tampu.engines.sql.rules.indexes import hold
+from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.transfer import Import, MessageSnapshot, Request, RequestPage, SnapshotPage, StartJournal, check
+from tampu.model.errors import TampuError
+from tampu.model.journal import Position
+from tampu.model.message import Failure, State
+from tampu.model.times import instant, moment
+from tampu.model.values import pack_body
+
+_ENDS = (DONE, CANCELLED, EXPIRED)
+
+
+def import_messages(commit: Commit, calls: Sequence[Import]) -> list[int | TampuError]:
+    commit.locks.take(name for call in calls for name in _locks(call))
+    replies: list[int | TampuError] = []
+    for call in calls:
+        try:
+            check(call)
+            replies.append(_import_messages(commit, call))
+        except TampuError as error:
+            replies.append(error)
+    return replies
+
+
+def _locks(call: Import) -> set[bytes]:
+    tenant, queue = call.tenant.encode(), call.queue.encode()
+    names = {b"request/%s/%s" % (tenant, request.key.encode()) for request in call.requests}
+    for item in call.items:
+        names.add(b"id/%s/%s" % (tenant, item.id.encode()))
+        if item.has_key and item.body.key is not None:
+            names.add(b"key/%s/%s/%s" % (tenant, queue, item.body.key.encode()))
+        if item.group is not None:
+            names.add(group_lock((call.tenant, call.queue), item.group.encode()))
+    return names
+
+
+def _import_messages(commit: Commit, call: Import) -> int:
+    ids = list(dict.fromkeys(item.id for item in call.items))
+    known = find(commit.db, commit.registry, call.tenant, ids) if ids else {}
+    first: dict[str, MessageSnapshot] = {}
+    for item in call.items:
+        if item.id not in known:
+            first.setdefault(item.id, item)
+    items = list(first.values())
+    if items:
+        q, given = commit.queue(call.tenant, call.queue), commit.registry.id.given
+        messages = [
+            MessageRow(seq, q, item.attempts, item.created_us // 1000, id_bytes(item.id), blob(item.group), item.rank,
+                 item.max_attempts, item.expires_us, item.has_key)
+            for seq, item in zip(map(given, commit.numbers(len(items))), items, strict=True)
+        ]  # fmt: skip
+        _store(commit, q, items, messages)
+        _write_history(commit, items, messages)
+        states = _enter_indexes(commit, items, messages, Limits(stored(call.slots), call.group_rate))
+        for item, message, state in zip(items, messages, states, strict=True):
+            record = commit.record("adopt", q, state)
+            record.own[len(record.seqs)] = id_bytes(item.id)
+            record.extend([message.seq], [message.stamp], [message.attempts], [item.body.type])
+            record.details.append(call.origin)
+    _import_requests(commit, call)
+    return len(items)
+
+
+def _store(commit: Commit, q: int, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
+    codes = [CODE[item.state] for item in items]
+    commit.db.send(
+        "import_messages",
+        q,
+        Ints(message.seq for message in messages),
+        Ints(item.created_us for item in items),
+        Ints(item.rank for item in items),
+        Ints(item.max_attempts for item in items),
+        Ints(item.expires_us for item in items),
+        Uuids(id_bytes(item.id) for item in items),
+        Blobs(blob(item.body.key) for item in items),
+        Blobs(message.group for message in messages),
+        Blobs(pack_body(item.body) for item in items),
+        Ints(codes),
+        Ints(item.attempts for item in items),
+        Ints(item.ended_us for item in items),
+        Blobs(blob(item.reason) for item in items),
+    )
+    ended = [
+        (code, item.ended_us, message.seq)
+        for code, item, message in zip(codes, items, messages, strict=True)
+        if code in _ENDS
+    ]
+    together = [(end, [seq for _, _, seq in rows]) for end, rows in itertools.groupby(ended, lambda end: end[:2])]
+    if together:
+        commit.db.send(
+            "import_endings",
+            q,
+            Ints(code for (code, _), _ in together),
+            Ints(at for (_, at), _ in together),
+            Blobs(pack_seqs(seqs) for _, seqs in together),
+        )
+    waiting = [
+        (message.seq, item.expires_us, blob(item.body.key) if item.has_key else None)
+        for item, message in zip(items, messages, strict=True)
+        if item.ended_us is None and (item.expires_us is not None or item.has_key)
+    ]
+    if waiting:
+        seqs, expiries, keys_ = zip(*waiting, strict=True)
+        commit.db.send("import_keys_and_expiries", q, Ints(seqs), Ints(expiries), Blobs(keys_))
+        for _, expires, _ in waiting:
+            if expires is not None:
+                commit.falls_due(expires)
+
+
+def _write_history(commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow]) -> None:
+    failed = [(message.seq, f) for item, message in zip(items, messages, strict=True) for f in item.failures]
+    if failed:
+        commit.db.send(
+            "import_failures",
+            Ints(seq for seq, _ in failed),
+            Ints(instant(f.at, "at") for _, f in failed),
+            Ints(f.attempt for _, f in failed),
+            Blobs(f.outcome.encode() for _, f in failed),
+            Blobs(blob(f.worker) for _, f in failed),
+            Blobs(blob(f.error) for _, f in failed),
+            Blobs(blob(f.traceback) for _, f in failed),
+        )
+    results = [(message.seq, item) for item, message in zip(items, messages, strict=True) if item.result is not None]
+    if results:
+        commit.db.send(
+            "upsert_results",
+            Ints(seq for seq, _ in results),
+            Ints(item.result_until_us for _, item in results),
+            Blobs(item.result for _, item in results),
+        )
+
+
+def _enter_indexes(
+    commit: Commit, items: Sequence[MessageSnapshot], messages: Sequence[MessageRow], limits: Limits
+) -> list[int]:
+    """Put messages into their indexes; returns their states."""
+    pairs = list(zip(items, messages, strict=True))
+    states = {message.seq: CODE[item.state] for item, message in pairs}
+    for item, message in pairs:
+        if item.ended_us is not None:
+            commit.count(message.q, states[message.seq], 1)
+    by_hand = [(item, message) for item, message in pairs if item.state is State.HELD and not item.waits_turn]
+    hold(commit, [(message, item.run_us, None, (item.reason or "").encode()) for item, message in by_hand])
+    held = {message.seq for _, message in by_hand}
+    going = [
+        (message, item.run_us, None) for item, message in pairs if item.ended_us is None and message.seq not in held
+    ]
+    states.update(zip([message.seq for message, _, _ in going], admit(commit, going, limits), strict=True))
+    return [states[message.seq] for message in messages]
+
+
+def _import_requests(commit: Commit, call: Import) -> None:
+    requests = list({request.key: request for request in call.requests}.values())
+    if not requests:
+        return
+    known = find(commit.db, commit.registry, call.tenant, list({request.id for request in requests}))
+    gone = map(
+        commit.registry.id.given, commit.numbers(len(requests))
+    )  # for messages that no longer exist: any unused number
+    commit.db.send(
+        "import_idempotency_keys",
+        call.tenant,
+        commit.now,
+        Blobs(request.key.encode() for request in requests),
+        Ints(known[request.id][0] if request.id in known else next(gone) for request in requests),
+        Ints([commit.stamp] * len(requests)),
+        Ints(request.until_us for request in requests),
+        Uuids(id_bytes(request.id) for request in requests),
+        Blobs(request.digest for request in requests),
+    )
+
+
+def start_journal(commit: Commit, calls: Sequence[StartJournal]) -> list[Position | TampuError]:
+    replies: list[Position | TampuError] = []
+    for call in calls:
+        offset = call.after.get(PARTITION, 0)
+        commit.db.row("lock_journal")
+        begun = commit.db.row("start_journal", offset) if offset else None
+        replies.append({} if begun is None else {PARTITION: offset})
+    return replies
+
+
+# -- export
+
+
+def page(
+    db: Db,
+    registry: QueueRegistry,
+    tenant: str,
+    queue: str,
+    state: State,
+    after: tuple[Any, ...] | None,
+    limit: int,
+    now: int | None,
+) -> SnapshotPage | None:
+    q = registry.number(db, tenant, queue)
+    if q is None:
+        return None
+    found = keys(db, q, CODE[state], after, limit)
+    seqs = [seq for seq, _ in found]
+    more = {seq: rest for seq, *rest in db.rows("select_for_export", Ints(seqs), now)}
+    failures: dict[int, list[Failure]] = {}
+    for seq, attempt, at, outcome, worker, error, trace in db.rows("select_failures_for_export", Ints(seqs)):
+        failed = Failure(attempt, moment(at), outcome, text(worker), text(error), text(trace))
+        failures.setdefault(seq, []).append(failed)
+    items = []
+    for seq, m in load(db, registry, seqs).items():
+        rank, group, waits, has_key, result, until = more[seq]
+        items.append(
+            MessageSnapshot(
+                m.id, m.state, m.body, rank, m.attempts, m.max_attempts, m.created_us, m.run_us, m.expires_us,
+                m.ended_us, m.reason, text(group), bool(waits), bool(has_key), m.cancel_requested,
+                tuple(failures.get(seq, ())), result, until,
+            )
+        )  # fmt: skip
+    return SnapshotPage(items, last_cursor(found, limit))
+
+
+def requests(
+    db: Db, registry: QueueRegistry, tenant: str, after: tuple[Any, ...] | None, limit: int, now: int | None
+) -> RequestPage:
+    (last,) = after or ("",)
+    rows = db.rows("page_idempotency_keys", tenant, last.encode(), now, limit)
+    items = [
+        Request(key.decode(), digest, until, registry.id.of(stamp, seq) if own is None else id_text(own), queue)
+        for key, digest, until, seq, stamp, own, queue, holds in rows
+        if holds
+    ]
+    if len(rows) < limit:
+        return RequestPage(items, None)
+    end, *_ = rows[-1]
+    return RequestPage(items, (end.decode(),))

@@ -1,0 +1,129 @@
+"""purge and trim: remove messages for good, a bounded number per commit.
+
+Contract: purge removes up to ``limit`` messages of one state (never leased ones) and journals it. Trim removes what is
+past its retention: ended messages by queue, results, idempotency keys and journal records. It keeps journal records and
+ended messages that a registered reader has not read yet. The cost of both does not depend on what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.encoding import CANCELLED, CODE, DEAD, DONE, EXPIRED, PARTITION, pack_seqs, unpack_seqs
+from tampu.engines.port import Purge, Trim
+from tampu.engines.sql import journal
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.read import live_page
+from tampu.engines.sql.rules.group_rates import retime_ahead
+from tampu.engines.sql.rules.groups import leave_groups
+from tampu.engines.sql.rules.indexes import withdraw
+from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.model.errors import InvalidState, NotFound, TampuError
+from tampu.model.message import State
+
+_ENDINGS = 100
+
+
+def purge(commit: Commit, calls: Sequence[Purge]) -> list[int | TampuError]:
+    replies: list[int | TampuError] = []
+    for call in calls:
+        q = commit.registry.number(commit.db, call.tenant, call.queue)
+        if q is None:
+            replies.append(NotFound(f"no queue {call.queue}", field="queue"))
+        elif call.state is State.LEASED:
+            replies.append(InvalidState("leased messages cannot be purged", hint="cancel them, or wait for their end"))
+        else:
+            replies.append(_purge(commit, q, CODE[call.state], call.limit))
+    return replies
+
+
+def _purge(commit: Commit, q: int, code: int, limit: int) -> int:
+    if code in (DONE, CANCELLED, EXPIRED):
+        gone = [MessageRow(*row) for row in _drop_ended(commit, q, code, limit, before=None)]
+    elif code == DEAD:
+        gone = [MessageRow(*row) for row in commit.db.rows("purge_dead", q, limit)]
+        commit.count(q, DEAD, -len(gone))
+    else:
+        seqs = [seq for seq, _ in live_page(commit.db, q, code, None, limit)]
+        found = withdraw(commit, seqs)
+        gone = [found[seq] for seq in seqs if seq in found]
+    leave_groups(commit, ((q, message.group, message.seq) for message in gone))
+    for message in gone:
+        commit.note("purge", None, message)
+    _forget(commit, [message.seq for message in gone])
+    return len(gone)
+
+
+def _drop_ended(
+    commit: Commit,
+    q: int,
+    state: int,
+    limit: int,
+    before: int | None,
+    read: int | None = None,
+    *,
+    short: bool = False,
+) -> list[Any]:
+    """Take the oldest ended messages of a queue out of their index. Returns message rows; if ``short``, only seqs.
+
+    Only those that ended by ``before``, in commits that readers at journal offset ``read`` have read completely.
+    """
+    gone: list[Any] = []
+    while len(gone) < limit:
+        rows = commit.db.rows("lock_oldest_endings", q, state, _ENDINGS)
+        kept: set[int] = set()
+        if read is not None and rows:
+            kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(no for no, _, _ in rows), read)}
+        chosen: list[int] = []
+        spent: list[int] = []
+        for no, at, packed in rows:
+            if no in kept or (before is not None and at > before):
+                break
+            seqs = unpack_seqs(packed)
+            most = limit - len(gone) - len(chosen)
+            chosen.extend(seqs[:most])
+            if len(seqs) > most:
+                commit.db.send("update_ending", q, state, no, pack_seqs(seqs[most:]))
+                break
+            spent.append(no)
+        if not chosen and not spent:
+            break
+        commit.db.send("delete_endings", q, state, Ints(spent))
+        rows = commit.db.rows("delete_ended" if short else "remove_ended", Ints(chosen))
+        commit.count(q, state, -len(rows))
+        gone.extend(rows)
+        if len(spent) < _ENDINGS:
+            break
+    return gone
+
+
+def _forget(commit: Commit, seqs: Sequence[int]) -> None:
+    if seqs:
+        commit.db.send("delete_messages", Ints(seqs))
+
+
+def trim(commit: Commit, calls: Sequence[Trim]) -> list[int | TampuError]:
+    return [_trim(commit, call) for call in calls]
+
+
+def _trim(commit: Commit, call: Trim) -> int:
+    db, now, left = commit.db, commit.now, call.limit
+    read = None if call.read is None else call.read.get(PARTITION, 0)
+    shortest = min([call.default_us, *call.retention_us.values()])
+    for q, state in db.rows("select_queues_to_trim", now - shortest):
+        before = now - call.retention_us.get(commit.registry.name(db, q), call.default_us)
+        gone = _drop_ended(commit, q, state, left, before, read, short=True)
+        _forget(commit, [seq for (seq,) in gone])
+        left -= len(gone)
+        if left <= 0:
+            break
+    for name in ("trim_results", "trim_idempotency_keys", "trim_group_rates"):
+        if left > 0:
+            left -= len(db.rows(name, now, left))
+    retime_ahead(commit, call.limit)
+    if left > 0:
+        journal.number_all(db)  # nobody may be reading the journal: records without offsets are never trimmed
+        left -= journal.trim(db, now - call.journal_us, left, read)
+    return call.limit - left

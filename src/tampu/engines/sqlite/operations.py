@@ -1,0 +1,298 @@
+"""Operations that the rules of `tampu.engines.sql` run by name and that are more than a statement here.
+
+The ready index has runs instead of messages, sequence numbers and journal offsets are given out in the commit, and
+nothing is locked: one commit writes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY
+from tampu.engines.sql.db import Blobs, Ints, Uuids
+from tampu.engines.sqlite import ready
+from tampu.engines.sqlite.ids import take_numbers
+
+if TYPE_CHECKING:
+    from tampu.engines.sqlite.database import Db
+
+Rows = list[Any]
+QUEUES_A_STEP = 500
+"""Queues that one commit trims."""
+
+# -- claim
+
+# Inside a run SQLite walks the sequence numbers upwards. With m.seq in ORDER BY it would sort.
+HEAD = (
+    "SELECT m.seq, r.attempts, m.created, 0, m.max_attempts, m.expires, m.key IS NOT NULL, m.id, m.lane, m.body"
+    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
+    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
+)
+LEASE = (
+    "INSERT INTO tampu_leased SELECT m.seq, r.q, ?, ?, r.attempts + 1, ?, 0"
+    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
+    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
+)
+
+
+def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int) -> Rows:
+    """The claimed messages are a prefix of the index: one INSERT … SELECT and one range DELETE move all of them."""
+    rows = db.execute(HEAD, (q, limit)).fetchall()
+    if not rows:
+        return rows
+    kept = rows
+    for seq, _, _, _, _, expires, _, _, _, _ in rows:
+        if expires is not None and expires <= now:
+            ready.take(db, q, seq)
+            kept = []
+    if not kept:
+        kept = [row for row in rows if row[5] is None or row[5] > now]
+    if kept:
+        text = None if worker is None else worker.decode()
+        db.execute(LEASE, (lease, now + lease_us, text, q, len(kept)))
+        last, *_ = kept[-1]
+        ready.take_first(db, q, last)
+    if any(group is not None for _, _, _, _, _, _, _, _, group, _ in rows):
+        return [(*row[:8], None if row[8] is None else row[8].encode(), row[9]) for row in rows]
+    return rows
+
+
+# -- settle
+
+
+def ack(
+    db: Db, seqs: Ints, lease: int, q: int, now: int, state: int, packed: bytes, until: int | None  # noqa: ARG001
+) -> Rows:  # fmt: skip
+    count = len(seqs.values)
+    found = take_leases(db, seqs, Ints([lease] * count), Ints([q] * count))
+    for seq, _, attempts, *_ in found:
+        db.execute("INSERT INTO tampu_ended VALUES (?, ?, ?, ?, ?, ?)", (seq, q, state, now, attempts, lease))
+    return [(seq, attempts, stamp, own, group) for seq, _, attempts, stamp, own, group, *_ in found]
+
+
+def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rows:
+    wanted = set(zip(seqs.values, leases.values, qs.values, strict=True))
+    found = [
+        (seq, q, *row, lease, worker, cancel, pace)
+        for seq, q, *row, lease, worker, cancel, _, pace in _leases(db, seqs)
+        if (seq, lease, q) in wanted
+    ]
+    db.send("delete_leases", Ints(seq for seq, *_ in found))
+    return found
+
+
+def _leases(db: Db, seqs: Ints) -> Rows:
+    return db.rows("select_leases", Ints(dict.fromkeys(seqs.values)))
+
+
+# -- waiting messages
+
+
+def remove_waiting(db: Db, seqs: Ints) -> Rows:
+    found = []
+    for seq, q, _, *row in db.rows("select_rows", seqs):
+        attempts, state = _remove(db, q, seq)
+        if attempts is not None:
+            found.append((seq, q, attempts, *row, state))
+    return found
+
+
+def _remove(db: Db, q: int, seq: int) -> tuple[int | None, int]:
+    """(attempts, state) of a message that was taken out of ready, delayed or held."""
+    run = ready.take(db, q, seq)
+    if run is not None:
+        _, _, _, attempts, _, _ = run
+        return attempts, READY
+    attempts = db.value("remove_delayed", seq)
+    return (attempts, DELAYED) if attempts is not None else (db.value("remove_held", seq), HELD)
+
+
+def lock_waiting(db: Db, seqs: Ints) -> Rows:
+    return db.rows("select_rows", seqs)
+
+
+def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rows:
+    """Ready messages stay at the same position."""
+    db.send("set_rank", seqs, ranks)
+    for seq, place in zip(seqs.values, places.values, strict=True):
+        run = ready.take(db, q, seq or 0)
+        if run is not None:
+            _, pos, first, attempts, lease, _ = run
+            db.execute(ready.INSERT, (q, place, pos + (seq or 0) - first, seq, attempts, lease, seq))
+    return []
+
+
+# -- groups
+
+
+def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rows:
+    left = dict.fromkeys(zip(qs.values, groups.values, strict=True))
+    freed = set(db.rows("delete_slots", qs, groups, seqs))
+    next_: Rows = []
+    rated: Rows = []
+    for q, group in left:
+        slots, pace = db.row("select_group_limits", q)
+        if pace is not None:
+            if (q, group) in freed:
+                rated.append((None, q, None, None, None, group, *[None] * 5))
+        elif db.row("is_group_waiting", q, group):  # first: counting the slots of a large group takes longer
+            free = min(max(slots or 0, 1) - db.value("count_slots", q, group), most)
+            if free > 0:
+                next_ += db.rows("next_in_group", q, group, free)
+    return [*sorted(next_), *rated]
+
+
+# -- sweep
+
+
+def begin_sweep(_db: Db) -> Rows:
+    return [(True,)]
+
+
+def end_sweep(_db: Db) -> Rows:
+    return []
+
+
+def lock_expired_leases(db: Db, seqs: Ints, leases: Ints) -> Rows:
+    wanted = set(zip(seqs.values, leases.values, strict=True))
+    return [row for row in _leases(db, seqs) if (row[0], row[10]) in wanted]
+
+
+def select_busy_leases(_db: Db, _seqs: Ints, _leases: Ints) -> Rows:
+    return []
+
+
+# -- reading
+
+
+def find_messages(db: Db, tenant: str, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
+    found = []
+    for n, (seq, id) in enumerate(zip(seqs.values, ids.values, strict=True), 1):
+        place = db.row("find_message", tenant, seq, id)
+        if place is not None:
+            found.append((n, *place))
+    return found
+
+
+def select_messages(db: Db, seqs: Ints) -> Rows:
+    places = {seq: place for seq, *place in db.rows("select_places", seqs)}
+    errors = dict(db.rows("select_last_errors", seqs))
+    found = []
+    for seq, q, *row in db.rows("select_stored", seqs):
+        place = places.get(seq)
+        if place is None:
+            run = ready.find(db, q, seq)
+            if run is None:
+                continue
+            _, _, _, attempts, _, _ = run
+            place = [READY, attempts, None, None, None, 0]
+        found.append((seq, q, *row, *place, errors.get(seq)))
+    return found
+
+
+def page_ready(db: Db, q: int, rank: int, pos: int, limit: int) -> Rows:
+    return ready.page(db, q, (rank, pos), limit)
+
+
+# -- import
+
+
+def import_endings(db: Db, q: int, states: Ints, times: Ints, seqs: Blobs) -> Rows:
+    db.send("insert_endings", q, states, times, seqs, Ints(take_numbers(db, len(states.values))))
+    return []
+
+
+def lock_journal(db: Db) -> Rows:
+    return [(db.offset,)]
+
+
+def start_journal(db: Db, offset: int) -> Rows:
+    if db.offset:
+        return []
+    db.offset = offset
+    return [(offset,)]
+
+
+# -- trim
+
+
+def select_queues_to_trim(db: Db, _before: int) -> Iterator[tuple[int, int]]:
+    """Starts after the queue that was trimmed last. A commit over very many queues would block other writers."""
+    last = db.trimmed
+    queues = db.rows("select_next_queues", last, 1 << 62, QUEUES_A_STEP)
+    queues += db.rows("select_next_queues", 0, last, QUEUES_A_STEP - len(queues))
+    for (q,) in queues:
+        db.trimmed = q
+        for state in (DONE, CANCELLED, EXPIRED):
+            if db.row("has_endings", q, state):
+                yield q, state
+
+
+def lock_oldest_endings(db: Db, q: int, state: int, limit: int) -> Rows:
+    rows = db.rows("select_oldest_endings", q, state, limit)
+    ages = _ages(db, ((no, at) for no, at, _ in rows), lambda no: db.value("select_later_ending", q, state, no, db.now))
+    return [(no, age, seqs) for (no, _, seqs), age in zip(rows, ages, strict=True)]
+
+
+def _ages(db: Db, rows: Iterable[tuple[int, int]], later: Callable[[int], int | None]) -> list[int]:
+    """When entries (number, time) were written, the oldest first.
+
+    A clock that was ahead has written times in the future. Such an entry is at least as old as the next one with a time
+    in the past. Otherwise it would keep all entries after it until its own time comes.
+    """
+    ages: list[int] = []
+    next_: int | None = None
+    for no, at in rows:
+        if at <= db.now:
+            next_ = None
+        elif next_ is None:
+            next_ = later(no) or db.now
+        ages.append(at if next_ is None else next_)
+    return ages
+
+
+def select_unread_entries(db: Db, nos: Ints, read: int) -> Rows:
+    """Endings have sequence numbers, not journal offsets, and times may go back. So each trim notes the current number
+    and offset. Once the readers have passed that offset, they have read everything up to the number."""
+    (text,) = db.row("select_read_marks") or ("0 0 0 0",)
+    stored = tuple(map(int, text.split()))
+    known_offset, known, next_offset, next_number = stored
+    now_number, now_offset = db.began
+    if read >= now_offset:
+        known_offset, known = next_offset, next_number = now_offset, now_number
+    elif read < known_offset:  # a reader that is behind has joined
+        known_offset, known, next_offset, next_number = 0, 0, now_offset, now_number
+    elif read >= next_offset:
+        known_offset, known, next_offset, next_number = next_offset, next_number, now_offset, now_number
+    marks = (known_offset, known, next_offset, next_number)
+    if marks != stored:
+        db.send("set_read_marks", " ".join(map(str, marks)))
+    return [(no,) for no in nos.values if no is not None and no > known]
+
+
+def trim_journal(db: Db, before: int, limit: int, upto: int | None) -> Rows:
+    rows: Sequence[tuple[int, int, int]] = db.rows("select_oldest_journal", limit)
+    ages = _ages(db, ((first, at) for first, _, at in rows), lambda no: db.value("select_later_record", no, db.now))
+    last = None
+    for (first, n, _), age in zip(rows, ages, strict=True):
+        if age > before or (upto is not None and first + n - 1 > upto):
+            break
+        last = first
+    return [] if last is None else db.rows("delete_journal", last)
+
+
+def number_journal(_db: Db, _limit: int, _end: int) -> Rows:
+    """Records have offsets when they are written."""
+    return [(0,)]
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        claim_ready, ack, take_leases, remove_waiting, lock_waiting, rerank, release_slots, begin_sweep, end_sweep,
+        lock_expired_leases, select_busy_leases, find_messages, select_messages, page_ready, import_endings,
+        lock_journal, start_journal, select_queues_to_trim, lock_oldest_endings, select_unread_entries, trim_journal,
+        number_journal,
+    )
+}  # fmt: skip

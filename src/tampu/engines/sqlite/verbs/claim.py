@@ -1,0 +1,67 @@
+"""claim of plain messages: those without key and expiry, in queues without limits, while nothing is due.
+
+The claimed messages are a prefix of the ready index. So one INSERT … SELECT and one range DELETE move a batch of any
+size. Everything else is claimed by `tampu.engines.sql.verbs.claim`, which takes about 1.2 times as long.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from tampu.engines.encoding import LEASED, READY
+from tampu.engines.port import Again, Claim, QueueClaim, RetryLater
+from tampu.engines.sql.db import Ints
+from tampu.engines.sql.verbs import claim as any_claim
+from tampu.engines.sqlite import ready
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.operations import HEAD, LEASE
+from tampu.model.errors import TampuError
+from tampu.model.message import Lease
+
+
+def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLater | Again | TampuError]:
+    now = commit.now
+    if any([at is not None and at <= now for at in commit.next]):  # noqa: C419 - a list is faster
+        return any_claim.claim(commit, calls)
+    replies: list[list[Lease] | RetryLater | Again | TampuError] = []
+    for call in calls:
+        leases = None
+        if len(call.wants) == 1:
+            want = call.wants[0]
+            if not (want.max_in_flight or want.rate or want.has_group_rate):
+                leases = _take(commit, call, want)
+        replies.append(any_claim.claim(commit, [call])[0] if leases is None else leases)
+    return replies
+
+
+def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
+    """None: some are not plain. Nothing has changed."""
+    db, now = commit.db, commit.now
+    q = commit.registry.number(db, call.tenant, want.queue)
+    if q is None:
+        return []
+    rows: list[Any] = db.execute(HEAD, (q, call.limit)).fetchall()
+    if not rows:
+        return []
+    retried = []
+    for seq, attempts, _, _, _, expires, named, _, _, _ in rows:
+        if named or expires is not None:
+            return None
+        if attempts:
+            retried.append(seq)
+    seqs = [seq for seq, _, _, _, _, _, _, _, _, _ in rows]
+    lease, until = secrets.randbits(63), now + want.lease_us
+    db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
+    ready.take_first(db, q, seqs[-1])
+    commit.add_claim(until, lease, seqs)
+    commit.count(q, READY, -len(rows))
+    commit.count(q, LEASED, len(rows))
+    record = commit.record("claim", q, LEASED, call.worker)
+    if any(map((1).__and__, seqs)):
+        record.own.update({i: row[7] for i, row in enumerate(rows, len(record.seqs)) if row[7] is not None})
+    record.extend(seqs, (), [attempts + 1 for _, attempts, _, _, _, _, _, _, _, _ in rows])
+    errors = dict(db.rows("select_last_errors", Ints(retried))) if retried else {}
+    ids = commit.registry.id.many((), seqs)
+    return any_claim.leases_of(ids, call, want.queue, rows, lease, until, {}, errors)

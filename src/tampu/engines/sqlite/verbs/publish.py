@@ -1,0 +1,242 @@
+"""publish: store messages in ready, delayed or held.
+
+Contract: a call is all or nothing. Refuses with QueueFull if a queue would hold more live messages than its max_depth,
+and with IdempotencyConflict. A key replaces the payload of the waiting message with that key. An idempotency key within
+its window, or an existing id, returns the first message.
+
+Plain messages of all calls of a commit are written together, also those with a new user-given id: one statement looks
+up fifty ids. Calls that need other look-ups (keys, groups, holds, existing ids) run one by one; see
+`tampu.engines.sql.verbs.publish_with_lookup`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from tampu.engines.encoding import DELAYED, READY, id_bytes
+from tampu.engines.port import Item, Publish
+from tampu.engines.rules import full, neighbours
+from tampu.engines.sql.verbs import publish_with_lookup
+from tampu.engines.sql.verbs.publish_with_lookup import depth, due_at
+from tampu.engines.sqlite import ids, ready
+from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.verbs import batch_ids
+from tampu.model.errors import TampuError
+from tampu.model.message import Message, State
+from tampu.model.rank import FAIR, rank
+
+# NULL columns are left out and bodies are bound as bytearray. sqlite3 looks for an adapter of every None and bytes,
+# which makes a row cost 8 µs instead of 2.
+_INSERT_PLAIN = "INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_OWN = "INSERT INTO tampu_message (seq, q, rank, created, max_attempts, id, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_LOOKED_UP = 50
+_THERE = f"SELECT 1 FROM tampu_message WHERE id IN ({', '.join('?' * _LOOKED_UP)}) LIMIT 1"  # noqa: S608 - only marks
+
+
+def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
+    """Answer named batches that are stored already. Store the others, with their names."""
+    if not any(call.batch_id for call in calls):
+        return _store(commit, calls)
+    replies: dict[int, list[Message] | TampuError] = {}
+    first: dict[tuple[str, str, str], int] = {}
+    for at, call in enumerate(calls):
+        name = (call.tenant, call.queue, call.batch_id or f"/{at}")
+        if first.setdefault(name, at) == at and call.batch_id:
+            try:
+                there = batch_ids.found(commit, call)
+            except TampuError as error:
+                replies[at] = error
+            else:
+                if there is not None:
+                    replies[at] = there
+    fresh = [at for at in first.values() if at not in replies]
+    for at, reply in zip(fresh, _store(commit, [calls[at] for at in fresh]), strict=True):
+        replies[at] = reply
+        if calls[at].batch_id and not isinstance(reply, TampuError):
+            batch_ids.remember(commit, calls[at], reply)
+    # The second of two equal batches in one commit finds what was stored for the first.
+    return [replies[at] if at in replies else publish(commit, [call])[0] for at, call in enumerate(calls)]
+
+
+def _store(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | TampuError]:
+    replies: list[list[Message] | TampuError] = []
+    plain = _Plain(commit)
+    for together in [calls] if len(calls) == 1 else neighbours(calls):
+        call = together[0]
+        try:
+            plainly = call.simple or (not any(_special(item) for item in call.items) and plain.are_new(call.items))
+            if plainly:
+                plain.check_room(call)
+            if len(together) > 1:
+                replies.extend(plain.add_together(together))
+            elif call.simple:
+                replies.append(plain.add_simple(call.tenant, call.queue, call.items))
+            elif plainly:
+                replies.append(plain.add(call))
+            else:
+                plain.flush()
+                replies.append(publish_with_lookup.publish(commit, call))
+        except TampuError as error:
+            replies.append(error)
+    plain.flush()
+    return replies
+
+
+def _special(item: Item) -> bool:
+    body = item.body
+    return bool(body.key or body.idempotency_key or body.hold or item.group is not None)
+
+
+class _Plain:
+    """Messages that need no look-up. Gathered over the calls of a commit, written with one statement per table."""
+
+    def __init__(self, commit: Commit) -> None:
+        self.commit = commit
+        self._messages: list[tuple[int, int, int, int, int, bytearray]] = []
+        self._own: list[tuple[int, int, int, int, int, bytes, bytearray]] = []
+        self._ids: dict[int, bytes] = {}
+        """User-given ids, by sequence number."""
+        self._expiry: list[tuple[int, int]] = []
+        self._delayed: list[tuple[int, int, int, int, None]] = []
+        self._runs: list[ready.Row] = []
+        self._queues: dict[tuple[str, str], int] = {}
+        self._noted: dict[tuple[int, int], tuple[list[int], list[str]]] = {}
+
+    def check_room(self, call: Publish) -> None:
+        """Refuse a batch that would overfill its queue. Counts what is gathered but not written yet, too."""
+        if call.max_depth:
+            q = self.commit.registry.number(self.commit.db, call.tenant, call.queue)
+            held = 0 if q is None else depth(self.commit, q)
+            held += sum(len(seqs) for (owner, _), (seqs, _) in self._noted.items() if owner == q)
+            if held + len(call.items) > call.max_depth:
+                raise full(call)
+
+    def are_new(self, items: Sequence[Item]) -> bool:
+        """True if no message, of any tenant, has one of these ids."""
+        given = [item.id for item in items if item.id]
+        if not given:
+            return True
+        unknown = set(given)
+        if len(unknown) < len(given) or any(map(self.commit.registry.id.made, given)):
+            return False
+        raw = [id_bytes(id) for id in given]
+        if self._ids and not set(raw).isdisjoint(self._ids.values()):
+            return False
+        for start in range(0, len(raw), _LOOKED_UP):
+            some = raw[start : start + _LOOKED_UP]
+            some += some[-1:] * (_LOOKED_UP - len(some))
+            if self.commit.db.execute(_THERE, some).fetchone() is not None:
+                return False
+        return True
+
+    def add(self, call: Publish) -> list[Message]:
+        commit, now, id_of, tenant = self.commit, self.commit.now, self.commit.registry.id.of, call.tenant
+        made = []
+        messages, noted, name = self._messages, self._noted, call.queue
+        q = self._queue(tenant, name)
+        turns = self._turns(q, call.items)
+        for seq, item in zip(commit.numbers(len(call.items)), call.items, strict=True):
+            body = item.body
+            if item.id:
+                seq += 1  # noqa: PLW2901 - odd numbers have a user-given id
+            place = 0
+            if item.ordering != "fifo":
+                place = rank(item.ordering, item.ageing_us, body.priority, body.deadline, now)
+            expires = item.expires(now)
+            if expires is not None:
+                self._expiry.append((expires, seq))
+            run_at = due_at(item, now)
+            if run_at is not None:
+                self._delayed.append((seq, q, run_at, 0, None))
+                state, code = State.DELAYED, DELAYED
+            else:
+                self._enter(q, place if place != FAIR else next(turns), seq, seq)
+                state, code = State.READY, READY
+            if item.id:
+                own = self._ids[seq] = id_bytes(item.id)
+                self._own.append((seq, q, place, now, item.max_attempts, own, bytearray(item.packed)))
+            else:
+                messages.append((seq, q, place, now, item.max_attempts, bytearray(item.packed)))
+            seqs, types = noted[q, code]
+            seqs.append(seq)
+            types.append(body.type)
+            made.append(
+                Message(item.id or id_of(0, seq), tenant, name, state, body, 0, item.max_attempts, now, run_at, expires)
+            )
+        return made
+
+    def _turns(self, q: int, items: Sequence[Item]) -> Iterator[int]:
+        """The ranks of those that are ready now in a queue with fair order."""
+        fair = [item for item in items if item.ordering == "fair" and due_at(item, self.commit.now) is None]
+        groups = [(q, (item.body.group or "").encode()) for item in fair]
+        return iter(self.commit.turns.ranks(groups) if groups else ())
+
+    def add_together(self, calls: Sequence[Publish]) -> Iterator[list[Message]]:
+        """`add_simple` for several calls of one queue at once. Yields the reply of each."""
+        made = iter(self.add_simple(calls[0].tenant, calls[0].queue, [item for call in calls for item in call.items]))
+        return (list(itertools.islice(made, len(call.items))) for call in calls)
+
+    def add_simple(self, tenant: str, name: str, items: Sequence[Item]) -> list[Message]:
+        """`add` for simple publishes: 8 % less work, and calls can be stored together."""
+        now = self.commit.now
+        q = self._queue(tenant, name)
+        numbers = self.commit.numbers(len(items))
+        self._messages.extend(
+            [
+                (seq, q, 0, now, item.max_attempts, bytearray(item.packed))
+                for seq, item in zip(numbers, items, strict=True)
+            ]
+        )
+        self._enter(q, 0, numbers[0], numbers[-1])
+        seqs, types = self._noted[q, READY]
+        seqs.extend(numbers)
+        types.extend([item.body.type for item in items])
+        state = State.READY
+        return [
+            Message(id, tenant, name, state, item.body, 0, item.max_attempts, now)
+            for id, item in zip(self.commit.registry.id.many((), numbers), items, strict=True)
+        ]
+
+    def _enter(self, q: int, rank: int, first: int, last: int) -> None:
+        """Add ready messages. They extend the last run if they follow it."""
+        if self._runs:
+            owner, same, pos, seq, _, _, before = self._runs[-1]
+            if (owner, same, before) == (q, rank, first - ids.STEP):
+                self._runs[-1] = (q, rank, pos, seq, 0, None, last)
+                return
+        self._runs.append((q, rank, first, first, 0, None, last))
+
+    def _queue(self, tenant: str, name: str) -> int:
+        q = self._queues.get((tenant, name))
+        if q is None:
+            q = self._queues[tenant, name] = self.commit.queue(tenant, name)
+            self._noted.update({(q, READY): ([], []), (q, DELAYED): ([], [])})
+        return q
+
+    def flush(self) -> None:
+        if not self._messages and not self._own:
+            return
+        commit, db = self.commit, self.commit.db
+        db.executemany(_INSERT_PLAIN, self._messages)
+        db.executemany(_INSERT_OWN, self._own)
+        if self._delayed:
+            db.executemany("INSERT INTO tampu_delayed VALUES (?, ?, ?, ?, ?)", self._delayed)
+            commit.falls_due(min(run_at for _, _, run_at, _, _ in self._delayed))
+        db.executemany(ready.INSERT, self._runs)
+        for (q, code), (seqs, types) in self._noted.items():
+            if seqs:
+                record = commit.record("publish", q, code)
+                if self._ids:
+                    record.own.update({i: self._ids[seq] for i, seq in enumerate(seqs, len(record.seqs)) if seq & 1})
+                record.extend(seqs, (), [0] * len(seqs), types)
+                commit.count(q, code, len(seqs))
+                if code == READY:
+                    commit.became_ready(q, len(seqs))
+        if self._expiry:
+            db.executemany("UPDATE tampu_message SET expires = ? WHERE seq = ?", self._expiry)
+            db.executemany("INSERT INTO tampu_expiry VALUES (?, ?)", self._expiry)
+            soonest, _ = min(self._expiry)
+            commit.falls_due(soonest)
+        self._messages, self._expiry, self._delayed, self._runs, self._queues, self._noted = [], [], [], [], {}, {}
+        self._own, self._ids = [], {}
