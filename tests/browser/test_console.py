@@ -46,7 +46,7 @@ def test_a_key_signs_in_and_the_session_is_out_of_reach_of_scripts(page: Page, s
 
 
 def test_the_link_of_the_start_signs_in_once(page: Page, server: Server) -> None:
-    link = server.running.about().sign_in
+    link = server.running.about(sign_in=True).sign_in
     assert link is not None
     page.goto(link)
     expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()

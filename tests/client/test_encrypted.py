@@ -1,4 +1,4 @@
-"""An https:// url: a proxy in front of the server takes the encryption off, as in most houses."""
+"""An https:// url: a proxy in front of the server takes the encryption off, as in most companies."""
 
 from __future__ import annotations
 

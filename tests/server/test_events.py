@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,14 +80,14 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
     def work() -> None:
         until(lambda: [q.publish("orders", 1)] and over.is_set())
 
-    def ended(_: str) -> None:
+    async def ended(_: str) -> None:
         raise tampu.Unauthorized("the session has ended")
 
     busy = threading.Thread(target=work)
     busy.start()
     try:
         feed.take(3)
-        monkeypatch.setattr(stall.state.authenticator.sign_in, "read", ended)
+        monkeypatch.setattr(stall.state.authenticator.sessions, "read", ended)
         while (event := feed.next()) is not None and event.kind != "end":
             assert busy.is_alive(), "it was told of everything"
     finally:
@@ -379,3 +381,18 @@ def test_many_feeds_share_one_reader(
     for feed in feeds_:
         feed.close()
     until(lambda: not len(stall.state.tail))
+
+
+@pytest.mark.parametrize(
+    "text", ["0:1," * 200_000 + "0:1", ",".join(f"{n}:1" for n in range(150_000))], ids=["repeated", "many"]
+)
+def test_a_short_event_id_is_not_a_long_position(stall: Stall, text: str) -> None:
+    """Some hundred bytes could stand for a megabyte, which took a tenth of a second to read."""
+    packed = "~" + base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
+    with pytest.raises(tampu.InvalidMessage):
+        positions.read(packed)
+
+
+def test_the_ids_of_many_partitions_are_read(stall: Stall) -> None:
+    position = {f"default/orders.region-{n}": n * 7919 for n in range(3000)}
+    assert positions.read(positions.write(position)) == position

@@ -91,7 +91,7 @@ class Line:
 
 
 def _cleared(line: Line, taken: list[fast_publish.FastPublish], body: bytes = b"{}", **headers: str) -> None:
-    """Publish until a lane is clear: it may be closed again in any moment."""
+    """Publish until a fast route is open: it may be closed again in any moment."""
 
     def go() -> bool:
         before = len(taken)
@@ -104,7 +104,7 @@ def _cleared(line: Line, taken: list[fast_publish.FastPublish], body: bytes = b"
 def test_an_express_is_answered_as_others_are(server: Server, taken: list[fast_publish.FastPublish]) -> None:
     with Line(server) as line:
         status, usual, body = line.ask(b'{"n": 0}')
-        assert not taken, "the first clears the lane"
+        assert not taken, "the first opens the fast route"
         _cleared(line, taken)
         answer = line.ask(b'{"n": 1}')
         assert (answer[0], answer[1].keys()) == (status, usual.keys())
@@ -199,7 +199,7 @@ def test_a_revoked_key_and_a_closed_queue_are_refused(server: Server, taken: lis
         until(lambda: line.ask()[0] == 401, 60)
 
 
-def test_a_request_that_was_let_in_before_the_revocation_opens_no_lane_after_it(server: Server) -> None:
+def test_a_request_that_was_let_in_before_the_revocation_opens_no_fast_route_after_it(server: Server) -> None:
     web = Web(server.url, server.token)
     token = web.key("publish")
     with Line(server, token) as slow, Line(server, token) as line:
@@ -212,7 +212,7 @@ def test_a_request_that_was_let_in_before_the_revocation_opens_no_lane_after_it(
         assert [line.ask()[0] for _ in range(3)] == [401] * 3
 
 
-def test_what_is_under_way_on_a_lane_when_its_key_is_revoked_is_not_stored(
+def test_what_is_under_way_on_a_fast_route_when_its_key_is_revoked_is_not_stored(
     server: Server, taken: list[fast_publish.FastPublish]
 ) -> None:
     web = Web(server.url, server.token)
@@ -220,7 +220,7 @@ def test_what_is_under_way_on_a_lane_when_its_key_is_revoked_is_not_stored(
     with Line(server, token) as slow, Line(server, token) as line:
 
         def begun() -> bool:
-            """Takes the lane with a request whose body does not come yet."""
+            """Takes the fast route with a request whose body does not come yet."""
             _cleared(slow, taken)
             before = len(taken)
             slow.send(slow.request(b"12")[:-2])
@@ -289,7 +289,7 @@ def _batch(*messages: Any) -> bytes:
     return msgspec.json.encode({"messages": messages})
 
 
-def test_a_batch_on_a_cleared_lane_is_stored_and_answered_as_others_are(
+def test_a_batch_on_a_fast_route_is_stored_and_answered_as_others_are(
     server: Server, taken: list[fast_publish.FastPublish]
 ) -> None:
     with Line(server, path=BATCH) as line:
@@ -351,7 +351,7 @@ def test_the_express_goes_through_steps_that_come_meanwhile(
         _cleared(line, taken, b'"plain"')
         with publish_steps.registered(Mirror()):
             before = len(taken)
-            while len(taken) == before:  # a lane may be closed in any moment
+            while len(taken) == before:  # the route may be closed in any moment
                 assert line.ask(b'"marked"')[0] == 201
             status, _, told = line.ask(b'"no"')
             assert (status, msgspec.json.decode(told)["field"]) == (400, "payload")

@@ -17,7 +17,8 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.server.auth import first_key, keys
+from tampu.engines.port import PutDocument, Together
+from tampu.server.auth import first_key, key_cache, keys, sessions
 from tampu.server.settings import ServerSettings
 from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
@@ -76,7 +77,9 @@ def test_two_first_starts_at_once_that_share_the_key_file_have_one_key(
 
         def overtaken(step: Any) -> Any:
             """The other start goes all the way just before this step of ours."""
-            if step.kind == ("key" if until_there == "the key" else "secret"):
+            change: Any = step.calls[0] if isinstance(step, Together) else step
+            kind = change.kind
+            if kind == ("key" if until_there == "the key" else "secret"):
                 monkeypatch.setattr(access.core(store).coalescer, "submit", submit)
                 assert first_key.ensure(access.core(beside), settings) is not None
             return submit(step)
@@ -229,7 +232,7 @@ def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> 
     token = web.key("view")
     web.as_key(token).get("/v1/queues")
     web.as_key(token[:-2]).get("/v1/queues")
-    link = node.state.authenticator.sign_in.link_token("x")
+    link = sessions.make_link(node.core, "x")
     web.get(f"/signin?token={link}")
     until(lambda: "/signin" in caplog.text)  # told when the answer is under way already
     assert caplog.text.count('"event": "request"') == 4
@@ -239,7 +242,7 @@ def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> 
 
 def test_the_link_signs_in_once(stall: Stall, web: Web) -> None:
     key_id = stall.token.split("_")[1]
-    token = stall.state.authenticator.sign_in.link_token(key_id)
+    token = sessions.make_link(stall.core, key_id)
     nobody = web.as_key(None)
     first = nobody.get(f"/signin?token={token}")
     assert (first.status, first.headers["location"]) == (303, "/")
@@ -385,3 +388,50 @@ def test_many_first_uses_at_once_all_get_in(web: Web) -> None:
     for thread in threads:
         thread.join(60)
     assert statuses == [200] * 10
+
+
+def test_keys_are_read_again_only_when_one_has_changed(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of keys, every change of a rate limit or a setting read them all."""
+    monkeypatch.setattr(key_cache, "_REFRESH_SECONDS", 3600.0)
+    tokens = [web.key("view") for _ in range(5)]
+    assert [web.as_key(token).get("/v1/me").status for token in tokens] == [200] * 5
+    cache = stall.state.authenticator.key_cache
+    cache.refresh()
+    reads: list[str] = []
+    document = stall.core.engine.document
+
+    def noting(kind: str, tenant: str, name: str) -> Any:
+        reads.append(kind)
+        return document(kind, tenant, name)
+
+    monkeypatch.setattr(stall.core.engine, "document", noting)
+    stall.core.coalescer.submit(PutDocument("other", "*", "x", b"{}"))
+    assert cache.refresh() == []
+    assert keys.KIND not in reads
+    web.ask("DELETE", f"/v1/keys/{tokens[0].split('_')[1]}")
+    until(lambda: web.as_key(tokens[0]).get("/v1/me").status == 401)
+    assert [web.as_key(token).get("/v1/me").status for token in tokens[1:]] == [200] * 4
+
+
+@pytest.mark.parametrize("name", ["a" * 16 + "\n", "a" * 15, "a" * 16 + "\n\n"], ids=repr)
+def test_a_name_ends_where_its_text_does(web: Web, name: str) -> None:
+    assert web.post("/v1/queues/jobs/publish", {"messages": [{"payload": 1}], "once": name}).code == "invalid_message"
+    grants = [{"permissions": ["view"], "queues": ["jobs\n"]}]
+    assert web.post("/v1/keys", {"name": "x", "grants": grants}).code == "invalid_message"
+
+
+@pytest.mark.parametrize("path", ["/v1/queues/", "/queues/jobs/", "/health/"])
+def test_no_redirect_trusts_host(web: Web, path: str) -> None:
+    answer = web.get(path, host="evil.example", x_forwarded_proto="https")
+    assert answer.status == 404
+    assert "location" not in answer.headers
+
+
+def test_a_tenant_is_told_of_its_queues_and_not_of_the_store(stall: Stall, web: Web) -> None:
+    web.post("/v1/queues/jobs/messages", {"n": 1})
+    web.post("/v1/queues/jobs/pause")
+    of_store = {check["what"] for check in web.get("/v1/check").json["checks"]}
+    key = web.as_key(web.key("operate"))
+    found = key.get("/v1/check").json["checks"]
+    assert [check["what"] for check in found] == ["queues"]
+    assert {"schema", "durability"} <= of_store

@@ -11,7 +11,7 @@ import pytest
 import tampu
 from tampu.server import limits
 from tampu.server.auth.bearer import Bearer, Claims
-from tampu.server.auth.grants import FULL
+from tampu.server.auth.grants import FULL, Caller
 from tests.conformance.harness import FakeClock, until
 from tests.server.conftest import Start
 from tests.server.web import Answer, Web
@@ -264,3 +264,20 @@ def test_callers_with_a_token_have_a_rate_of_their_own(start: Start) -> None:
     assert through("ada") == 3
     assert through("ada") == 0
     assert through("grace") == 3
+
+
+def test_a_burst_that_changes_counts_from_the_next_request_on(start: Start) -> None:
+    limits_of_node = start(clock=FakeClock()).state.limits
+
+    def take(cost: int, *, burst: int) -> int:
+        caller = Caller("default", "ada", FULL, bucket="key.ada", rate=10, burst=burst)
+        return asyncio.run(limits_of_node.take(caller, cost)).limit
+
+    assert take(1, burst=4) == 4
+    with pytest.raises(tampu.RateLimited, match="the limit is 4"):
+        take(5, burst=4)
+    assert take(1, burst=20) == 20
+    with pytest.raises(tampu.RateLimited, match="the limit is 20"):
+        take(21, burst=20)
+    with pytest.raises(tampu.RateLimited, match="the limit is 2"):
+        take(3, burst=2)

@@ -128,6 +128,35 @@ def test_the_access_log_names_queues_and_messages(start: Start, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("_as_it_was")
+def test_the_access_log_has_a_line_for_each_stream_of_a_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = start(access_log=True)
+    told = Told(monkeypatch)
+    web = Web(node.url, node.token)
+
+    def lines() -> list[dict[str, Any]]:
+        written = [json.loads(line) for line in told.text.splitlines()]
+        return [line for line in written if line["event"] == "request" and line["route"] == "/v1/stream"]
+
+    web.post("/v1/queues/jobs/messages", SECRET.encode())
+    with tampu.open(node.url, token=node.token) as store, store.stream(["other", "jobs"]) as stream:
+        lease = next(iter(stream))
+        stream.ack(lease)
+        assert lines() == [], "it is written at the end"
+    until(lambda: len(lines()) == 1)
+    (line,) = lines()
+    assert (line["method"], line["status"], line["queue"], line["tenant"]) == ("STREAM", 101, "other,jobs", "default")
+    assert line["key"] is not None
+    assert line["request_id"]
+    assert line["milliseconds"] > 0
+    with tampu.open(node.url, token=web.key("view")) as store, pytest.raises(tampu.Forbidden), store.stream("jobs"):
+        pass
+    until(lambda: len(lines()) == 2)
+    assert (lines()[1]["status"], lines()[1]["queue"]) == (403, None)
+    for secret in (SECRET, lease.receipt, node.token[19:]):
+        assert secret not in told.text
+
+
+@pytest.mark.usefixtures("_as_it_was")
 @pytest.mark.parametrize("form", ["pretty", "json"])
 def test_names_in_the_access_log_are_short_and_of_one_line(
     start: Start, monkeypatch: pytest.MonkeyPatch, form: str

@@ -16,6 +16,8 @@ from tests.servers import redis
 OPEN = {"health", "ready", "metrics", "sign_in", "sign_out", "sign_in_by_link"}
 """Need no key; metrics only on loopback."""
 ANY = {"me"}
+OF_THE_STORE = {"list_followers", "resume_follower", "remove_follower"}
+"""Only for keys of all tenants: tests/server/test_followers.py."""
 ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
@@ -134,7 +136,7 @@ def _shows_no_rows(operation: str, answer: Any) -> bool:
 
 
 def test_every_route_is_in_the_matrix() -> None:
-    assert set(_operations()) == set(NEEDS) | OPEN | ANY
+    assert set(_operations()) == set(NEEDS) | OPEN | ANY | OF_THE_STORE
 
 
 @pytest.fixture

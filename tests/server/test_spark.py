@@ -31,7 +31,7 @@ from tests.conformance.harness import FakeClock
 from tests.server.conftest import Start
 from tests.server.test_metrics import Scrape
 from tests.server.test_permissions import rows_of
-from tests.server.web import Web
+from tests.server.web import JSON, MSGPACK, Web
 from tests.servers.http import Stall
 
 SETTINGS = resolve(BUILT_IN)
@@ -53,14 +53,14 @@ def ready(web: Web, queue: str) -> list[Any]:
     return [message["payload"] for message in web.get(f"/v1/queues/{queue}/messages").json["messages"]]
 
 
-def test_messages_and_the_ledger_are_one_commit_and_may_be_sent_twice(stall: Stall, web: Web) -> None:
+def test_messages_and_the_progress_record_are_one_commit_and_may_be_sent_twice(stall: Stall, web: Web) -> None:
     with store(stall) as opened:
         calls: list[Call] = [load("jobs", 1, 2), PutDocument(JOBS, "default", "nightly", b"so far", 0)]
         stored, version = opened.together(calls)
         assert stored == 2
         with pytest.raises(tampu.VersionConflict):
             opened.together([load("jobs", 3, first=2), PutDocument(JOBS, "default", "nightly", b"farther", 0)])
-        assert ready(web, "jobs") == [1, 2], "refused together with its ledger"
+        assert ready(web, "jobs") == [1, 2], "refused together with its progress record"
         # The answer was lost, and the client asks again.
         again = wire.SparkChanges([opened._to_change(request) for request in calls], again=True)
         assert web.post("/v1/spark/changes", again).json == {"replies": [0, version]}
@@ -325,3 +325,23 @@ def test_a_key_comes_from_the_environment_or_the_url_and_is_never_told(
     assert stall.token not in str(failed.value)
     with pytest.raises(tampu.InvalidConfig, match="no key"):
         open_store("http://somebody@127.0.0.1:1")
+
+
+def test_a_prefix_does_not_cross_names(stall: Stall, web: Web) -> None:
+    """The key of queue ``orders`` read the settings of ``orders-secret`` by their common beginning."""
+    web.ask("PATCH", "/v1/queues/orders-secret/config", {"lease": 77})
+    key = web.as_key(web.key("view,publish:orders"))
+    assert key.post("/v1/spark/documents", {"kind": "queue", "prefix": "orders"}).code == "invalid_message"
+    assert key.post("/v1/spark/documents", {"kind": "queue", "prefix": "orders/"}).raw.find(b"77") < 0
+    assert key.post("/v1/spark/documents", {"kind": STAGED_ROWS, "prefix": "orders/"}).status == 200
+
+
+def test_a_document_has_a_bounded_size_and_costs(stall: Stall, web: Web) -> None:
+    key = web.as_key(web.key("publish:orders", rate=1, burst=2))
+
+    def put(size: int) -> Any:
+        body = {"changes": [{"do": "put", "kind": STREAMS, "name": "orders/a", "value": bytes(size)}]}
+        return key.post("/v1/spark/changes", msgspec.msgpack.encode(body), content_type=MSGPACK, accept=JSON)
+
+    assert put((1 << 20) + 1).code == "payload_too_large"
+    assert [put(10).status for _ in range(3)] == [200, 200, 429]

@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 
 import tampu
-from tampu.broker.stream import PolledStream
+from tampu.broker.streams.stream import PolledStream
 from tampu.client.stream import WireStream
 from tampu.server.auth.grants import parse
 from tampu.server.auth.key_admin import KeyAdmin
-from tampu.server.http import protocol
+from tampu.server.http import stream_protocol
 from tampu.wire import bodies, frames
 from tests.conformance.harness import until
 from tests.server.conftest import Start
@@ -324,17 +324,17 @@ class Deaf:
 def test_a_worker_that_does_not_read_is_let_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    monkeypatch.setattr(protocol, "_STOP_SECONDS", 0.1)
+    monkeypatch.setattr(stream_protocol, "_STOP_SECONDS", 0.1)
     patience = 3600 if why == "the server" else 2
     server = Server(url=str(tmp_path / "jobs.db"), read_timeout=patience, stop_timeout=600)
     stuck: list[Any] = []
-    pause = protocol._StreamProtocol.pause_writing
+    pause = stream_protocol._StreamProtocol.pause_writing
 
     def noting(self: Any) -> None:
         stuck.append(self)
         pause(self)
 
-    monkeypatch.setattr(protocol._StreamProtocol, "pause_writing", noting)
+    monkeypatch.setattr(stream_protocol._StreamProtocol, "pause_writing", noting)
     with tampu.open(server.url, token=server.token) as q:
         ring = KeyAdmin(server.state.core, "default")
         made = server.state.core.drive(ring.create("deaf", [parse("consume")]))

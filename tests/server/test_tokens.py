@@ -20,7 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+import tampu
 from tampu.server.auth import bearer
+from tampu.server.settings import ServerSettings
 from tampu.wire import frames
 from tests.conformance.harness import until
 from tests.server.conftest import Start
@@ -223,3 +225,66 @@ async def _stream(node: Stall, token: str) -> int | None:
             return ws.close_code
     except aiohttp.WSServerHandshakeError:
         return None
+
+
+@pytest.mark.parametrize("exp", [10**400, 1e300, "1e400", [1], None, True, -(10**400)], ids=lambda v: f"{v!r:.12}")
+def test_any_end_of_a_token_is_an_answer(web: Web, issuer: Issuer, exp: Any) -> None:
+    issuer.add("a")
+    answer = web.as_key(issuer.token(exp=exp)).get("/v1/me")
+    assert answer.status == (200 if isinstance(exp, int | float) and exp > 1 else 401)
+
+
+def test_keys_for_other_uses_sign_no_tokens(web: Web, issuer: Issuer) -> None:
+    issuer.add("a")
+    issuer.add("b")
+    public, other = issuer.public()
+    for more, status in (({"use": "enc"}, 401), ({"key_ops": ["encrypt"]}, 401), ({"use": "sig"}, 200)):
+        issuer.says = {"keys": [{**public, **more}, other], "jwks_uri": f"{issuer.url}/keys"}
+        fresh = bearer.Issuer(web_settings(issuer))
+
+        async def check(fresh: bearer.Issuer = fresh) -> int:
+            try:
+                await fresh.check(issuer.token())
+                return 200
+            except tampu.Unauthorized:
+                return 401
+
+        assert asyncio.run(check()) == status, more
+
+
+def test_a_token_of_all_tenants_is_known_in_a_bounded_number(web: Web) -> None:
+    known = bearer.Bearer(bearer.Claims("*", ()), "ada", time.monotonic() + 60)
+    for n in range(20_000):
+        known.as_tenant(f"t{n}")
+    assert len(known.callers) <= 100
+
+
+def test_good_tokens_do_not_wait_for_the_look_for_an_unknown_key(
+    web: Web, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.add("a")
+    assert web.as_key(issuer.token()).get("/v1/me").status == 200
+    issuer.add("b")
+    asked, go = threading.Event(), threading.Event()
+    fetch = bearer.Issuer._fetch
+
+    def slowly(self: bearer.Issuer) -> Any:
+        asked.set()
+        assert go.wait(60)
+        return fetch(self)
+
+    monkeypatch.setattr(bearer.Issuer, "_fetch", slowly)
+    monkeypatch.setattr(bearer, "_REREAD_SECONDS", 0.0)
+    with ThreadPoolExecutor(1) as pool:
+        unknown = pool.submit(web.as_key(issuer.token("b")).get, "/v1/me")
+        assert asked.wait(60)
+        try:
+            other = issuer.token(sub="grace")  # not cached
+            assert web.as_key(other).get("/v1/me").status == 200
+        finally:
+            go.set()
+        assert unknown.result(60).status == 200
+
+
+def web_settings(issuer: Issuer) -> ServerSettings:
+    return ServerSettings.model_validate({"oidc_issuer": issuer.url, "oidc_audience": "tampu"})

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from tampu.broker import validate
-from tampu.broker.admin import MessagePage, Replayed, Stats, check_replay, purged_states
-from tampu.broker.admin import state as checked_state
-from tampu.broker.checks import Checks, Finding
+from tampu.broker.admin.checks import Checks, Finding
+from tampu.broker.admin.filters import Where
+from tampu.broker.admin.verbs import MessagePage, Replayed, Stats, check_replay, purged_states
+from tampu.broker.admin.verbs import state as checked_state
 from tampu.broker.core import Steps
-from tampu.broker.filters import Where
 from tampu.broker.settings import DEFAULTS
 from tampu.client.request import call, quoted, reader
 from tampu.client.verbs import outcome

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 import aiohttp
 from yarl import URL
 
+from tampu.client import failures
 from tampu.client.failures import ANSWER_SECONDS, CONNECT_SECONDS, Broken, NotSent, NotTrusted
 from tampu.client.request import Request
 
@@ -63,7 +64,7 @@ class AsyncHttp:
             async with self._session.request(
                 request.method, url, data=request.body, timeout=timeout, allow_redirects=False, headers=request.trace
             ) as response:
-                return response.status, await response.read()
+                return response.status, await read_answer(response)
         except aiohttp.ClientConnectorCertificateError as error:
             raise NotTrusted(str(error)) from None
         except aiohttp.ClientConnectorError as error:
@@ -87,3 +88,15 @@ class AsyncHttp:
         if self._guard is not None:
             guard, self._guard, self._session = self._guard, None, None
             await guard.aclose()
+
+
+async def read_answer(response: aiohttp.ClientResponse) -> bytes:
+    """The body, within bounds."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > failures.MAX_ANSWER:
+            response.close()
+            raise failures.too_large()
+    return b"".join(parts)

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tampu.model.chance import CHANCE
-from tampu.model.errors import Unavailable
+from tampu.model.errors import PayloadTooLarge, Unavailable
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """Read timeout of a request; a long poll adds its wait."""
+
+
+MAX_ANSWER = 512 << 20
+"""Maximum bytes of an answer; a server that sends more is broken, or none of ours."""
+
+
+def too_large() -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"the server's answer has more than {MAX_ANSWER} bytes", hint="check the url, or ask for fewer messages"
+    )
 
 
 class NotSent(Exception):

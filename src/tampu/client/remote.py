@@ -16,11 +16,12 @@ from tampu.broker import access
 from tampu.broker.core import StepRunner
 from tampu.broker.settings import Settings, resolve
 from tampu.broker.store import AllVerbs, Store
-from tampu.broker.stream import Stream, StreamRequest
+from tampu.broker.streams.stream import Stream, StreamRequest
 from tampu.client.admin import RemoteAdmin
 from tampu.client.async_http import AsyncHttp
 from tampu.client.atomic import RemoteAtomic
 from tampu.client.failures import Broken, NotSent, NotTrusted, given_up, pauses
+from tampu.client.followers import RemoteFollowerVerbs
 from tampu.client.notes import RemoteNotes
 from tampu.client.request import Nap, Request, reader
 from tampu.client.schedules import RemoteScheduleVerbs
@@ -36,7 +37,7 @@ _OPENING_SECONDS = 4.0
 _READ_ME = reader(bodies.Me)
 
 
-class AllRemoteVerbs(RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, AllVerbs):
+class AllRemoteVerbs(RemoteAtomic, RemoteAdmin, RemoteNotes, RemoteScheduleVerbs, RemoteFollowerVerbs, AllVerbs):
     """All verbs, for one tenant of a server."""
 
 

@@ -13,6 +13,7 @@ from tampu.model.message import Message
 from tampu.model.schedule import Schedule
 from tampu.model.times import SECOND, moment_or_none
 from tampu.wire import bodies
+from tampu.wire.bodies import BinaryMessage
 from tampu.wire.messages import MessageView, to_message
 from tampu.wire.schedules import FireSchedule, ScheduleBody, SchedulesView, ScheduleView, to_schedule
 
@@ -29,7 +30,9 @@ def _path(name: str, verb: str = "") -> str:
 class RemoteScheduleVerbs(ScheduleVerbs):
     def put_terms(self, name: str, terms: Terms) -> Steps[Schedule]:
         body = terms.item.body
-        message = msgspec.structs.replace(terms.message, payload=body.payload, content_type=body.content_type)
+        fields = msgspec.structs.replace(terms.message, content_type=body.content_type)
+        payload = msgspec.Raw(msgspec.msgpack.encode(body.payload))
+        message = BinaryMessage(payload, *msgspec.structs.astuple(fields)[1:])
         schedule = ScheduleBody(
             queue=terms.queue,
             message=message,

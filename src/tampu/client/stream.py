@@ -20,12 +20,22 @@ import msgspec
 from yarl import URL
 
 from tampu import tracing
-from tampu.broker.stream import Stream, StreamRequest
-from tampu.broker.stream_requests import ExtendRequest, SettleRequest, extended
+from tampu.broker.streams.requests import ExtendRequest, SettleRequest, extended
+from tampu.broker.streams.stream import Stream, StreamRequest
+from tampu.client import failures
+from tampu.client.async_http import read_answer
 from tampu.client.failures import CONNECT_SECONDS, pauses
 from tampu.client.verbs import outcome, settlement_body
 from tampu.model.decoders import from_json
-from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, TampuError, Unauthorized, Unavailable
+from tampu.model.errors import (
+    Forbidden,
+    InvalidMessage,
+    PayloadTooLarge,
+    RateLimited,
+    TampuError,
+    Unauthorized,
+    Unavailable,
+)
 from tampu.model.message import Lease
 from tampu.model.outcome import Release
 from tampu.model.times import SECOND, instant
@@ -36,6 +46,8 @@ from tampu.wire.problems import from_answer, of_item
 _HEARTBEAT_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 _MAX_BATCH = 1000
+_FRAME_HEAD = 100
+"""More bytes than a settle frame has around its settlements."""
 _CLOSE_ERRORS = {
     frames.UNAUTHORIZED: Unauthorized,
     frames.FORBIDDEN: Forbidden,
@@ -62,6 +74,8 @@ class WireStream(Stream):
         """Requests without a reply, by the number of their frame."""
         self._granted = 0
         """Credit given to the server and not used yet."""
+        self._max_frame = 0
+        """Maximum bytes of a frame; the server says it when the stream is opened."""
         self._stopping = False
         self._stopped = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -149,7 +163,7 @@ class WireStream(Stream):
         """Open a connection and use it until it breaks. True if the stream was opened."""
         try:
             async with session.ws_connect(
-                self._url, heartbeat=_HEARTBEAT_SECONDS, max_msg_size=0, compress=0, autoping=True
+                self._url, heartbeat=_HEARTBEAT_SECONDS, max_msg_size=failures.MAX_ANSWER, compress=0, autoping=True
             ) as socket:
                 return await self._talk(socket)
         except aiohttp.WSServerHandshakeError as error:
@@ -165,8 +179,8 @@ class WireStream(Stream):
         """Why the handshake was refused. Its response has no body for us, so call ``/v1/me``."""
         plain = self._url.with_scheme("https" if self._url.scheme == "wss" else "http")
         try:
-            async with session.get(plain.parent / "me") as response:
-                body = await response.read()
+            async with session.get(plain.parent / "me", allow_redirects=False) as response:
+                body = await read_answer(response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Unavailable(f"cannot reach the server at {plain.origin()}: {error}")
         if response.status >= 300:
@@ -183,8 +197,10 @@ class WireStream(Stream):
         asked = self._request
         lease = None if asked.lease_us is None else asked.lease_us / SECOND
         await socket.send_bytes(frames.write(frames.Open(asked.queues, lease, asked.worker)))
-        if not isinstance(await self._next(socket), frames.Opened):
+        opened = await self._next(socket)
+        if not isinstance(opened, frames.Opened):
             raise Unavailable("the server did not open the stream")
+        self._max_frame = opened.max_frame
         self._available = True
         self._decided.set()
         self._granted = 0
@@ -310,15 +326,34 @@ class WireStream(Stream):
             await socket.send_bytes(frames.write(frames.Extend(seq, items)))
 
     async def _send_settles(self, socket: aiohttp.ClientWebSocketResponse, batch: list[SettleRequest]) -> None:
-        seq = next(self._numbers)
-        settlements: list[Any] = []
-        valid: list[SettleRequest] = []
+        frame: list[bytes] = []
+        sent: list[SettleRequest] = []
+        room = self._max_frame - _FRAME_HEAD
         for request in batch:
             try:
-                settlements.append(settlement_body(self._verbs.checked(request.settlement)))
-                valid.append(request)
+                settlement = frames.write(settlement_body(self._verbs.checked(request.settlement)))
+                if len(settlement) > self._max_frame - _FRAME_HEAD:
+                    raise PayloadTooLarge(
+                        f"the settlement has {len(settlement)} bytes; a stream of this server takes {self._max_frame}",
+                        field="result",
+                        hint="store the result elsewhere, or raise max_frame of the server",
+                    )
             except TampuError as error:
                 self._settled(request, error)
-        if valid:
-            self._pending[seq] = valid
-            await socket.send_bytes(frames.write({"op": "settle", "seq": seq, "settlements": settlements}))
+                continue
+            if len(settlement) > room:
+                await self._send_frame(socket, sent, frame)
+                frame, sent, room = [], [], self._max_frame - _FRAME_HEAD
+            frame.append(settlement)
+            sent.append(request)
+            room -= len(settlement)
+        if sent:
+            await self._send_frame(socket, sent, frame)
+
+    async def _send_frame(
+        self, socket: aiohttp.ClientWebSocketResponse, sent: list[SettleRequest], settlements: list[bytes]
+    ) -> None:
+        seq = next(self._numbers)
+        self._pending[seq] = sent
+        raws = [msgspec.Raw(settlement) for settlement in settlements]
+        await socket.send_bytes(frames.write({"op": "settle", "seq": seq, "settlements": raws}))

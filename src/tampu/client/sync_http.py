@@ -12,6 +12,7 @@ from typing import Any
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
+from tampu.client import failures
 from tampu.client.failures import ANSWER_SECONDS, CONNECT_SECONDS, Broken, NotSent, NotTrusted
 from tampu.client.request import Request
 
@@ -72,8 +73,18 @@ class SyncHttp:
     def send(self, request: Request) -> tuple[int, bytes]:
         """(status, body)"""
         self._this_thread.polls = bool(request.wait)
-        response = self._request(request)
-        return response.status, response.data
+        response = self._request(request, preload_content=False)
+        try:
+            body: bytes = response.read(failures.MAX_ANSWER + 1)
+        except (HTTPError, OSError) as error:
+            response.close()
+            raise Broken(str(error)) from None
+        if len(body) > failures.MAX_ANSWER:
+            response.close()
+            raise failures.too_large()
+        response.drain_conn()
+        response.release_conn()
+        return response.status, body
 
     def open(self, request: Request) -> tuple[int, io.RawIOBase]:
         """(status, body as a stream)"""

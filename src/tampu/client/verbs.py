@@ -141,7 +141,8 @@ class RemoteVerbs(Verbs):
             replies: list[bodies.Published] = _read_published(raw).messages
             return [self._message(queue, *each, once) for each in zip(replies, sent, given, strict=True)]
 
-        return Request("POST", f"/v1/queues/{queue}/publish", read, bodies.Publish(given, once), repeat=repeat)
+        body = {"messages": given} if once is None else {"messages": given, "once": once}
+        return Request("POST", f"/v1/queues/{queue}/publish", read, body, repeat=repeat)
 
     def _within(self, step: Any, context: dict[str, str]) -> Any:
         step.trace = context
@@ -150,10 +151,10 @@ class RemoteVerbs(Verbs):
     def _message(
         self, queue: str, reply: bodies.Published, item: port.Item, new: NewMessage, once: str | None
     ) -> Message:
+        # A duplicate of a name or id that this call made was stored by an earlier try of the same call.
+        ours = once is not None or (item.id is None and reply.id == new.id)
         if reply.message is not None:
             found = to_message(reply.message)
-            # A duplicate of a name or id that this call made was stored by an earlier try of the same call.
-            ours = once is not None or (item.id is None and found.id == new.id)
             return msgspec.structs.replace(found, duplicate=False) if ours else found
         return Message(
             reply.id,
@@ -167,6 +168,7 @@ class RemoteVerbs(Verbs):
             _micros(reply.run_at, "run_at"),
             _micros(reply.expires_at, "expires_at"),
             reason=reply.reason,
+            duplicate=reply.duplicate and not ours,
         )
 
     # -- claim, settle, extend

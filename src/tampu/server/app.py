@@ -20,6 +20,7 @@ from tampu.server.routes import (
     atomic,
     console,
     events,
+    followers,
     health,
     keys,
     messages,
@@ -33,7 +34,22 @@ from tampu.server.routes import (
 from tampu.server.server_state import ServerState
 from tampu.wire.problems import MethodNotAllowed
 
-ROUTERS = (verbs, atomic, messages, notes, queues, admin, schedules, events, spark, keys, session, health, console)
+ROUTERS = (
+    verbs,
+    atomic,
+    messages,
+    notes,
+    queues,
+    admin,
+    schedules,
+    followers,
+    events,
+    spark,
+    keys,
+    session,
+    health,
+    console,
+)
 
 
 def make_app(server: ServerState) -> AsgiApp:
@@ -49,6 +65,7 @@ def framework() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/v1/openapi.json",
+        redirect_slashes=False,  # such a redirect names the visitor's Host, and http
         default_response_class=Response,
     )
     for module in ROUTERS:

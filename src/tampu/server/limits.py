@@ -42,10 +42,11 @@ _read = from_json(Bucket).decode
 class _Slice:
     __slots__ = ("burst", "lock", "name", "rate", "shared", "taken", "tokens")
 
-    def __init__(self, name: str, rate: float, burst: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.rate = rate
-        self.burst = burst or max(1, math.ceil(rate))
+        self.rate = 0.0
+        self.burst = 0
+        """The limits of today: those of a key may change."""
         self.tokens = 0.0
         """What this node may still spend without asking."""
         self.shared = 0.0
@@ -115,10 +116,12 @@ class Limits:
 
     def _slice(self, name: str, rate: float, burst: int) -> _Slice:
         found = self._slices.get(name)
-        if found is None or found.rate != rate:
+        if found is None:
             if len(self._slices) >= _MOST:
                 self._slices.clear()
-            found = self._slices[name] = _Slice(name, rate, burst)
+            found = self._slices[name] = _Slice(name)
+        found.rate = rate
+        found.burst = burst or max(1, math.ceil(rate))
         return found
 
     async def _fill(self, part: _Slice, cost: int) -> None:

@@ -8,14 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import structlog
 import uvicorn
 
+from tampu.engines.sqlite.checks import access
 from tampu.model.errors import InvalidConfig
 from tampu.server.app import make_app
-from tampu.server.auth import first_key
-from tampu.server.http.protocol import protocol_for, stream_protocol_for
+from tampu.server.auth import first_key, sessions
+from tampu.server.http.protocol import protocol_for
+from tampu.server.http.stream_protocol import stream_protocol_for
 from tampu.server.server_state import ServerState, open_server_state
 from tampu.server.settings import ServerSettings
+
+log = structlog.get_logger("tampu.server")
 
 
 class Started(msgspec.Struct):
@@ -51,6 +56,7 @@ class Running:
         self._socket = _listen(settings)
         try:
             self.state = open_server_state(settings, clock=clock)
+            _warn_of_readers(settings)
             try:
                 self.key_id = first_key.ensure(self.state.core, settings) if settings.auth else None
             except BaseException:
@@ -61,16 +67,18 @@ class Running:
             raise
         self.started = threading.Event()
         self._server = _Uvicorn(_config(settings, make_app(self.state)), self.state, self.started.set)
+        self.state.budget.connections.measure = lambda: len(self._server.server_state.connections)
 
     @property
     def url(self) -> str:
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def about(self) -> Started:
+    def about(self, *, sign_in: bool) -> Started:
+        """``sign_in``: make a link. Only for a terminal: a log keeps it, and others read logs."""
         link = None
-        if self.key_id is not None:
-            link = f"{self.url}/signin?token={self.state.authenticator.sign_in.link_token(self.key_id)}"
+        if sign_in and self.key_id is not None:
+            link = f"{self.url}/signin?token={sessions.make_link(self.state.core, self.key_id)}"
         file = str(first_key.path_of(self.settings)) if self.key_id is not None else None
         return Started(self.url, link, file, self.state.core.engine.durability)
 
@@ -82,6 +90,15 @@ class Running:
 
     def stop(self) -> None:
         self._server.should_exit = True
+
+
+def _warn_of_readers(settings: ServerSettings) -> None:
+    """The store has all payloads, and hashes of keys: say so if other users of this machine can read its file."""
+    file = first_key.store_file(settings.url)
+    if file is not None:
+        _, level, note = access(file)
+        if level != "ok":
+            log.warning("store_readable", note=note)
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
@@ -102,7 +119,7 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
         loop="uvloop",
         http=protocol_for(settings, getattr(app, "server", None)),
         ws=stream_protocol_for(settings),
-        ws_max_size=settings.max_body,
+        ws_max_size=settings.max_frame,
         ws_per_message_deflate=False,
         interface="asgi3",
         lifespan="on",

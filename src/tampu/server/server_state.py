@@ -23,12 +23,14 @@ from tampu.model.outcome import Release
 from tampu.server.auth.authenticate import Authenticator
 from tampu.server.auth.grants import ALL_TENANTS, Caller
 from tampu.server.auth.key_usage import KeyUsage
-from tampu.server.auth.signin import SignIn, session_secret
+from tampu.server.budget import Budget
+from tampu.server.claim_sizes import ClaimSizes
 from tampu.server.events.completion import Completion
 from tampu.server.events.tail import Tail
 from tampu.server.events.types import Types
 from tampu.server.http.long_polls import Poll, Polls
 from tampu.server.limits import Limits
+from tampu.server.listings import Listings
 from tampu.server.metrics.registry import Metrics
 from tampu.server.settings import ServerSettings
 from tampu.server.spark.spark_store import SparkStore
@@ -56,16 +58,19 @@ class ServerState:
         self.core = access.core(store)
         self._close = store.close
         self.polls = Polls()
-        self.authenticator = Authenticator(self.core, settings, SignIn(session_secret(self.core)))
+        self.authenticator = Authenticator(self.core, settings)
         self.limits = Limits(
             self.core,
             (settings.key_rate, settings.key_burst),
             (settings.tenant_rate, settings.tenant_burst),
         )
+        self.budget = Budget(settings)
+        self.listings = Listings(self.core, self.budget.listings)
+        self.claim_sizes = ClaimSizes()
         self.metrics = Metrics(self)
-        self.tail = Tail(self.core)
+        self.tail = Tail(self.core, self.listings)
         self.completion = Completion(self.tail)
-        self.types = Types(self.core)
+        self.types = Types(self.core, self.listings)
         self._spark_store: SparkStore | None = None
         self._key_usage = KeyUsage(self.core, self.authenticator.key_cache)
         self._verbs: dict[str, AllVerbs] = {}
@@ -98,6 +103,10 @@ class ServerState:
         for queue in queues:
             if not settings.knows(tenant, queue):
                 await asyncio.to_thread(settings.get, tenant, queue)
+
+    def max_payload(self, tenant: str, queue: str) -> int:
+        """Maximum bytes of a payload or a result of the queue; `load_settings` was called before."""
+        return self.core.settings.get(tenant, queue).max_payload
 
     async def drive(self, steps: Steps[R], poll: Poll | None = None) -> R:
         """Carry out a verb. If it waits for messages, ``poll`` can end the wait."""
@@ -169,6 +178,7 @@ class ServerState:
                 gone = await asyncio.to_thread(self._look)
                 if self._revision != before:
                     self.fast_routes.clear()
+                    self.authenticator.sessions.forget()
                 self.watched_at = time.monotonic()
                 self.polls.expire(self.watched_at)
                 for id in gone:
@@ -210,6 +220,7 @@ class ServerState:
 
     def close(self) -> None:
         """Close the store; another process takes over its maintenance."""
+        self.listings.close()
         self._close()
 
 

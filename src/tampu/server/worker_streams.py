@@ -7,6 +7,7 @@ could not be sent are released without counting the attempt. Sent but unsettled 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -17,7 +18,7 @@ from tampu.broker import validate
 from tampu.model.errors import Forbidden, InvalidMessage, RateLimited, StorageError, TampuError, Unauthorized
 from tampu.model.message import MSGPACK, Lease
 from tampu.server.auth.grants import Caller
-from tampu.server.http import message_handlers
+from tampu.server.http import access_log, message_handlers
 from tampu.server.http.error_response import refused
 from tampu.server.http.long_polls import REVOKED, STOPPING, Poll, PollOver
 from tampu.server.http.request import Receive, Scope, Send
@@ -27,6 +28,8 @@ from tampu.wire.messages import lease_view
 from tampu.wire.problems import item_error, problem
 
 PATH = frames.PATH
+_SWITCHED = 101
+"""The status of a stream that was accepted."""
 _MAX_PUSH = 500
 _MAX_PENDING = 256
 """Requests without a reply; more frames are not read until some are answered."""
@@ -41,21 +44,30 @@ async def serve(server: ServerState, request_id: str, scope: Scope, receive: Rec
     headers: dict[bytes, bytes] = dict(scope["headers"])
     client = scope.get("client")
     address = client[0] if client else ""
+    started, status, subject = time.perf_counter(), _SWITCHED, access_log.Subject()
+    caller: Caller | None = None
     await receive()  # websocket.connect
     try:
-        caller = await server.authenticator.admit(headers, address, "STREAM")
-        caller.need_somewhere("consume")
-    except TampuError as error:
-        reply = refused(server, request_id, error)
-        await send({"type": "websocket.http.response.start", "status": reply.status, "headers": reply.headers})
-        await send({"type": "websocket.http.response.body", "body": reply.body})
-        return
-    await send({"type": "websocket.accept"})
-    server.metrics.streams.inc()
-    try:
-        await _Stream(server, caller, headers, receive, send).run()
+        try:
+            caller = await server.authenticator.admit(headers, address, "STREAM")
+            caller.need_somewhere("consume")
+            server.budget.streams.take()
+        except TampuError as error:
+            reply = refused(server, request_id, error)
+            status = reply.status
+            await send({"type": "websocket.http.response.start", "status": status, "headers": reply.headers})
+            await send({"type": "websocket.http.response.body", "body": reply.body})
+            return
+        server.metrics.streams.inc()
+        try:
+            await send({"type": "websocket.accept"})
+            await _Stream(server, caller, headers, receive, send, subject).run()
+        finally:
+            server.metrics.streams.dec()
+            server.budget.streams.give()
     finally:
-        server.metrics.streams.dec()
+        if server.settings.access_log or status >= 500:
+            access_log.write(request_id, "STREAM", PATH, status, time.perf_counter() - started, caller, subject)
 
 
 class _Closed(Exception):
@@ -69,9 +81,16 @@ class _Closed(Exception):
 
 class _Stream:
     def __init__(
-        self, server: ServerState, caller: Caller, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self,
+        server: ServerState,
+        caller: Caller,
+        headers: dict[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        subject: access_log.Subject,
     ) -> None:
         self._server = server
+        self._subject = subject
         self._caller = caller
         self._headers = headers
         self._receive = receive
@@ -170,13 +189,14 @@ class _Stream:
     async def _open(self, frame: frames.Open) -> None:
         try:
             names, _ = validate.claim(frame.queues, 1, frame.lease, frame.worker)
+            self._subject.add(names)
             self._caller.need("consume", *names)
             await self._server.load_settings(self._caller.tenant, *names)
         except TampuError as error:
             await self._write(frames.Refused(item_error(error)))
             code = frames.FORBIDDEN if isinstance(error, Forbidden) else frames.BAD_FRAME
             raise _Closed(code, error.message) from None
-        await self._write(frames.Opened())
+        await self._write(frames.Opened(self._server.settings.max_frame))
 
     # -- pushing
 
@@ -211,7 +231,8 @@ class _Stream:
         await self._write(frames.Stopped())
 
     async def _claim(self, opened: frames.Open) -> list[Lease]:
-        limit = min(self._credit, _MAX_PUSH)
+        sizes = self._server.claim_sizes
+        limit = sizes.limit(self._caller.tenant, opened.queues, min(self._credit, _MAX_PUSH))
         steps = self._server.verbs(self._caller.tenant).claim(
             opened.queues,
             limit=min(limit, self._server.limits.most(self._caller, limit)),
@@ -221,7 +242,9 @@ class _Stream:
         )
         try:
             self._claiming = Poll(self._caller)
-            return await self._server.drive(steps, self._claiming)
+            leases: list[Lease] = await self._server.drive(steps, self._claiming)
+            sizes.note(self._caller.tenant, opened.queues, leases)
+            return leases
         except PollOver:  # the guard decides whether the stream goes on
             await asyncio.sleep(0 if self._stopping else _SOON_SECONDS)
             return []
@@ -253,8 +276,10 @@ class _Stream:
         async def work() -> frames.ServerFrame:
             queues = message_handlers.queues_of(self._caller, [item.receipt for item in frame.settlements])
             await self._spend(len(frame.settlements))
+            await self._server.load_settings(self._caller.tenant, *queues)
+            model = message_handlers.settlements(self._server, self._caller, frame.settlements, MSGPACK)
             return frames.Settled(
-                frame.seq, await message_handlers.settled(self._server, self._caller, frame.settlements, queues)
+                frame.seq, await message_handlers.settled(self._server, self._caller, frame.settlements, model)
             )
 
         return await self._answer(frame.seq, len(frame.settlements), work())

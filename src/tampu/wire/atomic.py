@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tampu.model.message import NewMessage
-from tampu.wire.bodies import BatchName, JsonMessage, OutcomeView, Published, RequestBody, Settlement
+from tampu.wire.bodies import BatchName, BinaryMessage, JsonMessage, OutcomeView, Published, RequestBody, Settlement
 from tampu.wire.media import Form
 
 _MOST = 1000
@@ -16,12 +15,12 @@ _MOST = 1000
 
 class AtomicPublish(RequestBody, tag_field="op", tag="publish"):
     queue: str
-    messages: list[NewMessage]
+    messages: Annotated[list[BinaryMessage], Meta(max_length=10_000)]
 
 
 class AtomicPublishJson(RequestBody, tag_field="op", tag="publish"):
     queue: str
-    messages: list[JsonMessage]
+    messages: Annotated[list[JsonMessage], Meta(max_length=10_000)]
 
 
 class AtomicSettle(Settlement, tag_field="op", tag="settle", kw_only=True):
@@ -41,7 +40,7 @@ class AtomicPutDocument(RequestBody, tag_field="op", tag="put_document"):
 
     kind: str
     name: str
-    value: Any
+    value: msgspec.Raw
     version: int | None = None
 
 

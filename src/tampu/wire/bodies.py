@@ -8,15 +8,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tampu.broker.filters import Where
+from tampu.broker.admin.filters import Where
 from tampu.model.config import Backoff, GroupBy, OnDeadline, Ordering, Status
 from tampu.model.errors import InvalidMessage
+from tampu.model.follower import FollowerStatus
 from tampu.model.journal import Position, Transition
-from tampu.model.message import JSON, NewMessage, State
+from tampu.model.message import JSON, MSGPACK, NewMessage, State
 from tampu.model.times import Duration
-from tampu.wire.media import Form
+from tampu.wire.media import GROWTH, Form, decode_part
 from tampu.wire.messages import LeaseView, MessageView
 from tampu.wire.problems import ItemError
+
+_MOST = Meta(max_length=10_000)
+"""MessagePack is refused before such a list is decoded."""
+_PAIRS = Meta(max_length=64)
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -25,11 +30,26 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 # -- publish
 
-BatchName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{16,64}$")]
+END = r"(?![\s\S])"
+"""The end of a text in a pattern, in Python and in JSON schemas. (``$`` also matches before a last line break.)"""
+BatchName = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_-]{{16,64}}{END}")]
+
+
+class BinaryMessage(NewMessage, frozen=True):
+    """A message in MessagePack. The payload is decoded only when it is known to fit."""
+
+    payload: msgspec.Raw
+    labels: Annotated[dict[str, str], _PAIRS] | None = None
+    headers: Annotated[dict[str, str], _PAIRS] | None = None
+
+    def plain(self, most: int) -> NewMessage:
+        """``most``: the maximum bytes of a payload in the queue."""
+        payload = decode_part(self.payload, MSGPACK, most, "payload", GROWTH)
+        return NewMessage(payload, *msgspec.structs.astuple(self)[1:])
 
 
 class Publish(RequestBody):
-    messages: list[NewMessage]
+    messages: Annotated[list[BinaryMessage], _MOST]
     once: BatchName | None = None
     """A random name, new for each batch. A request repeated under the same name stores the batch once."""
 
@@ -40,34 +60,29 @@ class JsonMessage(NewMessage, frozen=True, kw_only=True):
     payload: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     payload_base64: bytes | None = None
 
-    def plain(self) -> NewMessage:
+    def plain(self, most: int) -> NewMessage:
+        """``most``: the maximum bytes of a payload in the queue."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS}
         default = JSON if self.payload_base64 is None else None
-        return NewMessage(self._payload(), content_type=self.content_type or default, **fields)
+        return NewMessage(self._payload(most), content_type=self.content_type or default, **fields)
 
-    def _payload(self) -> Any:
+    def _payload(self, most: int) -> Any:
         raw = bytes(self.payload)
         if bool(raw) is (self.payload_base64 is not None):
             raise InvalidMessage("give either payload or payload_base64", field="payload")
         if self.payload_base64 is not None:
             return self.payload_base64
-        value = checked_json(raw)
-        return raw if self.content_type in (None, JSON) else value
+        if self.content_type in (None, JSON):
+            decode_part(raw, JSON, most, "payload")
+            return raw
+        return decode_part(raw, JSON, most, "payload", GROWTH)
 
 
 _FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("payload", "content_type"))
 
 
-def checked_json(raw: bytes) -> Any:
-    """Decode the value; refuse what a reader could not decode."""
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidMessage(f"the payload is not JSON: {error}", field="payload") from None
-
-
 class PublishJson(RequestBody):
-    messages: list[JsonMessage]
+    messages: Annotated[list[JsonMessage], _MOST]
     once: BatchName | None = None
 
 
@@ -94,7 +109,7 @@ class PublishedMany(msgspec.Struct):
 
 
 class Claim(RequestBody):
-    queues: list[str] | str
+    queues: Annotated[list[str], Meta(max_length=1000)] | str
     limit: int = 1
     lease: Duration | None = None
     wait: Duration = 0
@@ -110,7 +125,7 @@ class Settlement(RequestBody, kw_only=True):
 
     verb: Literal["ack", "nack", "reject", "release"]
     receipt: str
-    result: Any = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     traceback: str | None = None
     delay: Duration | None = None
@@ -120,7 +135,7 @@ class Settlement(RequestBody, kw_only=True):
 
 
 class Settle(RequestBody):
-    settlements: list[Settlement]
+    settlements: Annotated[list[Settlement], _MOST]
 
 
 class OutcomeView(msgspec.Struct, omit_defaults=True):
@@ -141,7 +156,7 @@ class ExtendItem(RequestBody):
 
 
 class Extend(RequestBody):
-    leases: list[ExtendItem]
+    leases: Annotated[list[ExtendItem], _MOST]
 
 
 class ExtendedView(msgspec.Struct, omit_defaults=True):
@@ -172,13 +187,13 @@ class NoteView(msgspec.Struct):
 
 
 class Ids(RequestBody):
-    ids: Annotated[list[str], Meta(max_length=10_000)]
+    ids: Annotated[list[str], _MOST]
 
 
 class Replay(RequestBody):
     """Replay by ids, or all dead messages that match ``where``."""
 
-    ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
+    ids: Annotated[list[str], _MOST] | None = None
     where: Where | None = None
     limit: int | None = None
     dry_run: bool = False
@@ -191,7 +206,7 @@ class ReplayedView(msgspec.Struct):
 
 
 class Purge(RequestBody):
-    states: list[State]
+    states: Annotated[list[State], Meta(max_length=100)]
     dry_run: bool = False
 
 
@@ -265,6 +280,10 @@ class JournalView(msgspec.Struct):
     transitions: list[Transition]
     position: Position
     latest: Position
+
+
+class FollowersView(msgspec.Struct):
+    followers: list[FollowerStatus]
 
 
 class Deleted(msgspec.Struct):

@@ -29,7 +29,7 @@ class _FromWorker(msgspec.Struct, tag_field="op", tag=str.lower, forbid_unknown_
 
 
 class Open(_FromWorker):
-    queues: list[str]
+    queues: Annotated[list[str], Meta(max_length=1000)]
     lease: Duration | None = None
     worker: str | None = None
 
@@ -46,12 +46,12 @@ class Stop(_FromWorker):
 
 class Settle(_FromWorker):
     seq: int
-    settlements: list[bodies.Settlement]
+    settlements: Annotated[list[bodies.Settlement], Meta(max_length=10_000)]
 
 
 class Extend(_FromWorker):
     seq: int
-    leases: list[bodies.ExtendItem]
+    leases: Annotated[list[bodies.ExtendItem], Meta(max_length=10_000)]
 
 
 class _FromServer(msgspec.Struct, tag_field="op", tag=str.lower, omit_defaults=True):
@@ -59,7 +59,8 @@ class _FromServer(msgspec.Struct, tag_field="op", tag=str.lower, omit_defaults=T
 
 
 class Opened(_FromServer):
-    pass
+    max_frame: int = 1 << 20
+    """Maximum bytes of a frame that the server takes."""
 
 
 class Stopped(_FromServer):

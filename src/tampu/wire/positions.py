@@ -22,5 +22,7 @@ def read(text: str) -> Position:
         partition, colon, offset = part.strip().rpartition(":")
         if not offset.isascii() or not offset.isdigit() or (colon and not partition) or len(offset) > 18:
             raise InvalidMessage(f"{text!r:.80} is not a journal position", field="after", hint=_HINT)
+        if (partition or "0") in position:
+            raise InvalidMessage(f"{text!r:.80} names a partition twice", field="after", hint=_HINT)
         position[partition or "0"] = int(offset)
     return position

@@ -13,7 +13,7 @@ import msgspec
 from tampu.model.message import JSON, NewMessage
 from tampu.model.schedule import Schedule
 from tampu.model.times import Duration
-from tampu.wire.bodies import JsonMessage, RequestBody
+from tampu.wire.bodies import BinaryMessage, JsonMessage, RequestBody
 from tampu.wire.media import Form
 from tampu.wire.messages import payload_in_json
 
@@ -22,7 +22,7 @@ class ScheduleBody(RequestBody, kw_only=True):
     """What to publish, and when: by ``cron``, or ``every`` N seconds."""
 
     queue: str
-    message: NewMessage
+    message: BinaryMessage
     cron: str | None = None
     every: Duration | None = None
     tz: str = "UTC"
@@ -36,7 +36,7 @@ class ScheduleBody(RequestBody, kw_only=True):
 
 
 class ScheduleJson(ScheduleBody, kw_only=True):
-    message: JsonMessage
+    message: JsonMessage  # type: ignore[assignment]  # the same fields, in JSON
 
 
 class ScheduledMessage(NewMessage, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from tampu.server.auth import keys, origin
 from tampu.server.auth.bearer import Bearer, Issuer
 from tampu.server.auth.grants import ALL_TENANTS, FULL, Caller
 from tampu.server.auth.key_cache import KeyCache, Known
-from tampu.server.auth.signin import CHOICE, COOKIE, SignIn
+from tampu.server.auth.sessions import CHOICE, COOKIE, Sessions
 from tampu.server.auth.throttle import Throttle
 from tampu.server.settings import ServerSettings
 
@@ -24,9 +24,9 @@ _MAX_TOKEN = 8192
 
 
 class Authenticator:
-    def __init__(self, core: Core, settings: ServerSettings, sign_in: SignIn) -> None:
+    def __init__(self, core: Core, settings: ServerSettings) -> None:
         self.key_cache = KeyCache(core)
-        self.sign_in = sign_in
+        self.sessions = Sessions(core)
         self._auth = settings.auth
         self._issuer = Issuer(settings) if settings.oidc_issuer else None
         self._throttle = Throttle(settings.login_attempts)
@@ -81,7 +81,7 @@ class Authenticator:
             raise Unauthorized("no key given", field="authorization", hint="send Authorization: Bearer with a key")
         if method not in _SAFE:
             origin.check_site(headers)
-        session = self.sign_in.read(cookie)
+        session = await self.sessions.read(cookie)
         return self.key_cache.find(*session) or await self.key_cache.check(*session)
 
     async def sign_in_with(self, token: str, address: str) -> str:
@@ -94,19 +94,25 @@ class Authenticator:
         except Unauthorized:
             self._throttle.failed(address)
             raise
-        return self.sign_in.cookie(*parts)  # for this secret: a session of a rotated secret ends with it
+        return await self.sessions.begin(*parts)  # for this secret: a session of a rotated secret ends with it
 
     async def sign_in_by_link(self, token: str, address: str) -> str:
-        """A session cookie for a sign-in link that the server printed at its start."""
+        """A session cookie for a sign-in link that the server or `tampu signin` printed."""
         try:
-            id = self.sign_in.use_link(token)
+            id = await self.sessions.use_link(token)
             key = await asyncio.to_thread(self.key_cache.by_id, id)
             if key is None:
                 raise Unauthorized("the key of this link was revoked")
         except Unauthorized:
             self._throttle.failed(address)
             raise
-        return self.sign_in.cookie(id, key.hash)
+        return await self.sessions.begin(id, key.hash)
+
+    async def sign_out(self, headers: Headers) -> bool:
+        """End the session of the cookie, on all nodes; False if there is none."""
+        origin.check_site(headers)
+        cookie = _cookie(headers)
+        return cookie is not None and await self.sessions.end(cookie)
 
 
 def _enter(found: Known | Bearer, headers: Headers) -> Caller:

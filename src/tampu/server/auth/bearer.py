@@ -25,6 +25,9 @@ _REREAD_SECONDS = 5.0
 _LEEWAY = 30
 _MOST_BYTES = 1 << 20
 _MOST_KNOWN = 10_000
+_MOST_TENANTS = 100
+"""Tenants in which one token is known; a token of all tenants may name any."""
+_MOST_SECONDS = 365 * 86_400
 _RECHECK_SECONDS = 60.0
 _Key = jwt.PyJWK | Any
 """A key with its algorithm; or an RSA key without one, valid for all of `_RSA`."""
@@ -53,6 +56,8 @@ class Bearer:
     def as_tenant(self, tenant: str) -> Caller:
         known = self.callers.get(tenant)
         if known is None:
+            if len(self.callers) >= _MOST_TENANTS:
+                self.callers.clear()
             bucket = f"token.{hashlib.sha256(self.subject.encode()).hexdigest()[:32]}"
             known = self.callers[tenant] = Caller(
                 tenant, self.subject, self.claims.grants, bucket=bucket, valid_until=self.valid_until
@@ -92,7 +97,7 @@ class Issuer:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, OverflowError, ValueError, TypeError) as error:
             raise Unauthorized(f"invalid token: {error}", field="authorization", hint="get a new one") from None
         bearer = self._read(claims)
         if len(self._known) >= _MOST_KNOWN:
@@ -107,10 +112,13 @@ class Issuer:
                 validate.name(ours.tenant, "tenant")
         except (msgspec.ValidationError, InvalidMessage) as error:
             raise Unauthorized(f"the token has no usable claim {self._claim}: {error}") from None
-        valid_until = time.monotonic() + float(claims["exp"]) + _LEEWAY - time.time()
+        left = min(int(claims["exp"]) - int(time.time()), _MOST_SECONDS)
+        valid_until = time.monotonic() + left + _LEEWAY
         return Bearer(ours, str(claims.get("sub", "token"))[:100], valid_until)
 
     async def _key(self, kid: str) -> _Key:
+        if kid in self._keys and time.monotonic() - self._read_at <= _KEYS_SECONDS:
+            return self._keys[kid]  # without waiting for who looks for an unknown one
         async with self._lock:
             age = time.monotonic() - self._read_at
             if age > _KEYS_SECONDS or (kid not in self._keys and age > _REREAD_SECONDS):
@@ -139,10 +147,16 @@ class Issuer:
             raise ValueError(f"the answer has an unexpected form: {error!r}") from None
 
 
-def _usable(key_set: dict[str, Any]) -> dict[str, _Key]:
+def _usable(given: dict[str, Any]) -> dict[str, _Key]:
+    """The keys that sign, by their ids. An issuer may list others, such as for encryption."""
+    key_set = {"keys": [key for key in given["keys"] if key.get("use", "sig") == "sig" and _verifies(key)]}
     no_algorithm = {key.get("kid") for key in key_set["keys"] if key.get("kty") == "RSA" and not key.get("alg")}
     keys = jwt.PyJWKSet.from_dict(key_set).keys
     return {key.key_id or "": key.key if key.key_id in no_algorithm else key for key in keys}
+
+
+def _verifies(key: dict[str, Any]) -> bool:
+    return "key_ops" not in key or "verify" in key["key_ops"]
 
 
 def _get_json(url: str) -> dict[str, Any]:

@@ -40,12 +40,16 @@ def path_of(settings: ServerSettings) -> Path:
     """The file of the admin key."""
     if settings.key_file is not None:
         return settings.key_file
-    scheme, separator, rest = settings.url.partition("://")
+    store = store_file(settings.url)
+    return Path("tampu-admin.key") if store is None else Path(f"{store}.key")
+
+
+def store_file(url: str) -> Path | None:
+    """The file of an embedded store; None for other stores."""
+    scheme, separator, rest = url.partition("://")
     if not separator:
-        return Path(settings.url + ".key")
-    if scheme == "sqlite":
-        return Path(urllib.parse.unquote(rest.partition("?")[0].removeprefix("/")) + ".key")
-    return Path("tampu-admin.key")
+        return Path(url)
+    return Path(urllib.parse.unquote(rest.partition("?")[0].removeprefix("/"))) if scheme == "sqlite" else None
 
 
 def ensure(core: Core, settings: ServerSettings) -> str | None:
@@ -64,7 +68,7 @@ def ensure(core: Core, settings: ServerSettings) -> str | None:
             log.info("first_key", file=str(path), key=key.prefix)
             return key.id
         except VersionConflict:
-            if _marked(core) == key.id:
+            if marked(core) == key.id:
                 return key.id
             core.coalescer.submit(keys.revoking(key.id))  # another node was first; its key is the first key
             path.unlink(missing_ok=True)
@@ -74,7 +78,7 @@ def ensure(core: Core, settings: ServerSettings) -> str | None:
     return None if parts is None or core.engine.document(keys.KIND, keys.TENANT, parts[0]) is None else parts[0]
 
 
-def _marked(core: Core) -> str | None:
+def marked(core: Core) -> str | None:
     """The id of the first key. A node that starts at the same time may share the file, and make the same key."""
     mark = core.engine.document(_KIND, keys.TENANT, _MARK)
     return None if mark is None else _read_mark(mark.value).key_id

@@ -11,6 +11,7 @@ from msgspec import Meta
 from tampu.model.decoders import convert
 from tampu.model.errors import Forbidden, InvalidMessage
 from tampu.server.auth.patterns import Pattern
+from tampu.wire.bodies import END
 
 Permission = Literal["view", "publish", "consume", "operate", "review", "admin"]
 PERMISSIONS: tuple[str, ...] = get_args(Permission)
@@ -18,7 +19,7 @@ ALL_TENANTS = "*"
 """The tenant of a key that may act in every tenant; no tenant has this name."""
 _MAX_CACHED = 10_000
 
-QueuePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:*-]{1,128}$")]
+QueuePattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.:*-]{{1,128}}{END}")]
 
 
 class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,8 @@ from tampu.server.auth.keys import Key
 
 log = structlog.get_logger("tampu.server")
 _MOST = 10_000
+_REFRESH_SECONDS = 30.0
+"""All keys are read again this often, whatever was announced: somebody may have restored a backup."""
 
 
 class Known:
@@ -61,6 +63,9 @@ class KeyCache:
         self._known: dict[tuple[str, bytes], Known] = {}
         self._refreshed = 0
         """Number of refreshes. A key that was read before the last one may be outdated."""
+        self._changes = -1
+        """The version of `keys.CHANGES` at the last refresh."""
+        self._next_refresh = 0.0
         self._lock = threading.Lock()
 
     def find(self, id: str, secret_hash: bytes) -> Known | None:
@@ -105,7 +110,19 @@ class KeyCache:
         return Known(key, secret_hash, None if ends_us is None else time.monotonic() + (ends_us - now) / SECOND)
 
     def refresh(self) -> list[str]:
-        """Read the cached keys again after a change of documents. Returns the ids of changed and revoked ones."""
+        """Read the cached keys again after a change of documents. Returns the ids of changed and revoked ones.
+
+        Most changes are of other documents, such as rate limits. The version of one document says if it was a key.
+        """
+        document = self._core.engine.document(keys.CHANGES, keys.TENANT, keys.CHANGES)
+        changes = 0 if document is None else document.version
+        if changes == self._changes and time.monotonic() < self._next_refresh:
+            return []
+        gone = self._read_all()
+        self._changes, self._next_refresh = changes, time.monotonic() + _REFRESH_SECONDS
+        return gone
+
+    def _read_all(self) -> list[str]:
         gone = []
         # Read all before dropping any: if a read fails, the next refresh must still report every changed key.
         with self._lock:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import urllib.parse
+import re
 from collections.abc import Mapping
 
 from tampu.model.errors import Forbidden
 
 Headers = Mapping[bytes, bytes]
+_HOST = re.compile(rb"(localhost|[0-9.]{1,15}|\[[0-9a-f:.]{1,45}\])(?::[0-9]{1,5})?\Z", re.IGNORECASE)
+"""A name and perhaps a port; nothing else, such as a user in front of it."""
+_FORWARDED = frozenset({b"forwarded", b"via", b"x-real-ip", b"x-original-host", b"x-original-forwarded-for"})
 _OURS = (b"same-origin", b"none")
 """Values of Sec-Fetch-Site for requests of our own pages, and for addresses that a person typed."""
 
@@ -36,8 +39,24 @@ def came_encrypted(headers: Headers) -> bool:
     return headers.get(b"x-forwarded-proto") == b"https" or headers.get(b"origin", b"").startswith(b"https://")
 
 
+def is_forwarded(headers: Headers) -> bool:
+    """True if a proxy has passed the request on: its client may be anywhere, whatever ``Host`` says."""
+    return any(name in _FORWARDED or name.startswith(b"x-forwarded-") for name in headers)
+
+
+def is_local(headers: Headers) -> bool:
+    """True if the request was sent to a name of this machine, and not through a proxy."""
+    return names_loopback(headers.get(b"host", b"localhost")) and not is_forwarded(headers)
+
+
 def check_local(headers: Headers) -> None:
     """Refuse requests to a host name other than loopback: any site can point its own name at 127.0.0.1."""
+    if is_forwarded(headers):
+        raise Forbidden(
+            "a server without auth cannot be reached through a proxy",
+            field="host",
+            hint="turn auth on, or go around it",
+        )
     host = headers.get(b"host")
     if host is not None and not names_loopback(host):
         raise Forbidden(
@@ -49,8 +68,11 @@ def check_local(headers: Headers) -> None:
 
 @functools.lru_cache(1000)
 def names_loopback(host: bytes) -> bool:
+    found = _HOST.match(host)
+    if found is None:
+        return False
+    name = found[1].decode().strip("[]").lower()
     try:
-        name = urllib.parse.urlsplit(f"//{host.decode('latin-1')}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

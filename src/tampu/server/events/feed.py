@@ -86,7 +86,7 @@ class Feed:
         if after is None:
             self._position = self._ours(await self._tail.join(self._receive))
             return
-        latest = (await self._tail.read({}, 1, self.caller.tenant)).latest
+        latest = (await self._tail.read(self.caller, {}, 1, self.caller.tenant)).latest
         self._position = {p: offset if self._skips(p) else after.get(p, 0) for p, offset in latest.items()}
         await self._check(after, latest)
         await self._fall_behind()
@@ -100,7 +100,9 @@ class Feed:
             self.gap = Gap(ahead, {p: latest.get(p, 0) for p in ahead})
             return
         shared = all(positions.queue_of(p) is None for p in latest)
-        first = (await self._tail.read(self._position, 1, None if shared else self.caller.tenant)).transitions
+        first = (
+            await self._tail.read(self.caller, self._position, 1, None if shared else self.caller.tenant)
+        ).transitions
         for transition in first:
             known = self._position.get(transition.partition, 0)
             if known and transition.offset > known + 1:
@@ -154,7 +156,7 @@ class Feed:
         matches = [self._filter(each) and self.caller.may("view", each.queue) for each in transitions]
         if self._filter.has_types and any(matches):
             candidates = [each for each, matched in zip(transitions, matches, strict=True) if matched]
-            types = iter(await self._types.of(candidates))
+            types = iter(await self._types.of(self.caller, candidates))
             matches = [matched and self._filter.type(next(types)) for matched in matches]
         return matches
 
@@ -182,7 +184,7 @@ class Feed:
 
     async def _read_on(self, goal: Position) -> tuple[list[Transition], Position]:
         """(the next transitions up to the goal, the position reached); the tail delivers those after the goal."""
-        page = await self._tail.read(self._position, _PAGE, self.caller.tenant)
+        page = await self._tail.read(self.caller, self._position, _PAGE, self.caller.tenant)
         transitions = [m for m in page.transitions if m.offset <= goal.get(m.partition, 0)]
         reached = {p: min(offset, goal.get(p, 0)) for p, offset in page.position.items()}
         if all(reached.get(p, 0) >= goal.get(p, 0) for p in page.latest):

@@ -18,6 +18,8 @@ from tampu.wire import positions
 _PACKED = "~"
 _LONG = 512
 _MOST_BYTES = 1 << 20
+_MOST_RATIO = 30
+"""How much longer a text may be than its packed form. Names of queues repeat each other less than that."""
 
 
 def write(position: Position) -> str:
@@ -39,7 +41,7 @@ def read(id: str) -> Position:
 
 def _unpacked(text: str) -> str:
     packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    return zlib.decompressobj().decompress(packed, _MOST_BYTES).decode("ascii")
+    return zlib.decompressobj().decompress(packed, min(_MOST_BYTES, _MOST_RATIO * len(packed))).decode("ascii")
 
 
 def queue_of(partition: str) -> str | None:

@@ -26,7 +26,9 @@ async def wait_for(request: HttpRequest, caller: Caller, id: str, seconds: float
     server.polls.join(poll)
     try:
         message = await server.drive(verbs.get(message_id))  # after `expect`, so that no end is missed
-        if message.state not in TERMINAL and await poll.until(future, seconds):
+        with server.budget.polls.hold():
+            ended = message.state not in TERMINAL and await poll.until(future, seconds)
+        if ended:
             message = await server.drive(verbs.get(message_id))
         return message
     except PollOver as over:

@@ -15,6 +15,8 @@ from tampu.broker.core import Core
 from tampu.broker.journal_cursor import JournalCursor
 from tampu.model.errors import TampuError
 from tampu.model.journal import JournalPage, Position, Transition
+from tampu.server.auth.grants import Caller
+from tampu.server.listings import Listings
 
 _BUSY_SECONDS = 0.02
 """Minimum pause between two reads, so that a busy node reads pages, not single entries."""
@@ -24,8 +26,9 @@ log = structlog.get_logger("tampu.server")
 
 
 class Tail:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, listings: Listings) -> None:
         self._core = core
+        self._listings = listings
         self._sinks: set[Sink] = set()
         self._reader: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -53,8 +56,10 @@ class Tail:
     def leave(self, sink: Sink) -> None:
         self._sinks.discard(sink)
 
-    async def read(self, after: Position, limit: int, tenant: str | None = None) -> JournalPage:
-        return await asyncio.to_thread(self._core.engine.journal, after or None, limit, tenant)
+    async def read(self, caller: Caller, after: Position, limit: int, tenant: str | None = None) -> JournalPage:
+        """A page for one subscriber that is behind."""
+        engine = self._core.engine
+        return await self._listings.call(caller, engine.journal, after or None, limit, tenant, refuse=False)
 
     @property
     def _running(self) -> bool:

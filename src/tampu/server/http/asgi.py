@@ -80,6 +80,7 @@ class AsgiApp:
             elif request.status != 500:  # the response has begun: break the connection, so that the client notices
                 raise
         finally:
+            request.release()
             self._count(request)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

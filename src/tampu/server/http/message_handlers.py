@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tampu.broker import validate
+from tampu.broker.core import Steps
 from tampu.model import reasons
 from tampu.model.errors import TampuError
-from tampu.model.message import Lease
+from tampu.model.message import MSGPACK, Lease
 from tampu.model.outcome import Ack, Nack, Outcome, Reject, Release, Settlement
 from tampu.model.times import SECOND, Duration, duration, moment
+from tampu.server import claim_sizes
 from tampu.server.auth.grants import Caller
 from tampu.server.http.long_polls import GONE, REVOKED, Poll, PollOver
 from tampu.server.http.publish import publish_many, publish_one
 from tampu.server.http.request import Disconnected, Handler, HttpRequest, Reply
 from tampu.server.server_state import ServerState
 from tampu.wire import bodies
+from tampu.wire.media import GROWTH, decode_part
 from tampu.wire.messages import lease_view
 from tampu.wire.problems import item_error
 
@@ -36,13 +42,44 @@ async def claim(request: HttpRequest) -> Reply:
     wait = _shorter(body.wait, server.settings.max_wait)
     await server.load_settings(caller.tenant, *queues[:1001])
     limit = min(body.limit, server.limits.most(caller, body.limit))
-    steps = server.verbs(caller.tenant).claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
-    leases = await (server.drive(steps) if not wait else _poll(request, caller, steps))
+
+    def steps(limit: int, wait: float) -> Steps[list[Lease]]:
+        verbs = server.verbs(caller.tenant)
+        return verbs.claim(queues, limit=limit, lease=body.lease, wait=wait, worker=body.worker)
+
+    first = steps(server.claim_sizes.limit(caller.tenant, queues, limit), wait)
+    leases = await (server.drive(first) if not wait else _poll(request, caller, first))
+    if leases and len(leases) < limit:
+        leases += await _claim_more(server, caller, queues, leases, limit, steps)
     await request.charge(caller, len(leases) - 1)  # the first was paid for before
     server.metrics.claim(leases, server.now_us())
     request.subject.add(ids=(lease.message.id for lease in leases))
     form = request.response_media
     return request.answer(bodies.Claimed([lease_view(lease, form) for lease in leases]))
+
+
+async def _claim_more(
+    server: ServerState,
+    caller: Caller,
+    queues: list[str],
+    leases: list[Lease],
+    limit: int,
+    steps: Callable[[int, float], Steps[list[Lease]]],
+) -> list[Lease]:
+    """Further messages for the same answer, while they fit into it. See `claim_sizes`."""
+    sizes, found = server.claim_sizes, list(leases)
+    with contextlib.suppress(TampuError):  # what was claimed is delivered
+        while True:
+            sizes.note(caller.tenant, queues, found)
+            room = claim_sizes.MAX_BYTES - claim_sizes.size(found)
+            if room <= 0 or len(found) >= limit:
+                break
+            wanted = sizes.limit(caller.tenant, queues, limit - len(found), room)
+            more = await server.drive(steps(wanted, 0))
+            found += more
+            if len(more) < wanted:
+                break
+    return found[len(leases) :]
 
 
 def _shorter(wait: Duration, most: float) -> float:
@@ -55,7 +92,8 @@ async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]
     left = asyncio.ensure_future(request.left())
     left.add_done_callback(lambda _: poll.end(GONE))
     try:
-        leases: list[Lease] = await request.server.drive(steps, poll)
+        with request.server.budget.polls.hold():
+            leases: list[Lease] = await request.server.drive(steps, poll)
         if leases and left.done():
             await request.server.release(caller, leases)
             raise Disconnected
@@ -77,24 +115,24 @@ async def _poll(request: HttpRequest, caller: Caller, steps: Any) -> list[Lease]
 
 async def settle(request: HttpRequest) -> Reply:
     caller = await request.admit()
-    body: bodies.Settle = await request.read(bodies.SETTLE)
+    body: bodies.Settle = await request.read_large(bodies.SETTLE)
     count = request.check_batch(body.settlements, "settlements")
     queues = queues_of(caller, [item.receipt for item in body.settlements])
     request.subject.add(sorted(queues))
     await request.spend(caller, count)
-    outcomes = await settled(request.server, caller, body.settlements, queues)
+    await request.server.load_settings(caller.tenant, *queues)
+    model = await request.off_loop(settlements, request.server, caller, body.settlements, request.media)
+    outcomes = await settled(request.server, caller, body.settlements, model)
     request.subject.add(ids=(outcome.id for outcome in outcomes if outcome.id))
     return request.answer(bodies.Outcomes(outcomes))
 
 
 async def settled(
-    server: ServerState, caller: Caller, settlements: list[bodies.Settlement], queues: set[str]
+    server: ServerState, caller: Caller, given: list[bodies.Settlement], model: list[Settlement]
 ) -> list[bodies.OutcomeView]:
     """Settle leases; `queues_of` has checked the caller's permissions."""
-    model = [settlement(item) for item in settlements]
-    await server.load_settings(caller.tenant, *queues)
     outcomes = await server.drive(server.verbs(caller.tenant).settle(model))
-    server.metrics.settle(caller.tenant, settlements, outcomes)
+    server.metrics.settle(caller.tenant, given, outcomes)
     return [outcome_view(outcome) for outcome in outcomes]
 
 
@@ -106,9 +144,14 @@ def queues_of(caller: Caller, receipts: list[str]) -> set[str]:
     return queues
 
 
-def settlement(item: bodies.Settlement) -> Settlement:
+def settlements(server: ServerState, caller: Caller, given: list[bodies.Settlement], media: str) -> list[Settlement]:
+    """The settlements with their results decoded; the settings of the queues are cached."""
+    return [settlement(server, caller, item, media) for item in given]
+
+
+def settlement(server: ServerState, caller: Caller, item: bodies.Settlement, media: str) -> Settlement:
     if item.verb == "ack":
-        return Ack(item.receipt, item.result)
+        return Ack(item.receipt, _result(server, caller, item, media))
     if item.verb == "nack":
         return Nack(item.receipt, item.error, item.delay, item.traceback, item.max_attempts)
     if item.verb == "reject":
@@ -118,6 +161,14 @@ def settlement(item: bodies.Settlement) -> Settlement:
     return Release(item.receipt, item.delay)
 
 
+def _result(server: ServerState, caller: Caller, item: bodies.Settlement, media: str) -> Any:
+    if item.result is msgspec.UNSET:
+        return None
+    most = server.max_payload(caller.tenant, item.receipt.rpartition("/")[0])
+    value = decode_part(item.result, media, most, "result", 1 if media == MSGPACK else GROWTH)
+    return item.result if media == MSGPACK and value is not None else value
+
+
 def outcome_view(outcome: Outcome) -> bodies.OutcomeView:
     error = outcome.error
     return bodies.OutcomeView(outcome.id, outcome.state, None if error is None else item_error(error))
@@ -125,7 +176,7 @@ def outcome_view(outcome: Outcome) -> bodies.OutcomeView:
 
 async def extend(request: HttpRequest) -> Reply:
     caller = await request.admit()
-    body: bodies.Extend = await request.read(bodies.EXTEND)
+    body: bodies.Extend = await request.read_large(bodies.EXTEND)
     count = request.check_batch(body.leases, "leases")
     queues = queues_of(caller, [item.receipt for item in body.leases])
     request.subject.add(sorted(queues))

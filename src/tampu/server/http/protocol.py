@@ -1,4 +1,4 @@
-"""The HTTP and WebSocket protocols of uvicorn, plus a limit on headers and timeouts for slow clients."""
+"""The HTTP protocol of uvicorn, plus a limit on headers and timeouts for slow clients."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tampu.model.errors import InvalidMessage, TampuError
 from tampu.server.http import fast_publish
-from tampu.server.http.request import LARGE
+from tampu.server.http.request import ADMITTED, LARGE
 from tampu.server.server_state import ServerState
 from tampu.server.settings import ServerSettings
 from tampu.wire import media
 from tampu.wire.problems import PROBLEM, HeadersTooLarge, RequestTimeout, problem
 
-_STOP_SECONDS = 2.0
+_SMALL_REST = 64 << 10
+"""A rest of a body that is still read after its request was refused, to keep the connection."""
+_LINGER_SECONDS = 1.0
+"""For the client to read the answer: closing at once can destroy it on its way."""
 
 
 def protocol_for(settings: ServerSettings, server: ServerState | None = None) -> type[HttpToolsProtocol]:
@@ -24,51 +26,29 @@ def protocol_for(settings: ServerSettings, server: ServerState | None = None) ->
 
     class Protocol(_Protocol):
         most_head = settings.max_headers
+        most_body = settings.max_body
         patience = settings.read_timeout
         served = None if settings.access_log else server
 
     return Protocol
 
 
-def stream_protocol_for(settings: ServerSettings) -> type[WebSocketsSansIOProtocol]:
-    class Protocol(_StreamProtocol):
-        patience = settings.read_timeout
+def _length(headers: list[tuple[bytes, bytes]]) -> int:
+    """The bytes of a body by its headers; a number that nobody sends if they do not say it."""
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value) if value.isdigit() else _UNKNOWN
+        if name == b"transfer-encoding":
+            return _UNKNOWN
+    return 0
 
-    return Protocol
 
-
-class _StreamProtocol(WebSocketsSansIOProtocol):
-    """Disconnects a worker that does not read what is sent."""
-
-    patience: float
-    _stuck: asyncio.TimerHandle | None = None
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stuck = self.loop.call_later(self.patience, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._cancel_abort()
-        super().resume_writing()
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        if self._stuck is not None:  # a worker that does not read must not delay the shutdown
-            self._cancel_abort()
-            self._stuck = self.loop.call_later(min(self.patience, _STOP_SECONDS), self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_abort()
-        super().connection_lost(exc)
-
-    def _cancel_abort(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
+_UNKNOWN = 1 << 62
 
 
 class _Protocol(HttpToolsProtocol):
     most_head: int
+    most_body: int
     patience: float
     served: ServerState | None
 
@@ -80,8 +60,12 @@ class _Protocol(HttpToolsProtocol):
         """``head``, ``body``, or empty if the request is complete."""
         self._head = 0
         self._reading = 0
+        self._at_start = True
+        """The bytes that are read begin with a request."""
         self._after_body = 0
         """Bytes since the end of the body: trailers, which count against the limit on headers."""
+        self._rest = 0
+        """Bytes of the body that are still to come; more than anybody sends if their number is not known."""
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -97,6 +81,7 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._reading = len(data)
+        self._at_start = self._waits_for != "body"
         super().data_received(data)
         if not self._waits_for:
             if self._timer is not None:
@@ -114,12 +99,15 @@ class _Protocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self.patience, self._late)
 
     def on_message_begin(self) -> None:
-        self._waits_for, self._head = "head", 0
+        # What came before a pipelined request does not count as its head. If that is large, its headers are counted.
+        self._waits_for, self._head = "head", 0 if self._at_start else -self._reading
+        self._at_start = False
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
         self._waits_for, self._after_body = "body", -self._reading
-        large = self._reading + self._head > self.most_head
+        self._rest = _length(self.headers)
+        large = self._reading + max(0, self._head) > self.most_head
         if self.served is not None and not large and self._use_fast_path(self.served):
             return
         # The normal path needs a scope. It is made only now, from the url and headers that were read meanwhile.
@@ -135,6 +123,7 @@ class _Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._after_body = -self._reading
+        self._rest -= len(body)
         super().on_body(body)
 
     def _use_fast_path(self, served: ServerState) -> bool:
@@ -156,6 +145,19 @@ class _Protocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if type(cycle) is fast_publish.FastPublish and not cycle.response_complete:
             cycle.start()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._waits_for == "body" and self._rest > self._most_rest() and not self.transport.is_closing():
+            # It was refused before it arrived.
+            self._cancel()
+            self._waits_for = ""
+            self.flow.pause_reading()
+            self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+
+    def _most_rest(self) -> int:
+        """How much is still read. A client with a key could send as much anyway, and gets to read its answer."""
+        return self.most_body if ADMITTED in getattr(self.cycle, "scope", ()) else _SMALL_REST
 
     def _cancel(self) -> None:
         if self._timer is not None:

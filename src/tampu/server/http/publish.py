@@ -11,14 +11,15 @@ from tampu import tracing
 from tampu.broker import validate
 from tampu.broker.core import PublishSet
 from tampu.engines.port import Publish
+from tampu.model.errors import IdempotencyConflict
 from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth.grants import Caller
 from tampu.server.http import fast_publish, raw_publish
-from tampu.server.http.request import HttpRequest, Reply, check_batch
+from tampu.server.http.request import ADMITTED, MAX_SMALL_BODY, HttpRequest, Reply, check_batch
 from tampu.server.server_state import ServerState
 from tampu.wire import bodies
-from tampu.wire.media import write
+from tampu.wire.media import decode_part, write
 from tampu.wire.messages import message_view
 
 # -- fast routes
@@ -65,6 +66,11 @@ class FastRoute:
         """(status, body)"""
         raise NotImplementedError
 
+    def check_queue(self, messages: list[Message], routed: bool) -> None:
+        """Refuse the id of another queue's message. In a batch the others are stored: there it is only a duplicate."""
+        if len(messages) == 1 and messages[0].queue != self.queue and messages[0].duplicate and not routed:
+            raise IdempotencyConflict("this id belongs to a message of another queue", field="id", hint="use a new id")
+
 
 class FastRouteOne(FastRoute):
     """The body is the payload."""
@@ -75,17 +81,18 @@ class FastRouteOne(FastRoute):
         super().__init__(caller, queue, form)
         self._content_type = content_type
 
-    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:  # noqa: ARG002 - batches use it
-        if self._content_type == JSON:
-            bodies.checked_json(body)
+    def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:
+        most = server.max_payload(self.caller.tenant, self.queue)
+        if self._content_type == JSON and len(body) <= most:  # a larger one is refused by the broker, undecoded
+            decode_part(body, JSON, most, "payload")
         return [Encoded(body, self._content_type)], None
 
     def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         (message,) = messages
+        whole = self.has_steps(server)
+        self.check_queue(messages, whole)
         server.metrics.publish(self.caller.tenant, self.queue)
-        return 200 if message.duplicate else 201, write(
-            published(message, self.form, whole=self.has_steps(server)), self.form
-        )
+        return 200 if message.duplicate else 201, write(published(self.caller, message, self.form, whole), self.form)
 
 
 class FastRouteMany(FastRoute):
@@ -100,13 +107,15 @@ class FastRouteMany(FastRoute):
     def read(self, server: ServerState, body: bytes) -> tuple[list[Any], str | None]:
         batch = bodies.PUBLISH.read(body, self._media)
         check_batch(server, batch.messages, "messages")
-        return [new_message(given) for given in batch.messages], batch.once
+        return new_messages(batch.messages, server.max_payload(self.caller.tenant, self.queue)), batch.once
 
     def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         server.tail.wake()
-        server.metrics.publish(self.caller.tenant, self.queue, len(messages))
         whole = self.has_steps(server)
-        return 200, write(bodies.PublishedMany([published(m, self.form, whole=whole) for m in messages]), self.form)
+        self.check_queue(messages, whole)
+        server.metrics.publish(self.caller.tenant, self.queue, len(messages))
+        views = [published(self.caller, message, self.form, whole) for message in messages]
+        return 200, write(bodies.PublishedMany(views), self.form)
 
 
 def _add_fast_route(request: HttpRequest, *others: Any, route: FastRoute) -> None:
@@ -142,16 +151,19 @@ async def publish_one(request: HttpRequest, queue: str) -> Reply:
         caller = await request.admit()
         caller.need("publish", validate.name(queue, "queue"))
         await request.spend(caller, 1)
-        (new,) = tracing.carrying([raw_publish.message(request, await request.body())], request.trace)
         await server.load_settings(caller.tenant, queue)
+        most = server.max_payload(caller.tenant, queue)
+        body = await request.body(_most_body(server, most))
+        (new,) = tracing.carrying([await request.off_loop(raw_publish.message, request, body, most)], request.trace)
         route = FastRouteOne(caller, queue, request.response_media, new.content_type or "")
         if simple:
             _add_fast_route(request, key, route=route)
         make = functools.partial(route.storing, server, [new])
     else:
-        request.caller = route.caller
-        body = await request.body()
+        request.caller, request.scope[ADMITTED] = route.caller, True
         await server.load_settings(route.caller.tenant, queue)
+        body = await request.body(_most_body(server, server.max_payload(route.caller.tenant, queue)))
+        await server.load_settings(route.caller.tenant, queue)  # they may have changed while the body arrived
         make = functools.partial(route.step, server, body)
     messages = await route.store(server, make)
     request.subject.add(ids=(message.id for message in messages))
@@ -162,14 +174,15 @@ async def publish_one(request: HttpRequest, queue: str) -> Reply:
 async def publish_many(request: HttpRequest, queue: str) -> Reply:
     caller = await request.admit()
     caller.need("publish", validate.name(queue, "queue"))
-    batch = await request.read(bodies.PUBLISH)
+    batch = await request.read_large(bodies.PUBLISH)
     count = request.check_batch(batch.messages, "messages")
     await request.spend(caller, count)
-    news = tracing.carrying([new_message(given) for given in batch.messages], request.trace)
+    await request.server.load_settings(caller.tenant, queue)
+    most = request.server.max_payload(caller.tenant, queue)
+    news = tracing.carrying(await request.off_loop(new_messages, batch.messages, most), request.trace)
     key = request.headers.get(b"idempotency-key")
     if key is not None:
         news = raw_publish.keyed(news, key.decode("latin-1"))
-    await request.server.load_settings(caller.tenant, queue)
     route = FastRouteMany(caller, queue, request.response_media, request.media)
     if _is_simple(request):
         _add_fast_route(request, route=route)
@@ -182,17 +195,28 @@ async def publish_many(request: HttpRequest, queue: str) -> Reply:
     return Reply(status, raw, route.form)
 
 
-def new_message(given: Any) -> NewMessage:
-    new: NewMessage = given.plain() if type(given) is bodies.JsonMessage else given
-    return new
+def new_messages(given: list[Any], most: int) -> list[NewMessage]:
+    """``most``: the maximum bytes of a payload in the queue."""
+    return [each.plain(most) for each in given]
 
 
-def published(m: Message, form: str, *, whole: bool = True) -> bodies.Published:
-    """``whole``: return the whole message, because it may differ from what the caller sent."""
+def _most_body(server: ServerState, most: int) -> int:
+    """The maximum bytes of a body that is a payload: more than ``most``, so that the error names the queue's limit."""
+    return min(server.settings.max_body, max(2 * most, MAX_SMALL_BODY))
+
+
+def published(caller: Caller, m: Message, form: str, whole: bool = True) -> bodies.Published:
+    """``whole``: return the whole message, because it may differ from what the caller sent.
+
+    A message that was there before is somebody else's, perhaps in another queue. Its content is for who may view it.
+    """
+    created = moment(m.created_us)
+    if m.duplicate and not caller.may("view", m.queue):
+        return bodies.Published(m.id, m.state, created, m.max_attempts, duplicate=True)
     return bodies.Published(
         m.id,
         m.state,
-        moment(m.created_us),
+        created,
         m.max_attempts,
         moment_or_none(m.run_us),
         moment_or_none(m.expires_us),

@@ -12,7 +12,7 @@ from tampu.model.decoders import convert
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import BYTES, JSON, Encoded, NewMessage, to_new
 from tampu.server.http.request import HttpRequest
-from tampu.wire.bodies import checked_json
+from tampu.wire.media import decode_part
 
 FIELDS = tuple(name for name in NewMessage.__struct_fields__ if name not in ("payload", "content_type"))
 """The fields: ``Tampu-Run-At`` or ``?run_at=``, for example. Labels and headers are repeated, as ``name=value``."""
@@ -40,11 +40,11 @@ class _Texts(msgspec.Struct, omit_defaults=True):
     deadline: datetime | None = None
 
 
-def message(request: HttpRequest, payload: bytes) -> NewMessage | Encoded:
+def message(request: HttpRequest, payload: bytes, most: int) -> NewMessage | Encoded:
     given = request.headers.get(b"content-type")
     content_type = BYTES if given is None else _type(given.decode("latin-1"))
     if content_type == JSON:
-        checked_json(payload)
+        decode_part(payload, JSON, most, "payload")
     fields = _fields(request)
     return NewMessage(payload, content_type=content_type, **fields) if fields else Encoded(payload, content_type)
 

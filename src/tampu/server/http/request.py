@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 from tampu import tracing
+from tampu.broker.core import Steps
 from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import JSON
 from tampu.server.auth.grants import Caller
@@ -17,6 +19,7 @@ from tampu.server.server_state import ServerState
 from tampu.wire import media
 from tampu.wire.problems import HeadersTooLarge
 
+R = TypeVar("R")
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -26,10 +29,18 @@ KEY = "tampu.request"
 """The key of the `HttpRequest` in the ASGI scope."""
 LARGE = "tampu.large"
 """Set in the scope if the headers may be over the limit, which the protocol knows."""
+ADMITTED = "tampu.admitted"
+"""Set in the scope if the caller is authenticated."""
 SERVER = "tampu.server"
 """The key of the `ServerState` in the scope of a WebSocket, which has no `HttpRequest`."""
 MAX_ANONYMOUS_BODY = 4096
 """Maximum bytes of a body from a caller that is not authenticated."""
+MAX_SMALL_BODY = 1 << 20
+"""Maximum bytes of a body without messages or results; those have the setting ``max_body``."""
+_ROWS_PER_TOKEN = 100
+_FREE_BYTES = 64 << 10
+_INLINE_BYTES = 128 << 10
+"""Larger bodies are decoded in a thread, so that the event loop goes on."""
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:\-]{1,128}\Z")
 
@@ -54,8 +65,8 @@ class Reply:
 
 class HttpRequest:
     __slots__ = (
-        "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "span", "started", "status",
-        "subject",
+        "_held", "_receive", "caller", "headers", "id", "quota", "route", "scope", "server", "size", "span",
+        "started", "status", "subject",
     )  # fmt: skip
 
     def __init__(self, server: ServerState, scope: Scope, receive: Receive) -> None:
@@ -67,6 +78,10 @@ class HttpRequest:
         self.caller: Caller | None = None
         self.quota: Quota | None = None
         self.subject = Subject()
+        self._held = 0
+        """Bytes of the node's budget that this request has."""
+        self.size = 0
+        """Bytes of the body, once it was read."""
         self.route = "other"
         self.status = 0
         self.span: Any = tracing.request(scope["method"], self._trace_headers()) if server.traced else None
@@ -93,6 +108,7 @@ class HttpRequest:
             self.caller = authenticator.known(self.headers, method) or await authenticator.admit(
                 self.headers, self.address, method
             )
+            self.scope[ADMITTED] = True
         return self.caller
 
     async def readmit(self) -> Caller:
@@ -131,14 +147,17 @@ class HttpRequest:
         length = self.headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > most):
             raise _too_large(most)
+        self._hold(0 if length is None else int(length))
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         body: bytes = message.get("body", b"")
+        self._hold(len(body))
         if message.get("more_body"):
             body = await self._rest(body, most)
         if self.caller is not None and self.caller.dropped:  # while the body arrived
             await self.readmit()
+        self.size = len(body)
         return body
 
     async def _rest(self, first: bytes, most: int) -> bytes:
@@ -149,18 +168,59 @@ class HttpRequest:
                 raise Disconnected
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            self._hold(size)
             if not message.get("more_body") and size <= most:
                 return b"".join(parts)
         raise _too_large(most)
 
-    async def read(self, form: media.Form, most: int | None = None) -> Any:
+    def _hold(self, size: int) -> None:
+        """Take the bytes of the body from the node's budget, until `release`. A small body costs nothing."""
+        if size > max(self._held, _FREE_BYTES):
+            self.server.budget.body_bytes.take(size - self._held)
+            self._held = size
+
+    def release(self) -> None:
+        """The request is over."""
+        self.server.budget.body_bytes.give(self._held)
+        self._held = 0
+
+    async def read(self, form: media.Form, most: int = MAX_SMALL_BODY) -> Any:
         """The body as a struct, from JSON or MessagePack."""
-        return form.read(await self.body(most), self.media)
+        body = await self.body(min(most, self.server.settings.max_body))
+        return await self.off_loop(form.read, body, self.media)
+
+    async def read_large(self, form: media.Form) -> Any:
+        """`read` a body with messages or results, which may have ``max_body`` bytes."""
+        return await self.read(form, self.server.settings.max_body)
+
+    async def off_loop(self, work: Callable[..., R], *arguments: Any) -> R:
+        """Call a function on what the body has: in a thread if the body is large."""
+        return await asyncio.to_thread(work, *arguments) if self.size > _INLINE_BYTES else work(*arguments)
 
     async def left(self) -> None:
         """Return when the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    async def drive_listing(self, caller: Caller, steps: Steps[R], rows: Callable[[R], int] = lambda _: 0) -> R:
+        """Carry out a verb that reads much; it ends when the client leaves. It costs one, and one for each 100 rows."""
+        await self.spend(caller, 1)
+        found = await self.until_left(self.server.listings.drive(caller, steps))
+        await self.charge(caller, rows(found) // _ROWS_PER_TOKEN)
+        return found
+
+    async def until_left(self, work: Coroutine[Any, Any, R]) -> R:
+        """The result of ``work``, which is cancelled when the client disconnects."""
+        task = asyncio.ensure_future(work)
+        left = asyncio.ensure_future(self.left())
+        try:
+            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Disconnected
+            return task.result()
+        finally:
+            task.cancel()
+            left.cancel()
 
     @property
     def media(self) -> str:

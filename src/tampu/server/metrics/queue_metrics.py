@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tampu.broker import followers, removal
+from tampu.broker import follower_verbs
+from tampu.broker.admin import removal
 from tampu.broker.core import Core
 from tampu.model.message import State
 from tampu.model.times import SECOND
@@ -107,8 +108,8 @@ class FollowerMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         lag, parked = self._families()
-        for status in followers.statuses(self._core.engine):
+        for status in follower_verbs.statuses(self._core.engine):
             lag.add_metric([status.name], status.behind)
-            parked.add_metric([status.name], float(status.failure is not None and status.failure.parked))
+            parked.add_metric([status.name], float(status.status == "parked"))
         yield lag
         yield parked

@@ -65,6 +65,7 @@ class Metrics:
         self.refused = Counter("tampu_refused", "Requests refused", ["code"], registry=of)
         durability = Gauge("tampu_durability", "1 for the durability in use", ["mode"], registry=of)
         durability.labels(server.core.engine.durability).set(1)
+        of.register(server.budget)
         of.register(QueueDepths(server.core, MOST_QUEUES))
         of.register(MaintenanceMetrics(server.core))
         of.register(FollowerMetrics(server.core))

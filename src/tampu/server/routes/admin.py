@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +14,8 @@ from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, QueueName, answer, view_for
 from tampu.wire import bodies
-from tampu.wire.messages import message_view
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 _IDS: dict[str, Any] = doc(bodies.Outcomes, bodies.Ids, more=(409, 507))
@@ -35,7 +33,7 @@ async def _each(
     request.subject.add(ids=ids)
     hidden: set[str] = set()
     if not any(caller.everywhere(permission) for permission in permissions):
-        hidden = await asyncio.to_thread(hidden_of, request, caller, permissions, ids)
+        hidden = await request.server.listings.call(caller, hidden_of, request, caller, permissions, ids)
     outcomes: list[Outcome] = await request.server.drive(act(*(id for id in ids if id not in hidden)))
     found = iter(outcomes)
     return answer(
@@ -99,7 +97,7 @@ async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCalle
     return answer(
         request,
         bodies.ReplayedView(
-            [message_view(m, form) for m in done.messages], [outcome_view(o) for o in done.outcomes], done.dry_run
+            [view_for(caller, m, form) for m in done.messages], [outcome_view(o) for o in done.outcomes], done.dry_run
         ),
     )
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Response
 
 from tampu import tracing
 from tampu.broker import validate
-from tampu.broker.atomic import Unit
+from tampu.broker.atomic import MOST_DOCUMENT, Unit
 from tampu.model.document import Document
 from tampu.model.errors import NotFound
 from tampu.server.auth.grants import Caller
 from tampu.server.http.message_handlers import outcome_view, queues_of, settlement
 from tampu.server.http.openapi import doc
-from tampu.server.http.publish import new_message, published
+from tampu.server.http.publish import new_messages, published
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.admin import hidden_of
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.wire import atomic
+from tampu.wire.media import GROWTH, decode_part
 
 router = APIRouter(prefix="/v1", tags=["messages"])
 _ATOMIC = doc(atomic.AtomicReplies, atomic.AtomicJson, binary=atomic.Atomic, more=(404, 409, 422, 507))
@@ -28,18 +28,18 @@ _ATOMIC = doc(atomic.AtomicReplies, atomic.AtomicJson, binary=atomic.Atomic, mor
 @router.post("/atomic", operation_id="atomic", **_ATOMIC)
 async def carry_out(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Carry out all operations or none: if one is refused, all are."""
-    body: atomic.Atomic = await request.read(atomic.ATOMIC)
+    body: atomic.Atomic = await request.read_large(atomic.ATOMIC)
     await _need(request, caller, body.operations)
     items = [item for operation in body.operations for item in _items(operation)]
     await request.spend(caller, request.check_batch(items, "items"))
     await request.server.load_settings(caller.tenant, *_queues(body.operations))
     unit = Unit(request.server.verbs(caller.tenant))
-    replies = [_add(request, unit, operation) for operation in body.operations]
+    replies = await request.off_loop(_add_all, request, caller, unit, body.operations)
     await request.server.drive(unit.steps(body.name))
     form = request.response_media
     views = []
     for operation, reply in zip(body.operations, replies, strict=True):
-        views.append(_view(operation, reply.value, form))
+        views.append(_view(caller, operation, reply.value, form))
         if isinstance(operation, atomic.AtomicSettle):
             request.server.metrics.settle(caller.tenant, [operation], [reply.value])
         elif isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
@@ -60,7 +60,7 @@ async def _need(request: HttpRequest, caller: Caller, operations: list[Any]) -> 
                 caller.need_somewhere(permissions[0])
             ids = [validate.id_text(id) for id in operation.ids]
             if not any(caller.everywhere(permission) for permission in permissions):
-                for id in await asyncio.to_thread(hidden_of, request, caller, permissions, ids):
+                for id in await request.server.listings.call(caller, hidden_of, request, caller, permissions, ids):
                     raise NotFound(f"no message {id}", field="id")
         else:  # documents belong to the whole tenant
             caller.need_everywhere("operate")
@@ -79,24 +79,31 @@ def _queues(operations: list[Any]) -> set[str]:
     return queues | {operation.receipt.rpartition("/")[0] for operation in operations if hasattr(operation, "receipt")}
 
 
-def _add(request: HttpRequest, unit: Unit, operation: Any) -> Any:
+def _add_all(request: HttpRequest, caller: Caller, unit: Unit, operations: list[Any]) -> list[Any]:
+    return [_add(request, caller, unit, operation) for operation in operations]
+
+
+def _add(request: HttpRequest, caller: Caller, unit: Unit, operation: Any) -> Any:
+    server, media = request.server, request.media
     if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-        news = tracing.carrying([new_message(given) for given in operation.messages], request.trace)
+        most = server.max_payload(caller.tenant, operation.queue)
+        news = tracing.carrying(new_messages(operation.messages, most), request.trace)
         return unit.publish_many(operation.queue, news)
     if isinstance(operation, atomic.AtomicSettle):
-        return unit.settle(settlement(operation))
+        return unit.settle(settlement(server, caller, operation, media))
     if isinstance(operation, atomic.AtomicCancel):
         return unit.cancel(*operation.ids)
     if isinstance(operation, atomic.AtomicFree):
         return unit.free(*operation.ids)
     if isinstance(operation, atomic.AtomicPutDocument):
-        return unit.put_document(operation.kind, operation.name, operation.value, version=operation.version)
+        value = decode_part(operation.value, media, MOST_DOCUMENT, "value", GROWTH)
+        return unit.put_document(operation.kind, operation.name, value, version=operation.version)
     return unit.delete_document(operation.kind, operation.name)
 
 
-def _view(operation: Any, value: Any, form: str) -> atomic.AtomicReply:
+def _view(caller: Caller, operation: Any, value: Any, form: str) -> atomic.AtomicReply:
     if isinstance(operation, atomic.AtomicPublish | atomic.AtomicPublishJson):
-        return atomic.AtomicReply(messages=[published(message, form) for message in value])
+        return atomic.AtomicReply(messages=[published(caller, message, form) for message in value])
     if isinstance(operation, atomic.AtomicSettle):
         return atomic.AtomicReply(outcomes=[outcome_view(value)])
     if isinstance(operation, atomic.AtomicPutDocument):

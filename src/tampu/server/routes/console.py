@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import urllib.parse
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 import tampu
 from tampu.broker import validate
-from tampu.broker.admin import Stats
+from tampu.broker.admin.verbs import Stats
 from tampu.model.errors import InvalidMessage, NotFound, TampuError, Unauthorized
 from tampu.model.message import State
 from tampu.server.auth import origin
 from tampu.server.auth.grants import Caller
-from tampu.server.auth.signin import CHOICE, COOKIE
+from tampu.server.auth.sessions import CHOICE, COOKIE
 from tampu.server.console import history, render
 from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
 from tampu.server.routes.common import CurrentRequest
@@ -24,6 +23,7 @@ from tampu.server.routes.messages import find
 from tampu.server.routes.session import with_cookie
 from tampu.wire.problems import problem
 
+R = TypeVar("R")
 router = APIRouter(include_in_schema=False)
 _FAILURES = 15
 _LISTED = 50
@@ -49,8 +49,13 @@ async def _tenants(request: HttpRequest, caller: Caller) -> list[str]:
     """The tenants that the caller may choose from; empty for a key of one tenant."""
     if not await request.server.of_all_tenants(caller):
         return []
-    found = await asyncio.to_thread(request.server.core.engine.queues)
+    found = await _read(request, caller, request.server.core.engine.queues)
     return sorted({caller.tenant, *(tenant for tenant, _ in found)})
+
+
+async def _read(request: HttpRequest, caller: Caller, work: Callable[..., R], *arguments: Any) -> R:
+    """Call a function that reads much; see `Listings`."""
+    return await request.until_left(request.server.listings.call(caller, work, *arguments))
 
 
 def _sign_in(root: str, error: str | None = None, status: int = 401) -> Response:
@@ -70,8 +75,9 @@ async def index(request: CurrentRequest) -> Response:
         caller = await _enter(request)
         if caller is None:
             return _sign_in("")
-        stats: list[Stats] = await request.server.drive(request.server.verbs(caller.tenant).stats())
-        failed = await asyncio.to_thread(history.failures, request.server.core.engine, caller.tenant, _FAILURES * 4)
+        stats: list[Stats] = await request.drive_listing(caller, request.server.verbs(caller.tenant).stats())
+        engine = request.server.core.engine
+        failed = await _read(request, caller, history.failures, engine, caller.tenant, _FAILURES * 4)
         tenants = await _tenants(request, caller)
     except TampuError as error:
         return _refused("", caller, error)
@@ -97,7 +103,7 @@ async def queue_page(request: CurrentRequest, queue: Annotated[str, Path()], sta
         caller.need("view", queue)
         verbs = request.server.verbs(caller.tenant)
         stats = await request.server.drive(verbs.stats(queue))
-        page = await request.server.drive(verbs.messages(queue, state=state, limit=_LISTED))
+        page = await request.drive_listing(caller, verbs.messages(queue, state=state, limit=_LISTED))
         tenants = await _tenants(request, caller)
     except TampuError as error:
         return _refused("../", caller, error)
@@ -122,7 +128,8 @@ async def message_page(request: CurrentRequest, id: Annotated[str, Path()]) -> R
         if caller is None:
             return _sign_in("../")
         message = await find(request, caller, id, "view")
-        transitions, whole = await asyncio.to_thread(history.timeline, request.server.core.engine, message)
+        await request.spend(caller, 1)
+        transitions, whole = await _read(request, caller, history.timeline, request.server.core.engine, message)
         tenants = await _tenants(request, caller)
     except TampuError as error:
         return _refused("../", caller, error)
@@ -150,7 +157,7 @@ async def sign_in(request: CurrentRequest) -> Response:
 
 @router.post("/signout")
 async def sign_out(request: CurrentRequest) -> Response:
-    origin.check_site(request.headers)
+    await request.server.authenticator.sign_out(request.headers)
     response = _redirect("./")
     response.delete_cookie(COOKIE, path="/")
     response.delete_cookie(CHOICE, path="/")

@@ -64,10 +64,12 @@ async def events(
     last = request.headers.get(b"last-event-id")
     begin = after if last is None else last.decode("latin-1")
     feed = Feed(request.server.tail, caller, Filter(queue, type, verb, state), request.server.types)
+    request.server.budget.feeds.take()
     try:
         await feed.open(None if begin is None else positions.read(begin))
     except BaseException:
         feed.close()
+        request.server.budget.feeds.give()
         raise
     return EventStream(request, feed, seconds)
 
@@ -88,6 +90,7 @@ class EventStream(Response):
             await self._stream(send)
         finally:
             streams.dec()
+            self._request.server.budget.feeds.give()
             self._feed.close()
 
     async def _stream(self, send: Send) -> None:

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from tampu.engines import port
 from tampu.model.errors import TampuError
 from tampu.server.auth.grants import Caller
-from tampu.server.auth.origin import names_loopback
+from tampu.server.auth.origin import is_local
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
 from tampu.server.routes.common import CurrentRequest, answer
@@ -79,10 +79,9 @@ async def metrics(request: CurrentRequest) -> Response:
 
 
 def _is_open(request: HttpRequest) -> bool:
-    """True for local requests. The Host header is checked because requests can come through a local proxy."""
+    """True for local requests. The headers are checked because requests can come through a proxy on this machine."""
     settings = request.server.settings
-    local = settings.loopback and names_loopback(request.headers.get(b"host", b"localhost"))
-    return settings.public_metrics or local
+    return settings.public_metrics or (settings.loopback and is_local(request.headers))
 
 
 async def _limited_to(request: HttpRequest) -> Caller | None:

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 import tampu
-from tampu.broker.filters import Where
+from tampu.broker.admin.filters import Where
 from tampu.engines import port
 from tampu.model.decoders import from_json
 from tampu.model.errors import InvalidMessage, NotFound
@@ -95,7 +95,7 @@ async def messages(
         ended_before,
     )  # fmt: skip
     steps = request.server.verbs(caller.tenant).messages(queue, state=state, limit=limit, after=after, where=where)
-    page = await request.server.drive(steps)
+    page = await request.drive_listing(caller, steps, lambda page: len(page.messages))
     form = request.response_media
     return answer(request, bodies.MessagesView([message_view(m, form) for m in page.messages], page.cursor))
 
@@ -124,15 +124,20 @@ async def journal(
         position[found[1]] = int(found[2])
     verbs = request.server.verbs(caller.tenant)
     if caller.everywhere("view"):
-        page: JournalPage = await request.server.drive(verbs.journal(after=position if after else None, limit=limit))
+        steps = verbs.journal(after=position if after else None, limit=limit)
+        page: JournalPage = await request.drive_listing(caller, steps, _transitions)
         return answer(request, bodies.JournalView(page.transitions, page.position, page.latest))
     latest: Position = (await request.server.drive(verbs.journal(limit=1))).latest
     # Skip partitions that the caller may not view, so that they do not fill its pages.
     begin = {p: position.get(p, 0) if positions.is_seen_by(caller, p) else offset for p, offset in latest.items()}
-    page = await request.server.drive(verbs.journal(after=begin, limit=limit))
+    page = await request.drive_listing(caller, verbs.journal(after=begin, limit=limit), _transitions)
     seen = [transition for transition in page.transitions if caller.may("view", transition.queue)]
     view = bodies.JournalView(seen, positions.seen_by(caller, page.position), positions.seen_by(caller, page.latest))
     return answer(request, view)
+
+
+def _transitions(page: JournalPage) -> int:
+    return len(page.transitions)
 
 
 @router.get("/me", operation_id="me", **doc(bodies.Me))
@@ -151,5 +156,5 @@ async def check(request: CurrentRequest, caller: CurrentCaller) -> Response:
     caller.need_everywhere("operate")
     verbs = request.server.verbs(caller.tenant)
     steps = verbs.check() if await request.server.of_all_tenants(caller) else verbs.check_tenant()
-    found: list[Any] = await request.server.drive(steps)
+    found: list[Any] = await request.drive_listing(caller, steps)
     return answer(request, bodies.Checks([bodies.CheckItem(*row) for row in found]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from tampu.broker import validate
-from tampu.model.errors import TampuError
+from tampu.model.errors import LeaseLost, TampuError
+from tampu.model.message import State
 from tampu.model.states import TERMINAL
 from tampu.model.times import SECOND, duration
 from tampu.server.http.openapi import doc
@@ -14,6 +15,8 @@ from tampu.server.routes.messages import find
 from tampu.wire import bodies
 from tampu.wire.problems import item_error
 
+_MOST_BODY = 256 << 10
+"""More than a note may have, in any encoding."""
 router = APIRouter(prefix="/v1", tags=["workers"])
 
 
@@ -30,10 +33,13 @@ async def read_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> 
 async def write_note(id: str, request: CurrentRequest, caller: CurrentCaller) -> Response:
     """Replace the note and extend the lease. ``error`` in the response says if the lease was lost."""
     message = await find(request, caller, id, "consume")
-    body: bodies.Note = await request.read(bodies.NOTE)
-    caller.need("consume", validate.name(body.receipt.rpartition("/")[0], "receipt"))
+    body: bodies.Note = await request.read(bodies.NOTE, _MOST_BODY)
+    queue = validate.name(body.receipt.rpartition("/")[0], "receipt")
+    caller.need("consume", queue)
     by_us = duration(body.by, "by", zero=False)
     try:
+        if message.queue != queue or message.state != State.LEASED:
+            raise LeaseLost("this receipt is not the current lease of its message", field="receipt")
         steps = request.server.verbs(caller.tenant).write_note(message.id, body.receipt, body.note, by_us / SECOND)
         await request.server.drive(steps)
     except TampuError as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from tampu.broker.admin import Stats
+from tampu.broker.admin.verbs import Stats
 from tampu.broker.settings import DEFAULTS
 from tampu.model.config import QueueConfig
 from tampu.server.auth.grants import Caller
@@ -32,7 +32,7 @@ def _need(caller: Caller, permission: str, queue: str) -> None:
 async def names(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The names of the queues that the caller may view."""
     caller.need_somewhere("view")
-    found = await request.server.drive(request.server.verbs(caller.tenant).list_queues())
+    found = await request.drive_listing(caller, request.server.verbs(caller.tenant).list_queues())
     return answer(request, bodies.QueueNames([name for name in found if caller.may("view", name)]))
 
 
@@ -47,7 +47,7 @@ def _view(stats: Stats) -> bodies.StatsView:
 async def all_stats(request: CurrentRequest, caller: CurrentCaller) -> Response:
     """The statistics of all queues that the caller may view."""
     caller.need_somewhere("view")
-    found: list[Stats] = await request.server.drive(request.server.verbs(caller.tenant).stats())
+    found: list[Stats] = await request.drive_listing(caller, request.server.verbs(caller.tenant).stats())
     return answer(request, bodies.StatsMany([_view(stats) for stats in found if caller.may("view", stats.queue)]))
 
 

@@ -7,14 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from tampu.model.errors import Forbidden, NotFound
+from tampu.broker import validate
+from tampu.model.errors import Forbidden, IdempotencyConflict, NotFound
 from tampu.model.schedule import Schedule
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import HttpRequest
-from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
+from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer, view_for
 from tampu.wire import bodies
-from tampu.wire.messages import MessageView, message_view
+from tampu.wire.messages import MessageView
 from tampu.wire.schedules import (
     FIRE_SCHEDULE,
     PUT_SCHEDULE,
@@ -72,11 +73,11 @@ async def put_schedule(name: Name, request: CurrentRequest, caller: CurrentCalle
     caller.need_somewhere("operate")
     body: ScheduleBody = await request.read(PUT_SCHEDULE)
     request.subject.add((body.queue,))
-    message = body.message.plain() if isinstance(body.message, bodies.JsonMessage) else body.message
     caller.need("operate", body.queue)
     caller.need("publish", body.queue)
     verbs = request.server.verbs(caller.tenant)
-    await request.server.load_settings(caller.tenant, body.queue)
+    await request.server.load_settings(caller.tenant, validate.name(body.queue, "queue"))
+    message = body.message.plain(request.server.max_payload(caller.tenant, body.queue))
     terms = verbs.terms(
         name, body.queue, message, body.cron, body.every, body.tz, body.start, body.end, body.limit, body.jitter,
         body.missed, body.paused,
@@ -128,4 +129,6 @@ async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCall
     await request.server.load_settings(caller.tenant, schedule.queue)
     message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=body.id))
     request.subject.add(ids=(message.id,))
-    return answer(request, message_view(message, request.response_media))
+    if message.duplicate and message.queue != schedule.queue:
+        raise IdempotencyConflict("this id belongs to a message of another queue", field="id", hint="use a new id")
+    return answer(request, view_for(caller, message, request.response_media))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from tampu.server.auth import origin
-from tampu.server.auth.signin import COOKIE, SESSION_SECONDS
+from tampu.server.auth.sessions import COOKIE, SESSION_SECONDS
 from tampu.server.http.openapi import doc
 from tampu.server.http.request import MAX_ANONYMOUS_BODY, HttpRequest
 from tampu.server.routes.common import CurrentRequest, answer
@@ -35,15 +35,15 @@ async def sign_in(request: CurrentRequest) -> Response:
 
 @router.delete("/v1/session", operation_id="sign_out", **doc(bodies.Deleted))
 async def sign_out(request: CurrentRequest) -> Response:
-    """Delete the session cookie in this browser."""
-    response = answer(request, bodies.Deleted(True))
+    """End the session, also on other nodes and for copies of its cookie."""
+    response = answer(request, bodies.Deleted(await request.server.authenticator.sign_out(request.headers)))
     response.delete_cookie(COOKIE, path="/")
     return response
 
 
 @router.get("/signin", operation_id="sign_in_by_link", **doc(status=303, text="Signed in"))
 async def sign_in_by_link(request: CurrentRequest, token: Annotated[str, Query(max_length=200)]) -> Response:
-    """Sign in with the link that the server prints at its start. The link works once."""
+    """Sign in with the link that `tampu signin` prints. The link works once."""
     cookie = await request.server.authenticator.sign_in_by_link(token, request.address)
     response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
     return with_cookie(response, request, cookie)

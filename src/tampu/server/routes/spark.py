@@ -72,6 +72,8 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
     body: wire.SparkLookup = await request.read(wire.LOOKUP)
     if (body.name is None) == (body.prefix is None):
         raise InvalidMessage("give either a name or a prefix", field="name")
+    if body.prefix is not None:
+        permissions.check_prefix(body.kind, body.prefix)
     name = body.prefix if body.name is None else body.name
     everyone = await request.server.of_all_tenants(caller)
     tenant = permissions.check_document(caller, body.kind, name or "", write=False, everyone=everyone)
@@ -93,11 +95,12 @@ async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
     spark_store = await _spark_store(request)
     from tampu.server.spark import load, permissions
 
-    body: wire.SparkChanges = await request.read(wire.CHANGES)
+    body: wire.SparkChanges = await request.read_large(wire.CHANGES)
     everyone = await request.server.of_all_tenants(caller)
     owners: list[str] = []
     for change in body.changes:
         if isinstance(change, wire.SparkPut | wire.SparkDelete):
+            permissions.check_size(change)
             owners.append(permissions.check_document(caller, change.kind, change.name, write=True, everyone=everyone))
         else:
             owners.append(caller.tenant)
@@ -109,7 +112,7 @@ async def changes(request: CurrentRequest, caller: CurrentCaller) -> Response:
         raise InvalidMessage(
             f"{count} messages in one request; the limit is {most}", field="changes", hint="send several requests"
         )
-    await request.spend(caller, count)
+    await request.spend(caller, count + sum(isinstance(c, wire.SparkPut | wire.SparkDelete) for c in body.changes))
     replies = await _do(_change, owners, spark_store, body)
     for change, new in zip(body.changes, replies, strict=True):
         if new and isinstance(change, wire.SparkLoad | wire.SparkPublish):
@@ -225,7 +228,7 @@ async def plan(request: CurrentRequest, caller: CurrentCaller) -> Response:
     from tampu.stores import columns
     from tampu.stores.port import MessageQuery
 
-    body: wire.SparkPlan = await request.read(wire.PLAN)
+    body: wire.SparkPlan = await request.read_large(wire.PLAN)
     query = body.query
     tenant = await _tenant(request, caller, query.everyone)
     columns.chosen(columns.MESSAGES, query.columns)
@@ -246,7 +249,7 @@ async def messages(request: CurrentRequest, caller: CurrentCaller) -> Response:
     from tampu.server.spark import arrow_stream
     from tampu.stores import columns
 
-    body: wire.SparkPiece = await request.read(wire.PIECE)
+    body: wire.SparkPiece = await request.read_large(wire.PIECE)
     piece = spark_store.read(body.piece)
     if piece.tenant != await _tenant(request, caller, piece.tenant is None):
         raise NotFound("no such piece", field="piece")

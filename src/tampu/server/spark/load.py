@@ -24,7 +24,7 @@ from tampu.model.times import moment_or_none
 from tampu.spark.write import rows
 from tampu.spark.write.publish import Calls, message_id
 from tampu.stores.wire import SparkItem, SparkLoad, SparkPublish
-from tampu.wire.bodies import checked_json
+from tampu.wire.media import decode_part
 
 _PREFIX_BYTES = 11
 
@@ -91,7 +91,7 @@ def _item(queue: str, settings: Settings, given: SparkItem) -> Item:
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise InvalidMessage(f"cannot unpack a body: {error}", field="body") from None
     if body.content_type == JSON:
-        checked_json(body.payload)
+        decode_part(body.payload, JSON, len(body.payload), "payload")
     return validate.item(queue, settings, new)
 
 

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 from tampu.broker import journal_readers, validate
 from tampu.broker.settings import DEFAULTS, KIND
-from tampu.model.errors import Forbidden
+from tampu.model.errors import Forbidden, InvalidMessage, PayloadTooLarge
 from tampu.server.auth.grants import Caller
 from tampu.spark.queue.delivery_log import HEADS, PAGES
 from tampu.spark.queue.outcomes import OUTCOMES
 from tampu.spark.write.publish import JOBS, STREAMS
 from tampu.spark.write.staging import STAGED_NAMES, STAGED_ROWS
-from tampu.stores.wire import ANY
+from tampu.stores.wire import ANY, SparkDelete, SparkPut
 
 _CONSUMERS = frozenset({HEADS, PAGES, OUTCOMES})
 _OF_THE_STORE = frozenset({journal_readers.KIND, journal_readers.OBJECTIVES, journal_readers.IDENTITY[0]})
 _WRITERS = frozenset({JOBS, STREAMS, STAGED_NAMES, STAGED_ROWS})
+_LARGE = frozenset({STAGED_ROWS, OUTCOMES, PAGES})
+"""They have rows; the size of a request bounds them."""
+MAX_DOCUMENT = 1 << 20
+"""Maximum bytes of any other document."""
 
 
 def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyone: bool) -> str:
@@ -49,6 +53,18 @@ def check_document(caller: Caller, kind: str, name: str, *, write: bool, everyon
     else:
         raise Forbidden(f"Spark has no access to {kind} {name:.100}", field="kind")
     return caller.tenant
+
+
+def check_prefix(kind: str, prefix: str) -> None:
+    """Refuse a prefix that crosses names: ``orders`` would also begin those of ``orders-secret``."""
+    if kind not in _OF_THE_STORE and "/" not in prefix:
+        raise InvalidMessage("a prefix must be a queue and a slash, and perhaps more", field="prefix")
+
+
+def check_size(change: SparkPut | SparkDelete) -> None:
+    """Refuse a document that is too large."""
+    if isinstance(change, SparkPut) and change.kind not in _LARGE and len(change.value) > MAX_DOCUMENT:
+        raise PayloadTooLarge(f"a document has at most {MAX_DOCUMENT} bytes, not {len(change.value)}", field="value")
 
 
 def check_known(caller: Caller, queue: str) -> None:

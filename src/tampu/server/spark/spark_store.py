@@ -6,8 +6,9 @@ Everything here runs in threads, not on the event loop.
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import contextlib
 import hmac
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ import msgspec
 
 from tampu.broker.core import Core
 from tampu.engines.port import Call, DeleteDocument, PutDocument
-from tampu.model.decoders import from_msgpack
+from tampu.model.decoders import from_json, from_msgpack
 from tampu.model.errors import InvalidConfig, InvalidMessage, VersionConflict
-from tampu.server.auth.signin import session_secret
+from tampu.server.auth.keys import TENANT
 
 if TYPE_CHECKING:
     from tampu.stores.port import ArrowStore
@@ -40,6 +41,25 @@ class Planned(msgspec.Struct, array_like=True, frozen=True):
 _to_planned = from_msgpack(Planned).decode
 
 
+class _Secret(msgspec.Struct):
+    value: bytes
+
+
+_to_secret = from_json(_Secret).decode
+
+
+def _signing_secret(core: Core) -> bytes:
+    """The secret that signs pieces, shared by all nodes; the first node makes it. It opens nothing without a key."""
+    found = core.engine.document("secret", TENANT, "pieces")
+    if found is None:
+        made = msgspec.json.encode(_Secret(secrets.token_bytes(32)))
+        with contextlib.suppress(VersionConflict):  # another node was first
+            core.coalescer.submit(PutDocument("secret", TENANT, "pieces", made, 0))
+        found = core.engine.document("secret", TENANT, "pieces")
+        assert found is not None
+    return _to_secret(found.value).value
+
+
 class SparkStore:
     def __init__(self, core: Core) -> None:
         try:
@@ -52,7 +72,7 @@ class SparkStore:
         self._core = core
         self.store: ArrowStore = store_of(core.engine)
         self.slots = asyncio.Semaphore(STREAMS)
-        self._secret = hashlib.sha256(b"spark" + session_secret(core).encode()).digest()
+        self._secret = _signing_secret(core)
 
     # -- pieces
 
