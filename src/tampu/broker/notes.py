@@ -55,7 +55,7 @@ class Notes:
         name, queue = validate.id_text(id), validate.name(receipt.rpartition("/")[0], "receipt")
         while True:
             found: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, name))
-            (reply,) = yield port.Extend(self.tenant, [(queue, receipt, by_us)])
+            (reply,) = yield port.Extend(self.tenant, [(queue, receipt, by_us)], [name])
             if isinstance(reply, TampuError):
                 raise reply
             try:

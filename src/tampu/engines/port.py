@@ -198,6 +198,8 @@ class Extend(msgspec.Struct, frozen=True):
     tenant: str
     items: Sequence[tuple[str, str, int]]
     """(queue, receipt, lease_us)"""
+    ids: Sequence[str] = ()
+    """If given, the message that each lease must be of. `LeaseLost` if it is another's."""
 
 
 class Extended(msgspec.Struct, frozen=True):

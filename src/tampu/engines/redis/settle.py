@@ -195,22 +195,29 @@ def settle_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[O
 def extend(context: RunContext, call: Extend) -> Operation[list[Extended | TampuError]]:
     """Extend leases to the given time from now."""
     answers: list[Any] = []
-    batches: dict[str, list[tuple[int, tuple[str, str, int]]]] = {}
-    for queue, receipt, lease_us in call.items:
+    batches: dict[str, list[tuple[int, tuple[str, str, int, str | None]]]] = {}
+    for n, (queue, receipt, lease_us) in enumerate(call.items):
         answers.append(rows.lease_lost())
         try:
-            batches.setdefault(queue, []).append((len(answers) - 1, (*rows.parse_receipt(receipt), lease_us + 0)))
+            item = (*rows.parse_receipt(receipt), lease_us + 0, call.ids[n] if call.ids else None)
+            batches.setdefault(queue, []).append((n, item))
         except TampuError as error:
             answers[-1] = error
     for queue, items in batches.items():
         entry = yield from context.registry.find(call.tenant, queue)
         if entry is not None:
-            (reply,) = yield [context.write.script("extend", entry.tag, rows.encode([item for _, item in items]))]
+            own = [item for item in items if _may_be(entry, *item[1])]
+            (reply,) = yield [context.write.script("extend", entry.tag, rows.encode([item for _, item in own]))]
             if isinstance(reply, TampuError):
-                for position, _ in items:
+                for position, _ in own:
                     answers[position] = reply
                 continue
-            for (position, _), answer in zip(items, context.read_reply(entry, reply)[2:], strict=True):
+            for (position, _), answer in zip(own, context.read_reply(entry, reply)[2:], strict=True):
                 if answer[0]:
                     answers[position] = Extended(answer[0], bool(answer[1]))
     return answers
+
+
+def _may_be(entry: QueueEntry, seq: str, _lease: str, _lease_us: int, id: str | None) -> bool:
+    """False if this is not the number of the message with this id. Ids that users gave are compared by the script."""
+    return id is None or ids.is_own(seq) or entry.ids.of(seq) == id

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from tampu.broker import validate
-from tampu.model.errors import LeaseLost, TampuError
-from tampu.model.message import State
+from tampu.model.errors import TampuError
 from tampu.model.states import TERMINAL
-from tampu.model.times import SECOND, duration
 from tampu.server.http.openapi import doc
 from tampu.server.routes.common import CurrentCaller, CurrentRequest, answer
 from tampu.server.routes.messages import find
@@ -34,14 +31,10 @@ async def write_note(id: str, request: CurrentRequest, caller: CurrentCaller) ->
     """Replace the note and extend the lease. ``error`` in the response says if the lease was lost."""
     message = await find(request, caller, id, "consume")
     body: bodies.Note = await request.read(bodies.NOTE, _MOST_BODY)
-    queue = validate.name(body.receipt.rpartition("/")[0], "receipt")
-    caller.need("consume", queue)
-    by_us = duration(body.by, "by", zero=False)
     try:
-        if message.queue != queue or message.state != State.LEASED:
-            raise LeaseLost("this receipt is not the current lease of its message", field="receipt")
-        steps = request.server.verbs(caller.tenant).write_note(message.id, body.receipt, body.note, by_us / SECOND)
-        await request.server.drive(steps)
+        await request.server.drive(
+            request.server.verbs(caller.tenant).write_note(message.id, body.receipt, body.note, body.by)
+        )
     except TampuError as error:
         return answer(request, bodies.Noted(item_error(error)))
     return answer(request, bodies.Noted())

@@ -45,9 +45,12 @@ def _extend(commit: Commit, call: Extend, sooner: dict[tuple[int, int], list[int
     replies: list[Extended | TampuError] = []
     targets: dict[tuple[int, int], tuple[int, int]] = {}
     keys: list[tuple[int, int] | TampuError] = []
-    for queue, receipt, lease_us in call.items:
+    messages = read.find(commit.db, commit.registry, call.tenant, call.ids) if call.ids else {}
+    for n, (queue, receipt, lease_us) in enumerate(call.items):
         try:
             lease_key = parse_receipt(receipt)
+            if call.ids and messages.get(call.ids[n], (None,))[0] != lease_key[0]:
+                raise lost()
         except TampuError as error:
             keys.append(error)
             continue
