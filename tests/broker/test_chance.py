@@ -16,10 +16,10 @@ import tampu
 
 random.seed(7)
 before = random.getstate()
-with tampu.open("memory://") as q:
-    q.publish_many("q", range(3))
-    for lease in q.claim("q", limit=3):
-        q.nack(lease)
+with tampu.open("memory://") as store:
+    store.publish_many("q", range(3))
+    for lease in store.claim("q", limit=3):
+        store.nack(lease)
 assert random.getstate() == before, "the user's program now draws other numbers"
 """
 
@@ -29,10 +29,10 @@ import tampu
 from tests.conformance.harness import FakeClock
 
 random.seed(7)
-with tampu.open("memory://", clock=FakeClock(), maintenance=False) as q:
-    id = q.publish("q", 1).id
-    q.nack(q.claim("q")[0])
-    print(q.get(id).run_at)
+with tampu.open("memory://", clock=FakeClock(), maintenance=False) as store:
+    id = store.publish("q", 1).id
+    store.nack(store.claim("q")[0])
+    print(store.get(id).run_at)
 """
 
 

@@ -24,20 +24,20 @@ import asyncio, sys, tampu
 from tampu.client.stream import WireStream
 
 url, token = sys.argv[1:]
-with tampu.open(url, token=token) as q:
-    q.publish_many("jobs", [1, 2])
-    (lease,) = q.claim("jobs")
-    q.ack(lease)
-    with q.stream("jobs") as stream:
+with tampu.open(url, token=token) as store:
+    store.publish_many("jobs", [1, 2])
+    (lease,) = store.claim("jobs")
+    store.ack(lease)
+    with store.stream("jobs") as stream:
         pushed = stream.next(60)
         assert pushed is not None and pushed.payload == 2 and isinstance(stream, WireStream)
         stream.ack(pushed)
 
 async def tasks():
-    async with tampu.open_async(url, token=token) as q:
-        await q.publish("jobs", 3)
-        (lease,) = await q.claim("jobs")
-        await q.ack(lease)
+    async with tampu.open_async(url, token=token) as store:
+        await store.publish("jobs", 3)
+        (lease,) = await store.claim("jobs")
+        await store.ack(lease)
 
 asyncio.run(tasks())
 """

@@ -51,7 +51,7 @@ def test_results_are_waited_for_by_tasks_of_a_loop(harness: Harness) -> None:
     assert asyncio.run(main()) == ["done"] * 5
 
 
-ACK = "import sys, tampu\nwith tampu.open(sys.argv[1], maintenance=False) as q: q.ack(q.claim('jobs')[0])"
+ACK = "import sys, tampu\nwith tampu.open(sys.argv[1], maintenance=False) as store: store.ack(store.claim('jobs')[0])"
 
 
 def test_end_brought_about_by_another_process_is_noticed(shared_harness: Harness) -> None:

@@ -107,22 +107,22 @@ def test_a_process_with_a_thousand_open_files_is_woken(harness: Harness, many_op
 
 FORK = """
 import os, sys, tampu
-q = tampu.open(sys.argv[1], maintenance=True)
-q.publish("emails", 1)
+store = tampu.open(sys.argv[1], maintenance=True)
+store.publish("emails", 1)
 child = os.fork()
 if not child:
     codes = []
-    for call in (lambda: q.publish("emails", 2), lambda: q.stats(), lambda: q.claim("emails")):
+    for call in (lambda: store.publish("emails", 2), lambda: store.stats(), lambda: store.claim("emails")):
         try:
             call()
         except tampu.TampuError as error:
             codes.append(error.code)
-    q.close()
+    store.close()
     os._exit(0 if codes == ["unavailable"] * 3 else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-q.publish("emails", 3)
-assert q.stats("emails").ready == 2
-q.close()
+store.publish("emails", 3)
+assert store.stats("emails").ready == 2
+store.close()
 """
 
 

@@ -43,14 +43,14 @@ class Passing:
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest) -> Iterator[Counted]:
+def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
     with Counted(STORES[request.param]()) as counted:
         yield counted
 
 
-def _turns(q: tampu.Store, passing: Passing) -> None:
+def _turns(store: tampu.Store, passing: Passing) -> None:
     """Runs the maintenance turns that fall into this many seconds, without waiting."""
-    maintenance: Any = access.core(q).maintenance
+    maintenance: Any = access.core(store).maintenance
     slept = 0.0  # without the time that the turns take, which is up to the machine
     while slept < SECONDS:
         pause = maintenance._turn()
@@ -60,23 +60,23 @@ def _turns(q: tampu.Store, passing: Passing) -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_idle_store_is_asked_less_than_twice_a_second(
-    store: Counted, leads: bool, monkeypatch: pytest.MonkeyPatch
+    counted: Counted, leads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passing = Passing()
     for module in MODULES:
         monkeypatch.setattr(module, "time", passing)
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)  # its turns are taken here
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
-    with tampu.open(store.url, maintenance=False) as other, tampu.open(store.url) as q:
+    with tampu.open(counted.url, maintenance=False) as other, tampu.open(counted.url) as store:
         assert leads or access.engine(other).lead()
-        q.publish("jobs", 1, delay=3600)
-        access.core(q).waiting.join(Waiter([("default", "emails")], None))
-        before = store.trips
-        _turns(q, passing)
-        maintenance = access.core(q).maintenance
+        store.publish("jobs", 1, delay=3600)
+        access.core(store).waiting.join(Waiter([("default", "emails")], None))
+        before = counted.trips
+        _turns(store, passing)
+        maintenance = access.core(store).maintenance
         assert maintenance is not None
         assert maintenance.leads is leads
-        assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS
+        assert 0.9 * SECONDS < counted.trips - before < 2 * SECONDS
 
 
 class Nothing:
@@ -87,7 +87,7 @@ class Nothing:
 
 
 def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
-    store: Counted, monkeypatch: pytest.MonkeyPatch
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passing = Passing()
     for module in (*MODULES, follower):
@@ -95,31 +95,35 @@ def test_with_a_follower_too_an_idle_store_is_asked_less_than_twice_a_second(
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)  # its turns are taken here
     monkeypatch.setattr(follower.Follower, "start", lambda _: None)  # and its looks
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
-    with followers.registered(Nothing()), tampu.open(store.url) as q:
-        q.publish("jobs", 1, delay=3600)
-        maintenance: Any = access.core(q).maintenance
+    with followers.registered(Nothing()), tampu.open(counted.url) as store:
+        store.publish("jobs", 1, delay=3600)
+        maintenance: Any = access.core(store).maintenance
         look, pause = maintenance._follower.look, 0.0
         for _ in range(2):  # the second turn hears of the position that the first looks have stored
             maintenance._turn()
             while (pause := look()) < look():  # it looks less and less often
                 pass
         until(lambda: maintenance._scheduler.fire() is None)  # it reads its documents again, but not at once
-        before, looks = store.trips, 0
-        _turns(q, passing)
+        before, looks = counted.trips, 0
+        _turns(store, passing)
         while looks * pause < SECONDS:
             assert look() == pause, "nothing was heard of"
             looks += 1
         assert maintenance.leads
-        assert 0.9 * SECONDS < store.trips - before < 2 * SECONDS
+        assert 0.9 * SECONDS < counted.trips - before < 2 * SECONDS
 
 
-def test_what_another_process_changes_is_looked_at_soon(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_changes_is_looked_at_soon(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL and MariaDB tell of the journal in the same round trip; all tell of documents."""
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
     monkeypatch.setattr(follower.Follower, "start", lambda _: None)
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
-    with followers.registered(Nothing()), tampu.open(store.url) as q, tampu.open(store.url, maintenance=False) as other:
-        maintenance: Any = access.core(q).maintenance
+    with (
+        followers.registered(Nothing()),
+        tampu.open(counted.url) as store,
+        tampu.open(counted.url, maintenance=False) as other,
+    ):
+        maintenance: Any = access.core(store).maintenance
         follow = maintenance._follower
 
         def heard() -> bool:
@@ -137,21 +141,21 @@ def test_what_another_process_changes_is_looked_at_soon(store: Counted, monkeypa
         (lease,) = other.claim("jobs")
         read_all()
         other.ack(lease)
-        assert heard() is (access.core(q).poll_status().journal_end is not None)
+        assert heard() is (access.core(store).poll_status().journal_end is not None)
         read_all()
         other.queues.put("jobs", lease=5)
         assert heard()
 
 
-def test_without_a_follower_no_journal_is_read(store: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_follower_no_journal_is_read(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor.Supervisor, "_run", lambda _: None)
     monkeypatch.setattr(wakeup.Wakeup, "_run", lambda _: None)
     before = set(threading.enumerate())
-    with tampu.open(store.url) as q:
-        maintenance: Any = access.core(q).maintenance
+    with tampu.open(counted.url) as store:
+        maintenance: Any = access.core(store).maintenance
         maintenance._turn()
         assert maintenance.leads
         assert "tampu-follower" not in {thread.name for thread in set(threading.enumerate()) - before}
-        trips = store.trips
+        trips = counted.trips
         maintenance._follower.look()
-        assert store.trips == trips
+        assert counted.trips == trips

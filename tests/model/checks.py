@@ -23,7 +23,7 @@ def same_messages(
     Only states that either of the two knows something in are listed, unless it is ``everywhere``: a message that is
     nowhere counted is noticed by its row.
     """
-    told = {(tenant, stats.queue): stats.counts for tenant, q in tenants.items() for stats in q.stats()}
+    told = {(tenant, stats.queue): stats.counts for tenant, store in tenants.items() for stats in store.stats()}
     for tenant, name in model.rules:
         counts = told[tenant, name]
         known = {e.state for e in model.entries.values() if e.queue == name and e.tenant == tenant}
@@ -104,14 +104,14 @@ def same_when_asked_for(tenants: dict[str, tampu.Store], model: Model) -> None:
         assert len(message.failures) == entry.failures
         assert message.result == (entry.result if entry.result_until > model.now else None)
     known = model.entries.keys() | model.removed
-    for tenant, q in tenants.items():
+    for tenant, store in tenants.items():
         for _, id in known:
-            assert (tenant, id) in model.entries or not_found(q, id)
+            assert (tenant, id) in model.entries or not_found(store, id)
 
 
-def not_found(q: tampu.Store, id: str) -> bool:
+def not_found(store: tampu.Store, id: str) -> bool:
     try:
-        q.get(id)
+        store.get(id)
     except tampu.NotFound:
         return True
     return False
@@ -177,11 +177,11 @@ def in_the_table(before: State | None, told: tampu.Transition) -> bool:
 
 def journal_tells_the_same(tenants: dict[str, tampu.Store], model: Model) -> None:
     """The journal from its beginning, folded by id, ends in the states that are."""
-    for tenant, q in tenants.items():
+    for tenant, store in tenants.items():
         last: dict[str, tampu.Transition] = {}
         position: dict[str, int] | None = None
         while True:
-            page = q.journal(after=position, limit=37)
+            page = store.journal(after=position, limit=37)
             for transition in page.transitions:
                 assert transition.offset > (position or {}).get(transition.partition, 0)
                 assert transition.tenant == tenant

@@ -101,6 +101,6 @@ def index_agrees(engine: Any) -> None:
         ready = set(cursor.fetchall())
     known = set()
     for key in index._redis.scan_iter(f"{index._base}:[0-9]*"):
-        q = int(key.rpartition(b":")[2])
-        known |= {(q, *place(raw)) for raw in index._redis.zrange(key, 0, -1)}
+        store = int(key.rpartition(b":")[2])
+        known |= {(store, *place(raw)) for raw in index._redis.zrange(key, 0, -1)}
     assert known == ready, "what Redis knows"

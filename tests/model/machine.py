@@ -72,37 +72,37 @@ class SideBySide(RuleBasedStateMachine):
         )
         self.place.opened(access.engine(first))
         second = tampu.Store(access.core(first), TENANTS[1], on_close=lambda: None)
-        self.q = dict(zip(TENANTS, (first, second), strict=True))
+        self.store = dict(zip(TENANTS, (first, second), strict=True))
 
     @initialize(favourites=st.lists(places, min_size=1, max_size=3, unique=True))
     def configure(self, favourites: list[tuple[str, str]]) -> None:
         """A run keeps mostly to a few queues, so that much happens in each."""
         self.favourites = favourites
-        for q in self.q.values():
-            q.queues.put(
+        for store in self.store.values():
+            store.queues.put(
                 "*", max_attempts=3, lease=10, backoff=[2, 5], idempotency_window=30, result_ttl=20, retention=60
             )
         for (tenant, name), rules in HERE.items():
-            self.q[tenant].queues.put(name, **changes(rules))
+            self.store[tenant].queues.put(name, **changes(rules))
 
     def teardown(self) -> None:
         try:
-            if self.q[TENANTS[0]].queues.list():
-                checks.same_messages(self.q, self.model, self.place.unordered, everywhere=True)
-            checks.same_when_asked_for(self.q, self.model)
-            checks.journal_tells_the_same(self.q, self.model)
-            findings = {what: grade for what, grade, _ in self.q[TENANTS[0]].check()}
+            if self.store[TENANTS[0]].queues.list():
+                checks.same_messages(self.store, self.model, self.place.unordered, everywhere=True)
+            checks.same_when_asked_for(self.store, self.model)
+            checks.journal_tells_the_same(self.store, self.model)
+            findings = {what: grade for what, grade, _ in self.store[TENANTS[0]].check()}
             assert findings["indexes"] == findings.get("file", "ok") == "ok"
         finally:
             self.dice.stop()
-            self.q[TENANTS[0]].close()
+            self.store[TENANTS[0]].close()
             self.place.remove()
 
     @invariant()
     def engine_and_model_agree(self) -> None:
-        if self.q[TENANTS[0]].queues.list():
-            checks.same_messages(self.q, self.model, self.place.unordered)
-            self.place.agree(access.engine(self.q[TENANTS[0]]), self.model)
+        if self.store[TENANTS[0]].queues.list():
+            checks.same_messages(self.store, self.model, self.place.unordered)
+            self.place.agree(access.engine(self.store[TENANTS[0]]), self.model)
 
     # -- publish
 
@@ -129,7 +129,7 @@ class SideBySide(RuleBasedStateMachine):
         news = [replace(n, deadline=None if n.deadline is None else self.clock.at + n.deadline) for n in news]
         tenant, queue = place
         try:
-            made = self.q[tenant].publish_many(queue, [written(new) for new in news])
+            made = self.store[tenant].publish_many(queue, [written(new) for new in news])
         except tampu.TampuError as error:
             with pytest.raises(Refused, match=f"^{error.code}$"):
                 self.model.publish(tenant, queue, news, None)
@@ -165,11 +165,11 @@ class SideBySide(RuleBasedStateMachine):
         blocked = all(self.model.status.get((tenant, queue)) in ("paused", "closed") for queue in queues)
         chooses = self.model.lets_choose()
         if not blocked and (chooses or not self.place.sweeps_everywhere):
-            access.core(self.q[tenant]).coalescer.submit(Sweep(1000))
+            access.core(self.store[tenant]).coalescer.submit(Sweep(1000))
         if not blocked and chooses:
             self.model.sweep()
-            checks.same_messages(self.q, self.model, self.place.unordered)
-        leases = self.q[tenant].claim(queues, limit=limit, lease=lease, worker="w")
+            checks.same_messages(self.store, self.model, self.place.unordered)
+        leases = self.store[tenant].claim(queues, limit=limit, lease=lease, worker="w")
         if blocked:
             assert leases == []
             return
@@ -194,7 +194,7 @@ class SideBySide(RuleBasedStateMachine):
 
     def _take_expired(self, tenant: str, queues: list[str]) -> None:
         late = self.model.late(tenant, [queue for queue in queues if (tenant, queue) in HERE])
-        self.model.expire(e for e in late if self.q[tenant].get(e.id).state == "expired")
+        self.model.expire(e for e in late if self.store[tenant].get(e.id).state == "expired")
 
     # -- settle
 
@@ -208,7 +208,7 @@ class SideBySide(RuleBasedStateMachine):
         tenant = chosen[0][1]
         tenant = TENANTS[1 - TENANTS.index(tenant)] if foreign else tenant
         items = [(verb, id, receipt, extra) for verb, _, id, receipt, extra in chosen]
-        outcomes = self.q[tenant].settle([settlement(*item) for item in items])
+        outcomes = self.store[tenant].settle([settlement(*item) for item in items])
         assert [said(outcome) for outcome in outcomes] == self.model.settle(tenant, items)
 
     @precondition(lambda self: self.receipts)
@@ -219,7 +219,7 @@ class SideBySide(RuleBasedStateMachine):
         queues = sorted(name for owner, name in HERE if owner == tenant)
         queue = queues[to % len(queues)]
         try:
-            with self.q[tenant].atomic() as unit:
+            with self.store[tenant].atomic() as unit:
                 acked = unit.ack(receipt)
                 made = unit.publish_many(queue, [written(new) for new in news])
         except tampu.TampuError as error:
@@ -237,7 +237,7 @@ class SideBySide(RuleBasedStateMachine):
         for _ in range(1 + twice):
             expected = self.model.settle(tenant, [(verb, id, receipt, None)])
             try:
-                getattr(self.q[tenant], verb)(receipt, **({"reason": "bad"} if verb == "reject" else {}))
+                getattr(self.store[tenant], verb)(receipt, **({"reason": "bad"} if verb == "reject" else {}))
                 assert expected != ["lease_lost"]
             except tampu.LeaseLost:
                 assert expected == ["lease_lost"]
@@ -261,9 +261,9 @@ class SideBySide(RuleBasedStateMachine):
                 self.model.extend(tenant, id, receipt, None if by is None else round(by * SECOND))
             except Refused:
                 with pytest.raises(tampu.LeaseLost):
-                    self.q[tenant].extend(receipt, by)
+                    self.store[tenant].extend(receipt, by)
             else:
-                self.q[tenant].extend(receipt, by)
+                self.store[tenant].extend(receipt, by)
 
     # -- time
 
@@ -287,7 +287,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        swept = access.core(self.q[TENANTS[0]]).coalescer.submit(Sweep(1000))
+        swept = access.core(self.store[TENANTS[0]]).coalescer.submit(Sweep(1000))
         self.model.sweep()
         assert swept.next_us is None or swept.next_us > self.clock.at or self._came_back_late()
 
@@ -301,27 +301,27 @@ class SideBySide(RuleBasedStateMachine):
     def cancel(self, picks: list[int]) -> None:
         chosen = [self._entry(pick) for pick in picks]
         tenant = chosen[0].tenant
-        outcomes = self.q[tenant].cancel(*(e.id for e in chosen))
+        outcomes = self.store[tenant].cancel(*(e.id for e in chosen))
         assert [said(o) for o in outcomes] == self.model.cancel(tenant, [e.id for e in chosen])
 
     @precondition(lambda self: any(e.state == "held" for e in self.model.entries.values()))
     @rule(pick=some)
     def free(self, pick: int) -> None:
         entry = self._entry(pick, "held")
-        (outcome,) = self.q[entry.tenant].free(entry.id)
+        (outcome,) = self.store[entry.tenant].free(entry.id)
         assert said(outcome) == self.model.free(entry.tenant, entry.id)
 
     @precondition(lambda self: any(e.state == "dead" for e in self.model.entries.values()))
     @rule(pick=some, by_id=st.booleans(), limit=st.sampled_from([None, 1, 2]))
     def replay(self, pick: int, by_id: bool, limit: int | None) -> None:
         entry = self._entry(pick, "dead")
-        q = self.q[entry.tenant]
+        store = self.store[entry.tenant]
         if by_id:
-            assert len(q.replay(entry.queue, ids=[entry.id])) == 1
+            assert len(store.replay(entry.queue, ids=[entry.id])) == 1
             self.model.replay(entry)
             return
         dead = self.model.of(entry.tenant, entry.queue, "dead")[:limit]
-        assert len(q.replay(entry.queue, where={}, limit=limit)) == len(dead)
+        assert len(store.replay(entry.queue, where={}, limit=limit)) == len(dead)
         for each in dead:
             self.model.replay(each)
 
@@ -337,11 +337,11 @@ class SideBySide(RuleBasedStateMachine):
 
     def _purge(self, place: tuple[str, str], pick: int) -> None:
         state = ("done", "dead", "cancelled", "expired", "ready", "delayed", "held")[pick % 7]
-        assert self.q[place[0]].purge(place[1], state=state) == self.model.purge(*place, state)
+        assert self.store[place[0]].purge(place[1], state=state) == self.model.purge(*place, state)
 
     def _trim(self, _place: tuple[str, str], _pick: int) -> None:
         retention = {place: rules.retention for place, rules in HERE.items()}
-        access.core(self.q[TENANTS[0]]).coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
+        access.core(self.store[TENANTS[0]]).coalescer.submit(Trim(retention, 60 * SECOND, 10**15, 10_000))
         self.model.trim()
 
     def _steer(self, place: tuple[str, str], pick: int) -> None:
@@ -350,7 +350,7 @@ class SideBySide(RuleBasedStateMachine):
         place = shut[0] if shut else place
         verb, status = (("pause", "paused"), ("drain", "draining"), ("close_queue", "closed"))[pick % 3]
         verb, status = ("resume", "open") if shut else (verb, status)
-        getattr(self.q[place[0]], verb)(place[1])
+        getattr(self.store[place[0]], verb)(place[1])
         self.model.status[place] = status
 
     # -- reopen
@@ -359,8 +359,8 @@ class SideBySide(RuleBasedStateMachine):
     @rule(abruptly=st.booleans())
     def reopen(self, abruptly: bool) -> None:
         """Close and open; or, as after a kill, open what is on the disk at this moment."""
-        checks.journal_tells_the_same(self.q, self.model)
-        old = self.q[TENANTS[0]]
+        checks.journal_tells_the_same(self.store, self.model)
+        old = self.store[TENANTS[0]]
         if abruptly:
             self.place.abandon()
         old.close()

@@ -43,7 +43,7 @@ def stall(start: Start, tmp_path: Path) -> Stall:
 
 
 @pytest.fixture
-def q(stall: Stall) -> Iterator[tampu.Store]:
+def store(stall: Stall) -> Iterator[tampu.Store]:
     """The store, past the server."""
     with tampu.open(stall.settings.url, maintenance=False) as queue:
         yield queue
@@ -73,7 +73,7 @@ def moves(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
-    stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "BEAT_SECONDS", 2.0)
     token = Web(stall.url).post("/v1/session", {"key": stall.token}).headers["set-cookie"].split(";")[0]
@@ -81,7 +81,7 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
     over = threading.Event()
 
     def work() -> None:
-        until(lambda: [q.publish("orders", 1)] and over.is_set())
+        until(lambda: [store.publish("orders", 1)] and over.is_set())
 
     async def ended(_: str) -> None:
         raise tampu.Unauthorized("the session has ended")
@@ -99,11 +99,11 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
         feed.close()
 
 
-def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.Store) -> None:
+def test_an_event_comes_for_every_transition_in_order(listen: Listen, store: tampu.Store) -> None:
     feed = listen()
-    q.publish("orders", {"n": 1}, type="order.new")
-    (lease,) = q.claim("orders", worker="w")
-    q.ack(lease)
+    store.publish("orders", {"n": 1}, type="order.new")
+    (lease,) = store.claim("orders", worker="w")
+    store.ack(lease)
     told = feed.take(3)
     assert [event.data["verb"] for event in told] == ["publish", "claim", "ack"]
     assert told[1].data["id"] == lease.message.id
@@ -112,10 +112,10 @@ def test_an_event_comes_for_every_transition_in_order(listen: Listen, q: tampu.S
     assert [event.data["state"] for event in told] == ["ready", "leased", "done"]
 
 
-def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Store) -> None:
-    q.publish("orders", 1)
+def test_a_feed_begins_with_what_comes_now(listen: Listen, store: tampu.Store) -> None:
+    store.publish("orders", 1)
     feed = listen()
-    q.publish("orders", 2)
+    store.publish("orders", 2)
     assert feed.take(1)[0].data["offset"] == 2
 
 
@@ -131,110 +131,110 @@ def test_a_feed_begins_with_what_comes_now(listen: Listen, q: tampu.Store) -> No
         ({"type": "*.*", "verb": "claim"}, [("orders", "claim"), ("mail", "claim")]),
     ],
 )
-def test_filters_choose(listen: Listen, q: tampu.Store, query: dict[str, Any], expected: list[Any]) -> None:
+def test_filters_choose(listen: Listen, store: tampu.Store, query: dict[str, Any], expected: list[Any]) -> None:
     feed = listen(**query)
-    q.publish("orders", 1, type="order.new")
-    q.claim("orders")
-    q.publish("mail", 1, type="mail.out")
-    q.claim("mail")
+    store.publish("orders", 1, type="order.new")
+    store.claim("orders")
+    store.publish("mail", 1, type="mail.out")
+    store.claim("mail")
     assert moves(feed.take(len(expected))) == expected
 
 
 def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
-    listen: Listen, q: tampu.Store, stall: Stall
+    listen: Listen, store: tampu.Store, stall: Stall
 ) -> None:
-    first = q.publish("orders", 1, type="order.new")
-    q.publish("orders", 2, type="order.old")
+    first = store.publish("orders", 1, type="order.new")
+    store.publish("orders", 2, type="order.old")
     feed = listen(type="order.new")
-    for lease in q.claim("orders", limit=2):
-        q.ack(lease)
+    for lease in store.claim("orders", limit=2):
+        store.ack(lease)
     told = feed.take(2)
     assert [(event.data["verb"], event.data["id"]) for event in told] == [("claim", first.id), ("ack", first.id)]
-    q.purge("orders", state="done")
+    store.purge("orders", state="done")
     stall.state.types._known.clear()
     assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
 
 
-def test_resume_tells_what_happened_meanwhile_once(listen: Listen, q: tampu.Store) -> None:
+def test_resume_tells_what_happened_meanwhile_once(listen: Listen, store: tampu.Store) -> None:
     feed = listen()
-    q.publish_many("orders", range(5))
+    store.publish_many("orders", range(5))
     seen = feed.take(3)
     feed.close()
-    q.publish_many("orders", range(5))
+    store.publish_many("orders", range(5))
     again = listen(after=seen[-1].id)
-    q.publish("orders", "last")
+    store.publish("orders", "last")
     assert [e.data["offset"] for e in again.take(8)] == list(range(4, 12))
 
 
-def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: Listen, q: tampu.Store) -> None:
-    q.publish("orders", 1)
+def test_a_feed_that_never_got_an_event_resumes_from_where_it_began(listen: Listen, store: tampu.Store) -> None:
+    store.publish("orders", 1)
     feed = listen()
     feed.close()
-    q.publish("orders", 2)
+    store.publish("orders", 2)
     assert listen(after=feed.last).take(1)[0].data["offset"] == 2
 
 
-def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, q: tampu.Store) -> None:
-    q.publish_many("orders", range(1500))
+def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, store: tampu.Store) -> None:
+    store.publish_many("orders", range(1500))
     feed = listen(after="0", seconds=0)
     assert len(feed.take(1500)) == 1500
     assert feed.next() is None
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_resume_across_a_restart_has_no_gap(tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize("engine", STORES)
+def test_resume_across_a_restart_has_no_gap(tmp_path: Path, engine: str) -> None:
     """Everything published before, while and after the server was down is told once, in each queue's order."""
-    url = STORES[store](tmp_path)
+    url = STORES[engine](tmp_path)
     settings: dict[str, Any] = {"url": url, "key_file": tmp_path / "admin.key"}
     server = Server(**settings)
-    with tampu.open(url, maintenance=False) as q:
-        q.publish("early", 0)
+    with tampu.open(url, maintenance=False) as store:
+        store.publish("early", 0)
         feed = Listening(server.url, server.token)
         for n in range(3):
-            q.publish_many("orders", range(4))
-            q.publish("mail", n)
+            store.publish_many("orders", range(4))
+            store.publish("mail", n)
         told = feed.take(7)
         server.stop()
         while (event := feed.next()) is not None:
             told.append(event)
         feed.close()
-        q.publish_many("orders", range(10))
-        q.publish_many("new", range(3))
+        store.publish_many("orders", range(10))
+        store.publish_many("new", range(3))
         server = Server(**settings)
         again = Listening(server.url, server.token, after=feed.last)
-        q.publish("mail", "last")
+        store.publish("mail", "last")
         told += again.take(15 + 14 - len(told))
         again.close()
         server.stop()
-        expected = [(t.queue, t.id) for t in q.journal(limit=1000).transitions if t.queue != "early"]
+        expected = [(t.queue, t.id) for t in store.journal(limit=1000).transitions if t.queue != "early"]
     for queue in ("orders", "mail", "new"):
         assert [e.data["id"] for e in told if e.data["queue"] == queue] == [
             id for name, id in expected if name == queue
         ]
 
 
-def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, q: tampu.Store) -> None:
+def test_a_restricted_key_hears_only_its_queues(stall: Stall, listen: Listen, store: tampu.Store) -> None:
     feed = listen(token=key(stall, "view:orders.*")[0])
     for queue in ("mail", "orders.eu", "orders", "orders.us"):
-        q.publish(queue, 1)
+        store.publish(queue, 1)
     assert moves(feed.take(2)) == [("orders.eu", "publish"), ("orders.us", "publish")]
 
 
 def test_a_restricted_key_does_not_learn_names_of_other_queues(tmp_path: Path) -> None:
     server = Stall(url=redis.redis.url(), key_file=tmp_path / "admin.key")
     try:
-        with tampu.open(server.settings.url, maintenance=False) as q:
-            q.publish("secret", 1)
-            q.publish("orders", 1)
+        with tampu.open(server.settings.url, maintenance=False) as store:
+            store.publish("secret", 1)
+            store.publish("orders", 1)
             token, _ = key(server, "view:orders")
             feed = Listening(server.url, token)
-            q.publish("secret", 2)
-            q.publish("orders", 2)
+            store.publish("secret", 2)
+            store.publish("orders", 2)
             (event,) = feed.take(1)
             assert event.id == "default/orders:2"
             feed.close()
-            q.publish("secret", 3)
-            q.publish("orders", 3)
+            store.publish("secret", 3)
+            store.publish("orders", 3)
             again = Listening(server.url, token, after=event.id)
             assert again.take(1)[0].id == "default/orders:3"
             again.close()
@@ -242,9 +242,9 @@ def test_a_restricted_key_does_not_learn_names_of_other_queues(tmp_path: Path) -
         server.stop()
 
 
-def test_other_tenants_are_not_heard(stall: Stall, listen: Listen, q: tampu.Store) -> None:
+def test_other_tenants_are_not_heard(stall: Stall, listen: Listen, store: tampu.Store) -> None:
     mine = listen(token=key(stall, "view", tenant="acme")[0])
-    q.publish("orders", 1)
+    store.publish("orders", 1)
     with tampu.open(stall.settings.url, tenant="acme", maintenance=False) as acme:
         acme.publish("orders", 1)
     (event,) = mine.take(1)
@@ -259,7 +259,7 @@ def test_without_view_there_is_no_feed(stall: Stall, listen: Listen) -> None:
     assert listen(token="tampu_nobody").status == 401
 
 
-def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, q: tampu.Store) -> None:
+def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, store: tampu.Store) -> None:
     token, id = key(stall, "view")
     feed = listen(token=token)
     stall.core.drive(KeyAdmin(stall.core, "*").revoke(id))
@@ -269,22 +269,22 @@ def test_revoking_the_key_ends_the_feed(stall: Stall, listen: Listen, q: tampu.S
     assert feed.next() is None
 
 
-def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, q: tampu.Store) -> None:
+def test_rotating_the_key_does_not_end_the_feed(stall: Stall, listen: Listen, store: tampu.Store) -> None:
     token, id = key(stall, "view")
     feed = listen(token=token)
     stall.core.drive(KeyAdmin(stall.core, "*").rotate(id))
     known = stall.state.authenticator.key_cache._known
     until(lambda: any(k.key.rotated_us for k in list(known.values())))
-    q.publish("orders", 1)
+    store.publish("orders", 1)
     assert moves(feed.take(1)) == [("orders", "publish")]
 
 
 def test_a_quiet_feed_beats_and_its_id_moves_on(
-    listen: Listen, stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+    listen: Listen, stall: Stall, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "BEAT_SECONDS", 0.05)
     feed = listen(queue="mail")
-    q.publish_many("orders", range(4))
+    store.publish_many("orders", range(4))
     until(lambda: feed.beat().get("id") == "0:4")
 
 
@@ -305,24 +305,24 @@ def test_a_key_that_expires_ends_an_idle_feed(start: Start, monkeypatch: pytest.
     feed.close()
 
 
-def test_a_slow_reader_loses_nothing(listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_loses_nothing(listen: Listen, store: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit in memory for it is read again from the journal."""
     monkeypatch.setattr(feeds, "_MAX_WAITING", 50)
     monkeypatch.setattr(feeds, "_PAGE", 20)
     feed = listen()
     for _ in range(20):
-        q.publish_many("orders", range(100))
+        store.publish_many("orders", range(100))
     assert [e.data["offset"] for e in feed.take(2000)] == list(range(1, 2001))
 
 
-def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: Listen, q: tampu.Store) -> None:
-    q.publish_many("orders", range(100))
+def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: Listen, store: tampu.Store) -> None:
+    store.publish_many("orders", range(100))
     first = positions.write({"0": 10})
     done = threading.Event()
 
     def load() -> None:
         for _ in range(60):
-            q.publish_many("orders", range(25))
+            store.publish_many("orders", range(25))
         done.set()
 
     loader = threading.Thread(target=load)
@@ -333,20 +333,20 @@ def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: L
     assert all(one == list(range(11, 1601)) for one in offsets)
 
 
-def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, q: tampu.Store) -> None:
-    q.publish("orders", 1)
+def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, store: tampu.Store) -> None:
+    store.publish("orders", 1)
     feed = listen(after="0:50")
     assert feed.gap == {"asked": {"0": 50}, "found": {"0": 1}}
-    q.publish("orders", 2)
+    store.publish("orders", 2)
     assert feed.take(1)[0].data["offset"] == 2
 
 
 def test_a_position_that_retention_has_passed_is_told_as_a_gap(start: Start, tmp_path: Path) -> None:
     stall = start(url=str(tmp_path / "jobs.db"), maintenance=False)
-    with tampu.open(stall.settings.url, maintenance=False) as q:
-        q.publish_many("orders", range(3))
+    with tampu.open(stall.settings.url, maintenance=False) as store:
+        store.publish_many("orders", range(3))
         stall.core.coalescer.submit(Trim({}, 1 << 50, -1, 1000))
-        q.publish("orders", 4)
+        store.publish("orders", 4)
     feed = Listening(stall.url, stall.token, after="0:1")
     assert feed.gap == {"asked": {"0": 1}, "found": {"0": 3}}
     assert feed.take(1)[0].data["offset"] == 4
@@ -368,7 +368,7 @@ def test_positions_are_texts_and_back() -> None:
 
 
 def test_many_feeds_share_one_reader(
-    stall: Stall, listen: Listen, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, listen: Listen, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feeds_ = [listen() for _ in range(20)]
     calls: list[Any] = []
@@ -379,7 +379,7 @@ def test_many_feeds_share_one_reader(
         return journal(*asked)
 
     monkeypatch.setattr(stall.core.engine, "journal", counted)
-    q.publish("orders", 1)
+    store.publish("orders", 1)
     for feed in feeds_:
         assert moves(feed.take(1)) == [("orders", "publish")]
     assert len(calls) < 20

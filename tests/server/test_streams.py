@@ -36,7 +36,7 @@ def stall(start: Start, tmp_path: Path) -> Stall:
 
 
 @pytest.fixture
-def q(stall: Stall) -> Iterator[tampu.Store]:
+def store(stall: Stall) -> Iterator[tampu.Store]:
     """Over HTTP."""
     with tampu.open(stall.url, token=stall.token) as queue:
         yield queue
@@ -89,8 +89,8 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 # -- the wire
 
 
-def test_no_more_is_pushed_than_there_is_credit(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", range(10))
+def test_no_more_is_pushed_than_there_is_credit(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", range(10))
 
     async def work() -> None:
         async with connected(stall) as raw:
@@ -105,24 +105,24 @@ def test_no_more_is_pushed_than_there_is_credit(stall: Stall, q: tampu.Store) ->
             assert await raw.quiet()
 
     run(work)
-    assert q.stats("jobs").ready == 5
+    assert store.stats("jobs").ready == 5
 
 
-def test_what_is_published_is_pushed_to_who_waits(stall: Stall, q: tampu.Store) -> None:
+def test_what_is_published_is_pushed_to_who_waits(stall: Stall, store: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
             await raw.say(frames.Ready(5))
             assert await raw.quiet()
-            await asyncio.to_thread(q.publish, "jobs", {"n": 1})
+            await asyncio.to_thread(store.publish, "jobs", {"n": 1})
             (lease,) = (await raw.hear()).leases
             assert (lease.message.payload, lease.worker) == (b'{"n":1}', "raw")
 
     run(work)
 
 
-def test_answers_come_in_the_order_of_the_questions(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", range(50))
-    leases = q.claim("jobs", limit=50)
+def test_answers_come_in_the_order_of_the_questions(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", range(50))
+    leases = store.claim("jobs", limit=50)
 
     async def work() -> None:
         async with connected(stall) as raw:
@@ -142,9 +142,9 @@ def test_answers_come_in_the_order_of_the_questions(stall: Stall, q: tampu.Store
     run(work)
 
 
-def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", range(2))
-    one, two = q.claim("jobs", limit=2)
+def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", range(2))
+    one, two = store.claim("jobs", limit=2)
 
     async def work() -> None:
         async with connected(stall) as raw:
@@ -215,9 +215,9 @@ def test_only_who_may_consume_gets_a_stream(stall: Stall) -> None:
     run(work)
 
 
-def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, q: tampu.Store) -> None:
-    q.publish("secret", 1)
-    (lease,) = q.claim("secret")
+def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, store: tampu.Store) -> None:
+    store.publish("secret", 1)
+    (lease,) = store.claim("secret")
 
     async def work() -> None:
         async with connected(stall, key(stall, "consume:jobs")[0]) as raw:
@@ -225,7 +225,7 @@ def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, q: tampu
             assert (await raw.hear()).error.code == "forbidden"
 
     run(work)
-    assert q.stats("secret").leased == 1
+    assert store.stats("secret").leased == 1
 
 
 def test_revoking_the_key_ends_the_stream(stall: Stall) -> None:
@@ -271,7 +271,7 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
     run(work)
 
 
-def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, q: tampu.Store) -> None:
+def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall, store: tampu.Store) -> None:
     async def work() -> None:
         async with connected(stall) as raw:
             await raw.say(frames.Ready(5))
@@ -279,18 +279,18 @@ def test_a_worker_that_is_gone_gets_nothing_and_nothing_is_counted(stall: Stall,
 
     run(work)
     until(lambda: not stall.state.polls)
-    q.publish("jobs", 1)
-    (lease,) = q.claim("jobs")
+    store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
     assert lease.message.attempts == 1
 
 
-def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", [b"x" * 50_000] * 60)
+def test_a_worker_that_does_not_read_gets_its_credit_and_no_more(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", [b"x" * 50_000] * 60)
 
     async def work() -> None:
         async with connected(stall) as raw:
             await raw.say(frames.Ready(20))
-            await asyncio.to_thread(until, lambda: q.stats("jobs").leased == 20)
+            await asyncio.to_thread(until, lambda: store.stats("jobs").leased == 20)
             got = 0
             while got < 20:
                 got += len((await raw.hear()).leases)
@@ -335,11 +335,11 @@ def test_a_worker_that_does_not_read_is_let_go(
         pause(self)
 
     monkeypatch.setattr(stream_protocol._StreamProtocol, "pause_writing", noting)
-    with tampu.open(server.url, token=server.token) as q:
+    with tampu.open(server.url, token=server.token) as store:
         ring = KeyAdmin(server.state.core, "default")
         made = server.state.core.drive(ring.create("deaf", [parse("consume")]))
         deaf = Deaf(server, made.token)
-        q.publish_many("jobs", [b"x" * 200_000] * 60)
+        store.publish_many("jobs", [b"x" * 200_000] * 60)
         until(lambda: stuck)
         if why == "its key":
             server.state.core.drive(ring.revoke(made.key.id))
@@ -353,10 +353,10 @@ def test_a_worker_that_does_not_read_is_let_go(
 # -- the client
 
 
-def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", range(300))
+def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", range(300))
     seen: list[int] = []
-    with q.stream("jobs", credit=16, worker="w") as stream:
+    with store.stream("jobs", credit=16, worker="w") as stream:
         assert isinstance(stream, WireStream)
         while len(seen) < 300:
             lease = stream.next(60)
@@ -365,15 +365,15 @@ def test_the_client_streams_and_everything_is_worked_off_once(stall: Stall, q: t
             stream.ack(lease)
             assert len(stream._held) <= 16
     assert sorted(seen) == list(range(300))
-    assert q.stats("jobs").done == 300
+    assert store.stats("jobs").done == 300
 
 
 @pytest.mark.parametrize("kind", ["pushed", "polled"])
-def test_both_kinds_behave_the_same(stall: Stall, q: tampu.Store, kind: str) -> None:
+def test_both_kinds_behave_the_same(stall: Stall, store: tampu.Store, kind: str) -> None:
     local = tampu.open(stall.settings.url, maintenance=False) if kind == "polled" else None
-    source = local or q
-    q.queues.put("jobs", backoff=0, max_attempts=2)
-    q.publish_many("jobs", ["ack", "nack", "reject", "release"])
+    source = local or store
+    store.queues.put("jobs", backoff=0, max_attempts=2)
+    store.publish_many("jobs", ["ack", "nack", "reject", "release"])
     with source.stream(["jobs"], credit=4, worker="w") as stream:
         assert isinstance(stream, PolledStream if local else WireStream)
         leases: dict[str, tampu.Lease] = {}
@@ -391,26 +391,26 @@ def test_both_kinds_behave_the_same(stall: Stall, q: tampu.Store, kind: str) -> 
         assert (again.payload, again.message.attempts) == ("release", 1)
         with pytest.raises(tampu.LeaseLost):
             stream.ack(leases["release"]).result(60)
-        q.publish("jobs", "left")
-        until(lambda: q.stats("jobs").leased == 2)
-    until(lambda: q.stats("jobs").leased == 1)
-    assert q.get(leases["ack"].message.id).result == {"ok": True}
-    (left,) = q.claim("jobs", limit=5)
+        store.publish("jobs", "left")
+        until(lambda: store.stats("jobs").leased == 2)
+    until(lambda: store.stats("jobs").leased == 1)
+    assert store.get(leases["ack"].message.id).result == {"ok": True}
+    (left,) = store.claim("jobs", limit=5)
     assert (left.payload, left.message.attempts) == ("left", 1)
     if local:
         local.close()
 
 
 @pytest.mark.parametrize("kind", ["pushed", "polled"])
-def test_leases_are_kept_longer_without_waiting(stall: Stall, q: tampu.Store, kind: str) -> None:
+def test_leases_are_kept_longer_without_waiting(stall: Stall, store: tampu.Store, kind: str) -> None:
     local = tampu.open(stall.settings.url, maintenance=False) if kind == "polled" else None
-    q.publish_many("jobs", ["kept", "given back", "asked to stop"])
-    with (local or q).stream("jobs", credit=3, lease=60) as stream:
+    store.publish_many("jobs", ["kept", "given back", "asked to stop"])
+    with (local or store).stream("jobs", credit=3, lease=60) as stream:
         kept, back, stop = (stream.next(60) for _ in range(3))
         assert kept is not None
         assert back is not None
         assert stop is not None
-        q.cancel(stop.id)
+        store.cancel(stop.id)
         stream.release(back).result(60)
         asked = [stream.extend(kept, 3600), stream.extend(stop), stream.extend(back, timedelta(minutes=5))]
         assert asked[0].result(60).until_us > kept.until_us + 3_000_000_000
@@ -429,8 +429,8 @@ def test_leases_are_kept_longer_without_waiting(stall: Stall, q: tampu.Store, ki
         local.close()
 
 
-def test_tasks_keep_leases_longer_too(stall: Stall, q: tampu.Store) -> None:
-    q.publish("jobs", 1)
+def test_tasks_keep_leases_longer_too(stall: Stall, store: tampu.Store) -> None:
+    store.publish("jobs", 1)
 
     async def go() -> bool:
         async with tampu.open_async(stall.url, token=stall.token) as aq, aq.stream("jobs", lease=60) as stream:
@@ -448,9 +448,9 @@ def test_a_restart_of_the_server_is_lived_through(tmp_path: Path) -> None:
         "url": str(tmp_path / "jobs.db"), "key_file": tmp_path / "admin.key", "port": free_port(),
     }  # fmt: skip
     server = Server(**settings)
-    with tampu.open(settings["url"], maintenance=False) as store, tampu.open(server.url, token=server.token) as q:
+    with tampu.open(settings["url"], maintenance=False) as store, tampu.open(server.url, token=server.token) as client:
         store.publish_many("jobs", range(10))
-        with q.stream("jobs", credit=4) as stream:
+        with client.stream("jobs", credit=4) as stream:
             first = [stream.next(60) for _ in range(2)]
             server.stop()
             late = [stream.ack(lease) for lease in first if lease is not None]
@@ -466,31 +466,31 @@ def test_a_restart_of_the_server_is_lived_through(tmp_path: Path) -> None:
 
 def test_a_revoked_key_ends_the_clients_stream_with_its_error(stall: Stall) -> None:
     token, id = key(stall, "consume")
-    with tampu.open(stall.url, token=token) as q, q.stream("jobs") as stream:
+    with tampu.open(stall.url, token=token) as store, store.stream("jobs") as stream:
         stall.core.drive(KeyAdmin(stall.core, "*").revoke(id))
         with pytest.raises(tampu.Unauthorized):
             stream.next(60)
 
 
 def test_a_client_that_may_not_consume_is_told_so(stall: Stall) -> None:
-    with tampu.open(stall.url, token=key(stall, "view")[0]) as q, pytest.raises(tampu.Forbidden):
-        q.stream("jobs")
+    with tampu.open(stall.url, token=key(stall, "view")[0]) as store, pytest.raises(tampu.Forbidden):
+        store.stream("jobs")
 
 
 def test_without_websockets_on_the_way_the_client_polls(
-    stall: Stall, q: tampu.Store, monkeypatch: pytest.MonkeyPatch
+    stall: Stall, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "PATH", "/v1/nothing")
-    q.publish("jobs", 1)
-    with q.stream("jobs") as stream:
+    store.publish("jobs", 1)
+    with store.stream("jobs") as stream:
         assert isinstance(stream, PolledStream)
         lease = stream.next(60)
         assert lease is not None
         assert stream.ack(lease).result(60).state == "done"
 
 
-def test_threads_share_a_stream(stall: Stall, q: tampu.Store) -> None:
-    q.publish_many("jobs", range(200))
+def test_threads_share_a_stream(stall: Stall, store: tampu.Store) -> None:
+    store.publish_many("jobs", range(200))
     seen: list[int] = []
     over = threading.Event()
 
@@ -501,7 +501,7 @@ def test_threads_share_a_stream(stall: Stall, q: tampu.Store) -> None:
                 seen.append(lease.payload)
                 stream.ack(lease)
 
-    with q.stream("jobs", credit=8) as stream:
+    with store.stream("jobs", credit=8) as stream:
         threads = [threading.Thread(target=work, args=(stream,)) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -512,15 +512,15 @@ def test_threads_share_a_stream(stall: Stall, q: tampu.Store) -> None:
         for thread in threads:
             thread.join()
     assert sorted(seen) == list(range(200))
-    assert q.stats("jobs").done == 200
+    assert store.stats("jobs").done == 200
 
 
-def test_all_credit_is_used_also_when_little_of_it_was(q: tampu.Store) -> None:
-    with q.stream("jobs", credit=4) as stream:
-        q.publish("jobs", "first")
+def test_all_credit_is_used_also_when_little_of_it_was(store: tampu.Store) -> None:
+    with store.stream("jobs", credit=4) as stream:
+        store.publish("jobs", "first")
         lease = stream.next(60)
         assert lease is not None
         stream.ack(lease).result(60)
-        q.publish_many("jobs", range(4))
+        store.publish_many("jobs", range(4))
         held = [stream.next(60) for _ in range(4)]
         assert [lease.payload for lease in held if lease is not None] == [0, 1, 2, 3]

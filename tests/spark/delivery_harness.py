@@ -76,9 +76,9 @@ def driver(store: Any, clock: FakeClock, takeover: float = 0, process: str | Non
     )
 
 
-def payloads(q: tampu.Store, log: Deliveries, start: int, end: int) -> list[Any]:
+def payloads(store: tampu.Store, log: Deliveries, start: int, end: int) -> list[Any]:
     found = [entries(log.store, "default", piece) for piece in log.pieces(start, end)]
-    return [q.get(id).payload for part in found for id in part.ids]
+    return [store.get(id).payload for part in found for id in part.ids]
 
 
 def rows(log: Deliveries, start: int, end: int, **said: Any) -> list[dict[str, Any]]:
@@ -89,6 +89,6 @@ def rows(log: Deliveries, start: int, end: int, **said: Any) -> list[dict[str, A
     ]
 
 
-def documents(q: tampu.Store) -> dict[str, int]:
+def documents(store: tampu.Store) -> dict[str, int]:
     kinds = (HEADS, PAGES, OUTCOMES)
-    return dict(Counter(kind for kind in kinds for _ in access.engine(q).documents(kind, "default")))
+    return dict(Counter(kind for kind in kinds for _ in access.engine(store).documents(kind, "default")))

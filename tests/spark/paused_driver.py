@@ -71,8 +71,8 @@ def keep_lake(spark: SparkSession, url: str, home: Path, wait: Wait | None = Non
 
 def meet(spark: SparkSession, url: str, home: Path) -> dict[str, str]:
     """How each of the three ended here."""
-    with tampu.open(url, maintenance=False) as q:
-        q.publish_many("emails", range(MESSAGES))
+    with tampu.open(url, maintenance=False) as store:
+        store.publish_many("emails", range(MESSAGES))
 
     def wait(what: str) -> None:
         (home / f"{what}.waits").touch()

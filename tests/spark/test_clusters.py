@@ -139,9 +139,9 @@ def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, An
 
 def _check(url: str, answer: dict[str, Any]) -> None:
     assert {name: answer[name] for name in EXPECTED} == EXPECTED
-    with tampu.open(url, maintenance=False) as q:
-        assert q.stats("numbers").counts[tampu.State.READY] == 200
-        written = {(t.offset, t.id) for t in q.journal(limit=1000).transitions}
+    with tampu.open(url, maintenance=False) as store:
+        assert store.stats("numbers").counts[tampu.State.READY] == 200
+        written = {(t.offset, t.id) for t in store.journal(limit=1000).transitions}
     assert answer["pipeline"]["transitions"] == 200, answer
     lake = Lake(f"{url}.lake")
     events = lake.table("bronze.events").open().arrow().to_table().to_pylist()
@@ -154,15 +154,15 @@ def _check_accidents(url: str, folder: Path, seen: dict[str, Any]) -> None:
     """Copies of slow tasks, killed executors and killed workers: no row is doubled, none is lost."""
     noted = evidence(folder)
     everything = list(range(ROWS))
-    with tampu.open(url, maintenance=False) as q:
-        told = Counter((t.queue, t.verb, t.id) for t in q.journal(limit=10_000).transitions)
+    with tampu.open(url, maintenance=False) as store:
+        told = Counter((t.queue, t.verb, t.id) for t in store.journal(limit=10_000).transitions)
         assert set(told.values()) == {1}, "nothing happened twice"
         for queue, options in WRITES.items():
             marks = noted[f"write-{queue}"]
             assert {"happened", "attempt-1-1", "finished"} <= marks, (queue, marks)
-            found = [m for state in tampu.State for m in q.messages(queue, state=state, limit=1000)]
+            found = [m for state in tampu.State for m in store.messages(queue, state=state, limit=1000)]
             assert sorted(int(m.raw) for m in found) == everything, (queue, options)
-        done = q.messages("copied", state="done", limit=1000)
+        done = store.messages("copied", state="done", limit=1000)
         assert [m.attempts for m in done] == [1] * ROWS, "drained once, all of them"
     assert staged(url) == []
     assert {"happened", "attempt-0-1", "finished"} <= noted["read"]
@@ -210,12 +210,12 @@ def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
     assert "another driver has taken" in ended["drain"], ended
     assert "CONCURRENT_STREAM_LOG_UPDATE" in ended["copy"], ended
     assert ended["lake"].startswith("VersionConflict: another run"), ended
-    with tampu.open(url, maintenance=False) as q:
-        told = [(t.offset, t.id, t.verb) for t in q.journal(limit=1000).transitions]
+    with tampu.open(url, maintenance=False) as store:
+        told = [(t.offset, t.id, t.verb) for t in store.journal(limit=1000).transitions]
         verbs = Counter((id, verb) for _, id, verb in told)
         ids = {id for _, id, _ in told}
         assert verbs == {(id, verb): 1 for id in ids for verb in ("publish", "claim", "ack")}
-        assert (len(ids), q.stats("emails").done) == (paused_driver.MESSAGES, paused_driver.MESSAGES)
+        assert (len(ids), store.stats("emails").done) == (paused_driver.MESSAGES, paused_driver.MESSAGES)
     batches = [json.loads(line) for line in (home / "drained.jsonl").read_text().splitlines()]
     assert [number for number, _ in batches] == [0, 0, 1, 2], "the batch in the middle of which they met came twice"
     assert batches[0] == batches[1]

@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def q(url: str, clock: Clock) -> Iterator[tampu.Store]:
+def store(url: str, clock: Clock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
@@ -59,10 +59,10 @@ def offsets(reader: JournalStreamReader, start: Any, end: Any) -> list[int]:
     return [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
 
 
-def test_a_stream_begins_where_it_is_told(q, url, part, clock):
-    q.publish_many("a", range(3))
+def test_a_stream_begins_where_it_is_told(store, url, part, clock):
+    store.publish_many("a", range(3))
     clock.at += SECOND
-    q.publish_many("a", range(2))
+    store.publish_many("a", range(2))
     assert stream(url).initialOffset() == {part: 0}
     assert stream(url, startingOffsets=json.dumps({part: 2})).initialOffset() == {part: 2}
     assert stream(url, startingTime=moment(clock.at).isoformat()).initialOffset() == {part: 3}
@@ -70,20 +70,20 @@ def test_a_stream_begins_where_it_is_told(q, url, part, clock):
         stream(url, endingOffsets="latest")
 
 
-def test_a_stream_from_the_end_settles_where_the_end_was_in_its_first_batch(q, url, part):
-    q.publish_many("a", range(3))
+def test_a_stream_from_the_end_settles_where_the_end_was_in_its_first_batch(store, url, part):
+    store.publish_many("a", range(3))
     reader = stream(url, startingOffsets="latest")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     assert end == {part: 3}
-    q.publish("a", "later")
+    store.publish("a", "later")
     again = stream(url, startingOffsets="latest")
     assert offsets(again, again.initialOffset(), end) == []
     assert offsets(again, end, again.latestOffset(end, ReadAllAvailable())) == [4]
 
 
-def test_a_batch_is_no_longer_than_the_limit(q, url, part):
-    q.publish_many("a", range(10))
+def test_a_batch_is_no_longer_than_the_limit(store, url, part):
+    store.publish_many("a", range(10))
     assert stream(url).getDefaultReadLimit() == ReadAllAvailable()
     assert stream(url, maxMessagesPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
     reader = stream(url, maxOffsetsPerTrigger="4")
@@ -94,11 +94,11 @@ def test_a_batch_is_no_longer_than_the_limit(q, url, part):
     assert reader.reportLatestOffset() == {part: 10}
 
 
-def test_available_now_leaves_out_what_comes_later(q, url, part):
-    q.publish_many("a", range(5))
+def test_available_now_leaves_out_what_comes_later(store, url, part):
+    store.publish_many("a", range(5))
     reader = stream(url)
     reader.prepareForTriggerAvailableNow()
-    q.publish_many("a", range(5))
+    store.publish_many("a", range(5))
     assert reader.latestOffset({part: 0}, ReadMaxRows(3)) == {part: 3}
     assert reader.latestOffset({part: 3}, ReadMaxRows(3)) == {part: 5}
     assert reader.latestOffset({part: 5}, ReadMaxRows(3)) == {part: 5}
@@ -106,11 +106,11 @@ def test_available_now_leaves_out_what_comes_later(q, url, part):
     assert reader.reportLatestOffset() == {part: 10}
 
 
-def test_a_batch_that_is_read_again_is_the_same(q, url, part, monkeypatch):
+def test_a_batch_that_is_read_again_is_the_same(store, url, part, monkeypatch):
     monkeypatch.setattr(read, "LEAST_TRANSITIONS", 3)
-    q.publish_many("a", range(10))
+    store.publish_many("a", range(10))
     first = offsets(stream(url), {part: 2}, {part: 9})
-    q.publish_many("a", range(10))
+    store.publish_many("a", range(10))
     assert offsets(stream(url), {part: 2}, {part: 9}) == first == list(range(3, 10))
 
 
@@ -122,22 +122,22 @@ def places(reader: JournalStreamReader) -> list[tuple[str, str]]:
     return sorted((row["tenant"], row["queue"]) for row in rows)
 
 
-def test_a_stream_of_a_tenant_has_only_its_transitions(q, url):
+def test_a_stream_of_a_tenant_has_only_its_transitions(store, url):
     with opened(url, tenant="other") as other:
-        q.publish("a", 1)
+        store.publish("a", 1)
         other.publish("a", 2)
-        q.publish("b", 3)
+        store.publish("b", 3)
     assert places(stream(url)) == [("default", "a"), ("default", "b")]
     assert places(stream(url, tenant="other")) == [("other", "a")]
     assert places(stream(url, tenant="*", queue="a")) == [("default", "a"), ("other", "a")]
 
 
-def test_a_queue_that_comes_later_is_read_from_its_beginning(q, url):
-    q.publish_many("a", range(3))
+def test_a_queue_that_comes_later_is_read_from_its_beginning(store, url):
+    store.publish_many("a", range(3))
     reader = stream(url)
     first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    q.publish_many("b", range(4))
-    q.publish("a", 3)
+    store.publish_many("b", range(4))
+    store.publish("a", 3)
     second = reader.latestOffset(first, ReadAllAvailable())
     parts = reader.partitions(first, second)
     rows = [row["queue"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
@@ -152,13 +152,13 @@ def test_partitions_share_a_limited_batch_by_what_they_have():
     assert _fairly({}, 10) == {}
 
 
-def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, part, clock, caplog):
-    q.publish_many("a", range(10))
+def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(store, url, part, clock, caplog):
+    store.publish_many("a", range(10))
     clock.at += 100 * SECOND
-    q.publish_many("a", range(5))
+    store.publish_many("a", range(5))
     reader = stream(url)
     parts = reader.partitions({part: 2}, {part: 15})
-    access.engine(q).run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
+    access.engine(store).run([Trim({}, 1000 * SECOND, 50 * SECOND, 1000)])
     for lost in (
         lambda: reader.latestOffset({part: 2}, ReadAllAvailable()),
         lambda: reader.partitions({part: 2}, {part: 15}),
@@ -175,14 +175,14 @@ def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(q, url, part, clo
     assert reader.latestOffset({part: 10}, ReadAllAvailable()) == {part: 15}
 
 
-def test_a_journal_that_ends_before_the_checkpoint_is_an_error(q, url, part):
-    q.publish("a", 1)
+def test_a_journal_that_ends_before_the_checkpoint_is_an_error(store, url, part):
+    store.publish("a", 1)
     for given in ("true", "false"):
         with pytest.raises(tampu.NotFound, match="restored or replaced"):
             stream(url, failOnDataLoss=given).latestOffset({part: 7}, ReadAllAvailable())
 
 
-def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, part, spark, tmp_path: Path):
+def test_each_transition_reaches_an_idempotent_sink_exactly_once(store, url, part, spark, tmp_path: Path):
     """The sink fails after it has written a batch, and the batch is repeated from the checkpoint."""
     out = tmp_path / "out"
     out.mkdir()
@@ -214,15 +214,15 @@ def test_each_transition_reaches_an_idempotent_sink_exactly_once(q, url, part, s
                 query.awaitTermination(SECONDS)
         return query
 
-    q.publish_many("a", range(10))
+    store.publish_many("a", range(10))
     run(fail_at=1)
-    for lease in q.claim("a", limit=4):
-        q.ack(lease)
+    for lease in store.claim("a", limit=4):
+        store.ack(lease)
     progress = run(fail_at=None).recentProgress
     assert all(same for _, same in seen), "a repeated batch had other rows"
     assert [batch for batch, _ in seen].count(1) == 2
     written = [tuple(row) for place in sorted(out.iterdir()) for row in json.loads(place.read_text())]
-    told = [(t.offset, t.verb, t.id) for t in q.journal(limit=1000).transitions]
+    told = [(t.offset, t.verb, t.id) for t in store.journal(limit=1000).transitions]
     assert sorted(written) == told
     assert len(told) == 18
     assert json.loads(progress[-1]["sources"][0]["latestOffset"]) == {part: 18}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_one_message_is_written_read_drained_and_kept_in_the_lake(
-    spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path
+    spark: SparkSession, url: str, store: tampu.Store, tmp_path: Path
 ) -> None:
     row = spark.range(1).selectExpr("'only' AS payload", "'single' AS type")
     row.write.format("tampu").mode("append").options(url=url, queue="emails", jobId="one").save()
@@ -44,7 +44,7 @@ def test_one_message_is_written_read_drained_and_kept_in_the_lake(
     assert [[e.id for e in rows] for rows in run("journal", startingOffsets="earliest")] == [[message.id]]
     ((delivery,),) = run("queue", queue="emails", consumer="billing")
     assert (delivery.id, delivery.delivery, bytes(delivery.payload)) == (message.id, 1, b"only")
-    assert [m.id for m in q.messages("emails", state="done")] == [message.id]
+    assert [m.id for m in store.messages("emails", state="done")] == [message.id]
 
     lake = Lake(str(tmp_path / "lake"))
     Pipeline(url, lake, few=0).run(lambda: spark)

@@ -63,14 +63,16 @@ class Seen:
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
 
-def test_a_queue_is_drained_in_batches_and_everything_is_settled(spark, q, url, tmp_path):
+def test_a_queue_is_drained_in_batches_and_everything_is_settled(spark, store, url, tmp_path):
     seen = Seen()
     frame = stream(spark, url, maxOffsetsPerTrigger=4, minPartitions=2)
     assert [field.name for field in frame.schema] == columns.DELIVERIES.names
     drain(frame, tmp_path, seen)
     assert seen.rows == []
 
-    sent = q.publish_many("emails", [tampu.NewMessage({"n": n}, type="mail.send", labels={"a": "b"}) for n in range(7)])
+    sent = store.publish_many(
+        "emails", [tampu.NewMessage({"n": n}, type="mail.send", labels={"a": "b"}) for n in range(7)]
+    )
     query = drain(frame, tmp_path, seen)
     assert [len(rows) for _, rows in sorted(seen.batches.items())] == [0, 4, 3]  # Spark's batch 0 may be empty
     rows = sorted(seen.rows, key=lambda row: row.delivery)
@@ -80,16 +82,16 @@ def test_a_queue_is_drained_in_batches_and_everything_is_settled(spark, q, url, 
     first = rows[0].asDict()
     assert (first["state"], first["attempts"], first["type"], first["labels"]) == ("leased", 1, "mail.send", {"a": "b"})
     assert rows[0].receipt.startswith("emails/")
-    assert q.stats("emails").done == 7
+    assert store.stats("emails").done == 7
     assert sum(progress.numInputRows for progress in query.recentProgress) == 7
 
 
-def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, q, url, tmp_path):
+def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, store, url, tmp_path):
     from pyspark.sql import functions as F
 
     large = os.urandom(1 << 10) * (10 << 10)
-    q.queues.put("emails", max_attempts=2, backoff=tampu.fixed(0, jitter="none"), max_payload=11 << 20)
-    q.publish_many("emails", [b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
+    store.queues.put("emails", max_attempts=2, backoff=tampu.fixed(0, jitter="none"), max_payload=11 << 20)
+    store.publish_many("emails", [b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
     told: list[Any] = []
     got: list[bytes] = []
 
@@ -105,24 +107,24 @@ def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, q, ur
             F.when(text == "fine", F.struct(F.length("payload").alias("size"))).alias("result"),
         )
         told.append(tampu.spark.settle(outcome))
-        assert q.stats("emails").leased == frame.count()
+        assert store.stats("emails").leased == frame.count()
 
     drain(stream(spark, url, minPartitions=3), tmp_path, work)
     assert sorted(got) == sorted([b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
-    assert q.stats("emails").ready == 1  # what comes back meanwhile is for the next run
+    assert store.stats("emails").ready == 1  # what comes back meanwhile is for the next run
     drain(stream(spark, url), tmp_path, work)
     assert [(t.acked, t.nacked, t.rejected, t.unknown) for t in told] == [(4, 1, 1, 0), (0, 1, 0, 0)]
-    dead = {m.raw: q.get(m.id) for m in q.messages("emails", state="dead")}
+    dead = {m.raw: store.get(m.id) for m in store.messages("emails", state="dead")}
     assert dead[b"broken"].reason == "decode_failed"
     assert dead[b"fails"].reason == "retries_exhausted"
     assert [failure.error for failure in dead[b"fails"].failures] == ["smtp: 451, try 1", "smtp: 451, try 2"]
-    done = {m.raw: q.get(m.id) for m in q.messages("emails", state="done")}
+    done = {m.raw: store.get(m.id) for m in store.messages("emails", state="done")}
     assert done[b"fine"].result == {"size": 4}
     assert len(done) == 4
 
 
-def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worker(spark, q, url, tmp_path):
-    q.publish_many("emails", range(40))
+def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worker(spark, store, url, tmp_path):
+    store.publish_many("emails", range(40))
     first: list[Any] = []
 
     def broken(frame: DataFrame, number: int) -> None:
@@ -133,7 +135,7 @@ def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worke
     query = start(stream(spark, url, minPartitions=4), tmp_path, broken)
     with pytest.raises(Exception, match="the sink is full"):
         query.awaitTermination(120)
-    assert q.stats("emails").leased == 40
+    assert store.stats("emails").leased == 40
 
     marker = str(tmp_path / "killed")
     columns = "delivery bigint, id string, receipt string"
@@ -157,15 +159,15 @@ def test_a_batch_that_fails_is_delivered_again_whole_and_survives_a_killed_worke
     assert Path(marker).exists()
     assert sorted(got) == sorted(first)
     assert len(got) == 40
-    assert q.stats("emails").done == 40
+    assert store.stats("emails").done == 40
 
 
-def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(spark, q, url, tmp_path):
+def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(spark, store, url, tmp_path):
     script = (
         "import sys, tampu\n"
-        "q = tampu.open(sys.argv[1], maintenance=False)\n"
+        "store = tampu.open(sys.argv[1], maintenance=False)\n"
         "for n, _ in enumerate(sys.stdin):\n"
-        "    q.publish_many('emails', range(20))\n"
+        "    store.publish_many('emails', range(20))\n"
         "    print(20 * n + 20, flush=True)\n"
     )
     command = [sys.executable, "-c", script, url]
@@ -184,7 +186,7 @@ def test_a_process_that_is_killed_with_the_queue_open_does_not_stop_the_drain(sp
 
         drain(stream(spark, url, maxMessagesPerTrigger=40), tmp_path, work)
         said = max([said, *(int(line) for line in other.stdout if line.endswith("\n"))])
-    states = q.stats("emails")
+    states = store.stats("emails")
     assert states.leased == 0
     assert states.done == sum(got) == 60
     assert states.done + states.ready in (said, said + 20)
@@ -197,8 +199,8 @@ def beat(url: str) -> int:
     return head.beat_us
 
 
-def test_a_second_query_on_the_same_consumer_is_refused(spark, q, url, tmp_path):
-    q.publish("emails", 1)
+def test_a_second_query_on_the_same_consumer_is_refused(spark, store, url, tmp_path):
+    store.publish("emails", 1)
     refused: list[str] = []
 
     def work(frame: DataFrame, number: int) -> None:
@@ -210,7 +212,7 @@ def test_a_second_query_on_the_same_consumer_is_refused(spark, q, url, tmp_path)
 
     drain(stream(spark, url), tmp_path, work)
     assert len(refused) == 1
-    assert q.stats("emails").done == 1
+    assert store.stats("emails").done == 1
 
 
 def reader(url: str, **options: str) -> QueueStreamReader:
@@ -218,52 +220,52 @@ def reader(url: str, **options: str) -> QueueStreamReader:
     return QueueStreamReader(Options({"url": url, "queue": "emails", "consumer": "billing", **options}))
 
 
-def test_the_source_says_that_it_is_alive_while_a_batch_is_worked_on(q, url):
-    q.publish("emails", 1)
+def test_the_source_says_that_it_is_alive_while_a_batch_is_worked_on(store, url):
+    store.publish("emails", 1)
     source = reader(url, leaseSeconds="3")
     try:
         source.latestOffset(source.initialOffset(), ReadMaxRows(5))
         for _ in range(2):
             began = beat(url)
             while beat(url) == began:
-                q.claim("nothing", wait=0.1)
+                store.claim("nothing", wait=0.1)
     finally:
         source.stop()
 
 
-def test_the_backlog_that_spark_shows_is_what_is_ready(q, url):
-    q.publish_many("emails", range(5))
+def test_the_backlog_that_spark_shows_is_what_is_ready(store, url):
+    store.publish_many("emails", range(5))
     source = reader(url)
     try:
         assert source.reportLatestOffset() is None, "nobody owns the consumer yet"
         end = source.latestOffset(source.initialOffset(), ReadMaxRows(2))
         assert end["delivery"] == 2
         assert source.reportLatestOffset() == end | {"delivery": 5}
-        q.publish("emails", 5)
+        store.publish("emails", 5)
         assert source.reportLatestOffset() == end | {"delivery": 6}
     finally:
         source.stop()
 
 
-def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(q, url, monkeypatch):
+def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(store, url, monkeypatch):
     monkeypatch.setattr(queue_stream, "_HELD", 40_000)
-    q.queues.put("emails", max_payload=10_000)
-    sent = q.publish_many("emails", ["x"] * 20 + ["x" * 9_000] * 10)
+    store.queues.put("emails", max_payload=10_000)
+    sent = store.publish_many("emails", ["x"] * 20 + ["x" * 9_000] * 10)
     source = reader(url)
     asked: list[int] = []
-    with open_store(url) as store:
-        real = store.by_ids
+    with open_store(url) as arrow:
+        real = arrow.by_ids
 
         def by_ids(tenant: str, ids: list[str]) -> Any:
             asked.append(len(ids))
             return real(tenant, ids)
 
-        monkeypatch.setattr(store, "by_ids", by_ids)
+        monkeypatch.setattr(arrow, "by_ids", by_ids)
         try:
             begin = source.initialOffset()
             (part,) = source.partitions(begin, source.latestOffset(begin, ReadMaxRows(100)))
             assert isinstance(part, QueuePartition)
-            batches = queue_stream.rows(store, "default", "emails", part.piece)
+            batches = queue_stream.rows(arrow, "default", "emails", part.piece)
             got = [id for batch in batches for id in batch.column("id").to_pylist()]
         finally:
             source.stop()
@@ -271,7 +273,7 @@ def test_no_fetch_can_be_larger_than_what_the_queue_takes_allows(q, url, monkeyp
     assert max(asked) == 4
 
 
-def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url):
+def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(store, url):
     script = (
         "import sys\n"
         "from pyspark.sql.streaming.datasource import ReadMaxRows\n"
@@ -284,18 +286,18 @@ def test_the_process_of_a_source_gives_the_consumer_up_when_spark_ends_it(q, url
         "finally:\n"
         "    reader.stop()\n"
     )
-    q.publish("emails", 1)
+    store.publish("emails", 1)
     command = [sys.executable, "-c", script, url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as source:
         assert source.stdout is not None
         assert source.stdout.readline() == "1\n"
         source.terminate()
         assert source.wait(60) == 0
-    with open_store(url) as store:
-        head, _ = read_head(store, "default", "emails", "billing")
+    with open_store(url) as arrow:
+        head, _ = read_head(arrow, "default", "emails", "billing")
     assert head is not None
     assert (head.owner, head.last) == ("", 1)
-    assert q.stats("emails").leased == 1
+    assert store.stats("emails").leased == 1
 
 
 @pytest.mark.parametrize(
@@ -319,8 +321,8 @@ def test_options_are_checked(options, message):
         source.streamReader(StructType())
 
 
-def test_trigger_once_and_a_foreign_checkpoint_are_refused(q, url):
-    q.publish("emails", 1)
+def test_trigger_once_and_a_foreign_checkpoint_are_refused(store, url):
+    store.publish("emails", 1)
     one, two = (reader(url, consumer=consumer) for consumer in ("a", "b"))
     began = one.initialOffset()
     assert one.initialOffset() == began
@@ -328,6 +330,6 @@ def test_trigger_once_and_a_foreign_checkpoint_are_refused(q, url):
         one.latestOffset(began, ReadAllAvailable())
     with pytest.raises(tampu.InvalidState, match="the checkpoint does not belong to consumer b"):
         two.latestOffset(began, ReadMaxRows(5))
-    assert q.stats("emails").ready == 1
+    assert store.stats("emails").ready == 1
     one.stop()
     two.stop()

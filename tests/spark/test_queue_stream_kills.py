@@ -62,11 +62,11 @@ def fail_after_sink(spark: SparkSession, url: str, home: Path) -> None:
     raise AssertionError("the query went on after its sink failed")
 
 
-def finish(spark: SparkSession, q: tampu.Store, url: str, home: Path, ids: set[str]) -> tuple[list[int], set[int]]:
+def finish(spark: SparkSession, store: tampu.Store, url: str, home: Path, ids: set[str]) -> tuple[list[int], set[int]]:
     """Drain what is left and hold what came against the engine; the batches in which it came, and the distinct ones."""
     assert drain_job.drain(spark, url, home, "", form="tampu").awaitTermination(300)
     came = deliveries(home)
-    states = q.stats("emails")
+    states = store.stats("emails")
     assert (states.done, states.depth) == (len(ids), 0)
     assert {id for _, rows in came for _, id in rows} == ids
     by_batch: dict[int, list[tuple[int, str]]] = {}
@@ -75,20 +75,20 @@ def finish(spark: SparkSession, q: tampu.Store, url: str, home: Path, ids: set[s
     kept = sorted(row for rows in by_batch.values() for row in rows)
     assert [delivery for delivery, _ in kept] == list(range(1, len(ids) + 1))
     assert len({id for _, id in kept}) == len(ids), "a message of a committed batch came again"
-    assert all(message.attempts == 1 for message in q.messages("emails", state="done", limit=1000))
+    assert all(message.attempts == 1 for message in store.messages("emails", state="done", limit=1000))
     return [number for number, _ in came], set(by_batch)
 
 
-def test_nothing_is_lost_and_all_is_settled_after_kills_at_every_point(spark, q: tampu.Store, url, tmp_path):
-    ids = {message.id for message in q.publish_many("emails", range(70))}
+def test_nothing_is_lost_and_all_is_settled_after_kills_at_every_point(spark, store: tampu.Store, url, tmp_path):
+    ids = {message.id for message in store.publish_many("emails", range(70))}
     home = tmp_path / "home"
     fail_after_sink(spark, url, home)
-    assert (q.stats("emails").leased, q.stats("emails").done) == (20, 0)
+    assert (store.stats("emails").leased, store.stats("emails").done) == (20, 0)
     kill_source(spark, url, home, "commit")
-    assert q.stats("emails").leased == 20, "committed, not settled"
+    assert store.stats("emails").leased == 20, "committed, not settled"
     kill_source(spark, url, home, "lease")
-    assert (q.stats("emails").leased, q.stats("emails").done) == (20, 20)
-    came, distinct = finish(spark, q, url, home, ids)
+    assert (store.stats("emails").leased, store.stats("emails").done) == (20, 20)
+    came, distinct = finish(spark, store, url, home, ids)
     assert len(came) == len(distinct) + 1, "only the batch whose sink failed came twice"
 
 
@@ -98,12 +98,12 @@ def test_whole_drivers_killed_at_each_point_lose_and_double_nothing(spark, tmp_p
     urls = {point: str(tmp_path / f"{point}.db") for point in homes}
     with contextlib.ExitStack() as opened:
         queues = {point: opened.enter_context(tampu.open(url, maintenance=False)) for point, url in urls.items()}
-        ids = {point: {m.id for m in q.publish_many("emails", range(45))} for point, q in queues.items()}
+        ids = {point: {m.id for m in store.publish_many("emails", range(45))} for point, store in queues.items()}
         with ThreadPoolExecutor(len(homes)) as pool:
             for done in [pool.submit(kill_driver, urls[point], homes[point], point) for point in homes]:
                 done.result()
-        assert {point: q.stats("emails").leased for point, q in queues.items()} == dict.fromkeys(homes, 20)
+        assert {point: store.stats("emails").leased for point, store in queues.items()} == dict.fromkeys(homes, 20)
         again = {"sink": 1, "commit": 0, "lease": 0}
-        for point, q in queues.items():
-            came, distinct = finish(spark, q, urls[point], homes[point], ids[point])
+        for point, store in queues.items():
+            came, distinct = finish(spark, store, urls[point], homes[point], ids[point])
             assert len(came) == len(distinct) + again[point], point

@@ -39,15 +39,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def q(url: str, clock: Clock) -> Iterator[tampu.Store]:
+def store(url: str, clock: Clock) -> Iterator[tampu.Store]:
     with opened(url, clock) as queue:
         yield queue
 
 
-def told(q: tampu.Store, tenant: str | None = None) -> list[dict[str, Any]]:
+def told(store: tampu.Store, tenant: str | None = None) -> list[dict[str, Any]]:
     """The journal as the library tells it, partition by partition."""
     names = columns.JOURNAL.names
-    page = access.engine(q).journal(None, 100_000, tenant)
+    page = access.engine(store).journal(None, 100_000, tenant)
     return sorted(({name: getattr(t, name) for name in names} for t in page.transitions), key=place)
 
 
@@ -72,48 +72,48 @@ def reader(url: str, *filters: Filter, **options: str) -> JournalReader:
     return made
 
 
-def work(q: tampu.Store, clock: Clock, seed: int = 0) -> None:
+def work(store: tampu.Store, clock: Clock, seed: int = 0) -> None:
     chance = random.Random(seed)
     ids: list[str] = []
     for step in range(40):
         clock.at += chance.choice([0, 1, SECOND])
         queue = chance.choice("ab")
         own = f"{OWN[:-3]}{step:04d}" if chance.random() < 0.4 else None
-        ids.append(q.publish(queue, step, type=f"t.{step % 3}", max_attempts=2, id=own).id)
+        ids.append(store.publish(queue, step, type=f"t.{step % 3}", max_attempts=2, id=own).id)
         news = [tampu.NewMessage(n, type=chance.choice(["x", "y"])) for n in range(chance.randint(1, 5))]
-        ids.extend(message.id for message in q.publish_many(queue, news))
+        ids.extend(message.id for message in store.publish_many(queue, news))
         settled: list[Any] = []
-        for lease in q.claim(queue, limit=chance.randint(1, 8), worker=chance.choice([None, "w1", "w2"])):
+        for lease in store.claim(queue, limit=chance.randint(1, 8), worker=chance.choice([None, "w1", "w2"])):
             nack = tampu.Nack(lease, chance.choice([None, f"timeout {step}", "refused"]), delay=0)
             settled.append(chance.choice([tampu.Ack(lease), nack, tampu.Reject(lease), tampu.Release(lease)]))
         if settled:
-            q.settle(settled)
-        q.cancel(chance.choice(ids))
-    q.purge("a", state="ready")
+            store.settle(settled)
+        store.cancel(chance.choice(ids))
+    store.purge("a", state="ready")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_history_in_any_cut_is_what_the_library_tells(q, url, clock, monkeypatch, seed):
+def test_any_history_in_any_cut_is_what_the_library_tells(store, url, clock, monkeypatch, seed):
     print("seed", seed)
-    work(q, clock, seed)
-    expected = told(q)
+    work(store, clock, seed)
+    expected = told(store)
     assert len({row["verb"] for row in expected}) > 7
     assert rows(JournalReader(Options({"url": url}))) == expected
     small_records(monkeypatch, 7, 5)
     chance = random.Random(seed)
-    with open_store(url) as store:
-        for part, latest in store.bounds()[1].items():
+    with open_store(url) as arrow:
+        for part, latest in arrow.bounds()[1].items():
             of_part = [row for row in expected if row["partition"] == part]
             assert len(of_part) == latest
             for _ in range(10):
                 after, upto = sorted(chance.sample(range(latest + 1), 2))
-                found = [row for batch in store.journal(part, after, upto, None) for row in batch.to_pylist()]
+                found = [row for batch in arrow.journal(part, after, upto, None) for row in batch.to_pylist()]
                 assert found == of_part[after:upto]
 
 
-def test_parts_have_a_least_size_and_together_are_everything(q, url, clock, monkeypatch):
-    work(q, clock)
-    expected = told(q)
+def test_parts_have_a_least_size_and_together_are_everything(store, url, clock, monkeypatch):
+    work(store, clock)
+    expected = told(store)
     journals = len({row["partition"] for row in expected})
     assert len(JournalReader(Options({"url": url})).partitions()) == journals
     monkeypatch.setattr(read, "LEAST_TRANSITIONS", 10)
@@ -122,10 +122,10 @@ def test_parts_have_a_least_size_and_together_are_everything(q, url, clock, monk
     assert rows(many) == expected
 
 
-def test_a_read_begins_and_ends_where_it_is_told(q, url, clock):
+def test_a_read_begins_and_ends_where_it_is_told(store, url, clock):
     assert rows(reader(url)) == []
-    work(q, clock)
-    expected = told(q)
+    work(store, clock)
+    expected = told(store)
     count = len(expected)
 
     def from_to(after: int, upto: int) -> list[dict[str, Any]]:
@@ -140,33 +140,33 @@ def test_a_read_begins_and_ends_where_it_is_told(q, url, clock):
     assert rows(reader(url, startingTime=middle.isoformat())) == [row for row in expected if row["at"] >= middle]
     planned = reader(url)
     parts = planned.partitions()
-    q.publish("a", "later")
+    store.publish("a", "later")
     assert sum(batch.num_rows for part in parts for batch in planned.read(part)) == count
 
 
 @pytest.mark.parametrize("wrong", ["first", '{"0": -5}', "[]", '{"7": 1}', "{}"], ids=str)
-def test_an_offset_that_makes_no_sense_is_refused(q, url, wrong):
-    q.publish("a", 1)
+def test_an_offset_that_makes_no_sense_is_refused(store, url, wrong):
+    store.publish("a", 1)
     with pytest.raises(tampu.InvalidConfig, match=r"earliest, latest, or a position|partitions are (0|default/a)"):
         rows(reader(url, startingOffsets=wrong))
 
 
-def test_tenants_are_kept_apart(q, url):
+def test_tenants_are_kept_apart(store, url):
     with opened(url, tenant="other") as other:
-        q.publish("a", 1)
+        store.publish("a", 1)
         other.publish("a", 2)
         other.publish("b", 3)
     assert [row["tenant"] for row in rows(reader(url))] == ["default"]
     assert [row["queue"] for row in rows(reader(url, tenant="other"))] == ["a", "b"]
     assert rows(reader(url, EqualTo(("tenant",), "other"))) == []
-    assert rows(reader(url, In(("tenant",), ("other", "default")))) == told(q, "default")
-    assert rows(reader(url, tenant="*")) == told(q)
-    assert rows(reader(url, EqualTo(("tenant",), "other"), tenant="*")) == told(q, "other")
+    assert rows(reader(url, In(("tenant",), ("other", "default")))) == told(store, "default")
+    assert rows(reader(url, tenant="*")) == told(store)
+    assert rows(reader(url, EqualTo(("tenant",), "other"), tenant="*")) == told(store, "other")
 
 
-def test_filters_leave_less_to_read(q, url, clock):
-    work(q, clock)
-    expected = told(q)
+def test_filters_leave_less_to_read(store, url, clock):
+    work(store, clock)
+    expected = told(store)
 
     def read_with(*filters: Filter) -> list[tuple[str, int]]:
         return [place(row) for row in rows(reader(url, *filters))]
@@ -185,37 +185,37 @@ def test_filters_leave_less_to_read(q, url, clock):
     assert read_with(LessThan(("at",), middle)) == where(lambda row: row["at"] < middle)
 
 
-def test_a_clock_that_went_back_hides_nothing(q, url, engine, clock):
+def test_a_clock_that_went_back_hides_nothing(store, url, engine, clock):
     times = []
     for step in (0, 10, 20, 5, 15, 30):
         clock.at = (1_750_000_000 + step) * SECOND
         times.append(moment(clock.at))
-        q.publish("a", step)
+        store.publish("a", step)
     for limit in range(0, 31, 5):
         at = datetime.fromtimestamp(1_750_000_000 + limit, UTC)
         later = {row["offset"] for row in rows(reader(url, GreaterThanOrEqual(("at",), at)))}
         assert later >= {number + 1 for number, time in enumerate(times) if time >= at}
         earlier = {row["offset"] for row in rows(reader(url, LessThan(("at",), at)))}
         assert earlier >= {number + 1 for number, time in enumerate(times) if time < at}
-    with open_store(url) as store:
+    with open_store(url) as arrow:
         at = clock.at + SECOND
-        assert store.at_time(at) == store.until_time(at) == {partition(engine, "a"): 6}
+        assert arrow.at_time(at) == arrow.until_time(at) == {partition(engine, "a"): 6}
 
 
-def trim(q: tampu.Store, clock: Clock) -> None:
+def trim(store: tampu.Store, clock: Clock) -> None:
     """Everything so far goes out of the journal but the last transition."""
     clock.at += 100 * SECOND
-    q.publish("a", "kept")
-    access.engine(q).run([Trim({}, 1000 * SECOND, 50 * SECOND, 100_000)])
+    store.publish("a", "kept")
+    access.engine(store).run([Trim({}, 1000 * SECOND, 50 * SECOND, 100_000)])
 
 
-def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(q, url, engine, clock):
-    q.publish_many("a", range(7))
-    q.settle([tampu.Ack(lease) for lease in q.claim("a", limit=3)])
+def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(store, url, engine, clock):
+    store.publish_many("a", range(7))
+    store.settle([tampu.Ack(lease) for lease in store.claim("a", limit=3)])
     planned = reader(url)
     parts = planned.partitions()
-    count = len(told(q))
-    trim(q, clock)
+    count = len(told(store))
+    trim(store, clock)
     with pytest.raises(tampu.NotFound, match=rf"transitions 1 to {count} of the journal were trimmed"):
         list(planned.read(parts[0]))
     assert [row["offset"] for row in rows(reader(url))] == [count + 1]
@@ -235,9 +235,9 @@ def test_a_queue_can_only_be_drained_by_a_stream(url):
         read.reader("journal", Options({}))
 
 
-def test_spark_reads_the_journal_and_pushes_filters_down(q, url, clock, spark):
-    work(q, clock)
-    expected = told(q)
+def test_spark_reads_the_journal_and_pushes_filters_down(store, url, clock, spark):
+    work(store, clock)
+    expected = told(store)
     start = everywhere(expected, 3)
     frame = spark.read.format("tampu").options(url=url, kind="journal", startingOffsets=start).load()
     names = columns.JOURNAL.names

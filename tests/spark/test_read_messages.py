@@ -46,17 +46,17 @@ def payloads(*args: Any, **options: str) -> list[int]:
 
 
 @pytest.fixture
-def ids(q: tampu.Store) -> list[str]:
+def ids(store: tampu.Store) -> list[str]:
     """Messages 0 to 9, half of them in each of two queues; of queue a 0 and 2 are done and 4 is dead."""
-    made = [q.publish("ab"[n % 2], n).id for n in range(10)]
-    first, second, third = q.claim("a", limit=3)
-    q.ack(first)
-    q.ack(second)
-    q.reject(third)
+    made = [store.publish("ab"[n % 2], n).id for n in range(10)]
+    first, second, third = store.claim("a", limit=3)
+    store.ack(first)
+    store.ack(second)
+    store.reject(third)
     return made
 
 
-def test_options_choose_queues_and_states(q, url, ids):
+def test_options_choose_queues_and_states(store, url, ids):
     assert payloads(url) == list(range(10))
     assert payloads(url, queue="a") == [0, 2, 4, 6, 8]
     assert payloads(url, queue="a, b", state="done,DEAD") == [0, 2, 4]
@@ -67,7 +67,7 @@ def test_options_choose_queues_and_states(q, url, ids):
         MessagesReader(Options({}))
 
 
-def test_an_option_chooses_columns_and_their_order(q, url, ids):
+def test_an_option_chooses_columns_and_their_order(store, url, ids):
     made = rows(reader(url, state="done", columns="state, payload,id"))
     assert [list(row.items()) for row in made] == [
         [("state", "done"), ("payload", b"0"), ("id", ids[0])],
@@ -82,11 +82,11 @@ def test_an_option_chooses_columns_and_their_order(q, url, ids):
         reader(url, columns="id,id")
 
 
-def test_options_choose_times(q, url, ids):
-    created = q.get(ids[5]).created_at
+def test_options_choose_times(store, url, ids):
+    created = store.get(ids[5]).created_at
     assert payloads(url, createdFrom=created.isoformat()) == [5, 6, 7, 8, 9]
     assert payloads(url, createdTo=created.isoformat()) == [0, 1, 2, 3, 4]
-    ended = q.get(ids[2]).ended_at
+    ended = store.get(ids[2]).ended_at
     assert ended is not None
     assert payloads(url, endedFrom=ended.isoformat()) == [2, 4]
     assert payloads(url, endedTo=ended.isoformat()) == [0]
@@ -94,13 +94,13 @@ def test_options_choose_times(q, url, ids):
         reader(url, createdFrom="2026-01-31")
 
 
-def test_filters_reach_the_store(q, url, ids):
+def test_filters_reach_the_store(store, url, ids):
     assert payloads(url, EqualTo(("queue",), "a"), In(("state",), ("done", "dead", None))) == [0, 2, 4]
     assert payloads(url, EqualTo(("queue",), "b"), queue="a") == []
     assert payloads(url, EqualTo(("state",), "no such")) == []
     assert payloads(url, In(("id",), (ids[3], ids[4], "x")), EqualTo(("queue",), "b")) == [3]
     assert payloads(url, EqualTo(("id",), ids[3]), EqualTo(("id",), ids[4])) == []
-    created, ended = q.get(ids[5]).created_at, q.get(ids[2]).ended_at
+    created, ended = store.get(ids[5]).created_at, store.get(ids[2]).ended_at
     assert payloads(url, GreaterThanOrEqual(("created_at",), created), IsNotNull(("created_at",))) == [5, 6, 7, 8, 9]
     assert payloads(url, EqualTo(("created_at",), created)) == [5]
     assert payloads(url, IsNotNull(("ended_at",))) == [0, 2, 4]
@@ -108,7 +108,7 @@ def test_filters_reach_the_store(q, url, ids):
     assert payloads(url, LessThan(("ended_at",), ended + timedelta(days=1)), state="ready") == []
 
 
-def test_filters_that_do_not_reach_the_store_are_left_to_spark(q, url, ids):
+def test_filters_that_do_not_reach_the_store_are_left_to_spark(store, url, ids):
     made = MessagesReader(Options({"url": url, "tenant": "*"}))
     left = [
         StringStartsWith(("queue",), "a"),
@@ -121,7 +121,7 @@ def test_filters_that_do_not_reach_the_store_are_left_to_spark(q, url, ids):
     assert len(rows(made)) == 10
 
 
-def test_no_filter_reaches_another_tenant(q, url, ids):
+def test_no_filter_reaches_another_tenant(store, url, ids):
     with opened(url, tenant="other") as other:
         theirs = other.publish("a", 99)
     assert 99 not in payloads(url)
@@ -141,8 +141,8 @@ def test_spark_does_not_see_that_a_reader_takes_filters(url):
     assert list(off.pushFilters(filters)) == filters
 
 
-def test_spark_gets_the_same_rows_with_and_without_pushed_filters(q, url, ids, spark):
-    where = f"queue = 'a' and state in ('done', 'dead') and created_at >= timestamp'{q.get(ids[1]).created_at}'"
+def test_spark_gets_the_same_rows_with_and_without_pushed_filters(store, url, ids, spark):
+    where = f"queue = 'a' and state in ('done', 'dead') and created_at >= timestamp'{store.get(ids[1]).created_at}'"
 
     def found() -> tuple[list[str], bool]:
         frame = spark.read.format("tampu").option("url", url).load().where(where)
@@ -160,8 +160,8 @@ def test_spark_gets_the_same_rows_with_and_without_pushed_filters(q, url, ids, s
 
 def test_no_plan_of_spark_holds_a_password(spark):
     url = redis.redis.url().replace("://", "://default:s3cret@")  # a server without passwords takes any
-    with tampu.open(url, maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(url, maintenance=False) as store:
+        store.publish("jobs", 1)
     frame = spark.read.format("tampu").option("url", url).load()
     assert frame.count() == 1
     assert "s3cret" not in frame._jdf.queryExecution().toString()
@@ -169,15 +169,15 @@ def test_no_plan_of_spark_holds_a_password(spark):
     assert "s3cret" not in stream._jdf.queryExecution().toString() + stream.schema.json()
 
 
-def test_spark_reads_every_kind_of_value(q, url, spark):
+def test_spark_reads_every_kind_of_value(store, url, spark):
     from pyspark.sql import functions as F
 
-    q.queues.put("big", max_payload=16 << 20)
-    large = q.publish("big", b"\xff" * (10 << 20)).id
-    odd = q.publish("odd", b"\x00\xff\xfe", labels={"city": "Cusco"}, headers={"a": "b"}, key="k").id
-    empty = q.publish("odd", None).id
-    done = q.publish("done", {"n": 1}, type="sum.up").id
-    q.ack(q.claim("done")[0], {"sum": 3})
+    store.queues.put("big", max_payload=16 << 20)
+    large = store.publish("big", b"\xff" * (10 << 20)).id
+    odd = store.publish("odd", b"\x00\xff\xfe", labels={"city": "Cusco"}, headers={"a": "b"}, key="k").id
+    empty = store.publish("odd", None).id
+    done = store.publish("done", {"n": 1}, type="sum.up").id
+    store.ack(store.claim("done")[0], {"sum": 3})
     frame = spark.read.format("tampu").options(url=url, includePosition="true").load()
     found = {
         row.id: row
@@ -193,12 +193,12 @@ def test_spark_reads_every_kind_of_value(q, url, spark):
     assert bytes(found[empty].payload) == b"null"
     assert (found[done].result, found[done].state, found[done].attempts) == ('{"sum":3}', "done", 1)
     (position,) = {row.position for row in found.values()}
-    assert json.loads(position) == q.journal(limit=1).latest
+    assert json.loads(position) == store.journal(limit=1).latest
     assert sum(json.loads(position).values()) == 6
-    assert {row.us for row in found.values()} == {instant(q.get(id).created_at, "") for id in found}
+    assert {row.us for row in found.values()} == {instant(store.get(id).created_at, "") for id in found}
 
 
-def test_spark_reads_what_was_there_when_it_planned_or_fails(q, url, spark):
+def test_spark_reads_what_was_there_when_it_planned_or_fails(store, url, spark):
     from pyspark.errors import PythonException
 
     def planned() -> Any:
@@ -206,13 +206,13 @@ def test_spark_reads_what_was_there_when_it_planned_or_fails(q, url, spark):
         assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 1
         return frame
 
-    q.publish_many("work", range(20))
-    q.settle([tampu.Ack(lease) for lease in q.claim("work", limit=5)])
+    store.publish_many("work", range(20))
+    store.settle([tampu.Ack(lease) for lease in store.claim("work", limit=5)])
     frame = planned()
-    q.settle([tampu.Ack(lease) for lease in q.claim("work", limit=10)])
+    store.settle([tampu.Ack(lease) for lease in store.claim("work", limit=10)])
     states = [row.state for row in frame.collect()]
     assert {state: states.count(state) for state in states} == {"ready": 15, "done": 5}
     frame = planned()
-    q.purge("work", state="ready")
+    store.purge("work", state="ready")
     with pytest.raises(PythonException, match="removed after this read was planned"):
         frame.collect()

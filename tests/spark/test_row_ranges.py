@@ -25,24 +25,24 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str, q: tampu.Store) -> Iterator[ArrowStore]:
+def arrow(url: str, store: tampu.Store) -> Iterator[ArrowStore]:
     with open_store(url) as opened:
         yield opened
 
 
-def rows(store: ArrowStore, *columns: str) -> list[dict[str, Any]]:
+def rows(arrow: ArrowStore, *columns: str) -> list[dict[str, Any]]:
     query = MessageQuery(columns=columns) if columns else MessageQuery()
-    pieces = store.plan(query, 1).pieces
-    found = [row for piece in pieces for batch in store.messages(piece) for row in batch.to_pylist()]
+    pieces = arrow.plan(query, 1).pieces
+    found = [row for piece in pieces for batch in arrow.messages(piece) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: row["id"])
 
 
 def test_what_only_some_messages_have_is_with_the_right_ones(
-    q: tampu.Store, store: ArrowStore, monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, arrow: ArrowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_ranges, "RANGE_SIZE", 3)
     sent = [
-        q.publish(
+        store.publish(
             "work",
             i,
             id=OWN.format(i) if i % 3 == 0 else None,
@@ -52,20 +52,20 @@ def test_what_only_some_messages_have_is_with_the_right_ones(
         ).id
         for i in range(20)
     ]
-    found = rows(store)
+    found = rows(arrow)
     assert [row["id"] for row in found] == sorted(sent)
     for row in found:
-        message = q.get(row["id"])
+        message = store.get(row["id"])
         told = (message.max_attempts, message.created_at, message.expires_at, message.type)
         assert (row["max_attempts"], row["created_at"], row["expires_at"], row["type"]) == told
 
 
 def test_large_bodies_come_a_few_at_a_time_and_are_not_read_when_nobody_wants_them(
-    q: tampu.Store, store: ArrowStore, monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, arrow: ArrowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = [10, 1_000, 30_000, 20, 9_000, 9_000, 9_000, 30]
     for size in sizes:
-        q.publish("work", b"x" * size)
+        store.publish("work", b"x" * size)
     read: list[int] = []
     real = row_ranges.RowRanges._read
 
@@ -76,26 +76,26 @@ def test_large_bodies_come_a_few_at_a_time_and_are_not_read_when_nobody_wants_th
 
     monkeypatch.setattr(row_ranges.RowRanges, "_read", reading)
     monkeypatch.setattr(row_ranges, "BYTES", 20_000)
-    assert [len(row["payload"]) for row in rows(store, "id", "payload")] == sizes
+    assert [len(row["payload"]) for row in rows(arrow, "id", "payload")] == sizes
     assert len(read) > 3
     assert max(read) < 32_000
     read.clear()
-    assert len(rows(store, "id", "state")) == len(sizes)
+    assert len(rows(arrow, "id", "state")) == len(sizes)
     assert read == [0]
 
 
 def test_a_message_that_is_removed_between_two_reads_of_its_stretch_is_missed(
-    q: tampu.Store, store: ArrowStore, monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, arrow: ArrowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
-        q.publish("work", b"x" * 5_000)
-    (piece,) = store.plan(MessageQuery(), 1).pieces
+        store.publish("work", b"x" * 5_000)
+    (piece,) = arrow.plan(MessageQuery(), 1).pieces
     real = row_ranges._RowRange.cuts
 
     def cuts(self: Any) -> Any:
-        q.purge("work", state="ready")
+        store.purge("work", state="ready")
         return real(self)
 
     monkeypatch.setattr(row_ranges._RowRange, "cuts", cuts)
     with pytest.raises(NotFound, match="removed after this read was planned"):
-        list(store.messages(piece))
+        list(arrow.messages(piece))

@@ -18,7 +18,7 @@ LARGE = 200_000
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
-def q(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Store]:
     with tampu.open(URLS[request.param](tmp_path), maintenance=False) as queue:
         yield queue
 
@@ -43,35 +43,37 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def read(q: tampu.Store, queue: str) -> list[dict[str, Any]]:
-    pieces = store_for(q).plan(MessageQuery(queues=(queue,)), 1).pieces
-    return [row for piece in pieces for batch in store_for(q).messages(piece) for row in batch.to_pylist()]
+def read(store: tampu.Store, queue: str) -> list[dict[str, Any]]:
+    pieces = store_for(store).plan(MessageQuery(queues=(queue,)), 1).pieces
+    return [row for piece in pieces for batch in store_for(store).messages(piece) for row in batch.to_pylist()]
 
 
-def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(q: tampu.Store, fetched: list[int]) -> None:
+def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(
+    store: tampu.Store, fetched: list[int]
+) -> None:
     sizes = [10] * 200 + [LARGE] * 60 + [10] * 50
     for start in range(0, len(sizes), 10):
         for size in sizes[start : start + 10]:
-            q.publish("mine", b"x" * size)
-            q.publish_many("other", [b"y"] * 3)
-    assert sorted(len(row["payload"]) for row in read(q, "mine")) == sorted(sizes)
+            store.publish("mine", b"x" * size)
+            store.publish_many("other", [b"y"] * 3)
+    assert sorted(len(row["payload"]) for row in read(store, "mine")) == sorted(sizes)
     assert sum(fetched) >= 60 * LARGE
     assert max(fetched) <= ROOM + 10_000
     assert len(fetched) < 30, "small ones come many at a time"
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_large_results_are_fetched_a_few_at_a_time(q: tampu.Store, fetched: list[int], others: int) -> None:
-    q.queues.put("*", max_payload=LARGE * 2)
+def test_large_results_are_fetched_a_few_at_a_time(store: tampu.Store, fetched: list[int], others: int) -> None:
+    store.queues.put("*", max_payload=LARGE * 2)
     for _ in range(60):
-        q.publish("mine", 1)
+        store.publish("mine", 1)
         for _ in range(others):
-            q.publish("other", 1)
+            store.publish("other", 1)
     for queue in ("mine", "other")[: 1 + bool(others)]:
-        while leases := q.claim(queue, limit=10):
+        while leases := store.claim(queue, limit=10):
             for lease in leases:
-                q.ack(lease, result=b"r" * LARGE)
-    rows = read(q, "mine")
+                store.ack(lease, result=b"r" * LARGE)
+    rows = read(store, "mine")
     assert len(rows) == 60
     assert all(row["result"] is not None for row in rows)
     assert sum(fetched) >= 60 * LARGE

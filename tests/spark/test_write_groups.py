@@ -41,20 +41,20 @@ def _write(url: str, tasks: Hands, schema: StructType, count: int) -> None:
     ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
 )
 def test_grouped_rows_keep_the_limits_of_their_queue(
-    url: str, q: tampu.Store, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
+    url: str, store: tampu.Store, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
 ) -> None:
-    q.queues.put("*" if queue == "inherits" else "jobs", **limits)
+    store.queues.put("*" if queue == "inherits" else "jobs", **limits)
     if queue == "used":
-        q.publish("jobs", "before", group="b")
+        store.publish("jobs", "before", group="b")
     _write(url, tasks, GROUPED, 6)
-    claimed = q.claim("jobs", limit=20)
+    claimed = store.claim("jobs", limit=20)
     assert sum(lease.message.group == "a" for lease in claimed) == at_once
-    more = q.publish("jobs", "after", group="a")
-    assert q.claim("jobs", limit=20) == [], "nor does anybody else go faster"
-    assert q.get(more.id).state in ("held", "delayed")
+    more = store.publish("jobs", "after", group="a")
+    assert store.claim("jobs", limit=20) == [], "nor does anybody else go faster"
+    assert store.get(more.id).state in ("held", "delayed")
 
 
-def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, q: tampu.Store, tasks: Hands) -> None:
-    q.queues.put("jobs", group_by="type", group_rate=0.001, group_burst=2)
+def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, store: tampu.Store, tasks: Hands) -> None:
+    store.queues.put("jobs", group_by="type", group_rate=0.001, group_burst=2)
     _write(url, tasks, TYPED, 6)
-    assert len(q.claim("jobs", limit=20)) == 2
+    assert len(store.claim("jobs", limit=20)) == 2

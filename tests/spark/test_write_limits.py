@@ -22,23 +22,23 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def test_rows_of_a_group_keep_its_rate(url: str, q: tampu.Store, tasks: Hands) -> None:
-    q.queues.put("jobs", group_rate=0.001, group_burst=1)
-    q.publish("jobs", "first", group="a")
+def test_rows_of_a_group_keep_its_rate(url: str, store: tampu.Store, tasks: Hands) -> None:
+    store.queues.put("jobs", group_rate=0.001, group_burst=1)
+    store.publish("jobs", "first", group="a")
     schema = StructType([StructField("payload", StringType()), StructField("group", StringType())])
     writer = batch_writer(url, schema)
     batch = pa.record_batch([pa.array(["x", "y"]), pa.array(["a", "b"])], names=["payload", "group"])
     writer.commit([tasks.write_batches(writer, [batch])])
-    assert sorted(lease.payload for lease in q.claim("jobs", limit=9)) == ["first", "y"]
+    assert sorted(lease.payload for lease in store.claim("jobs", limit=9)) == ["first", "y"]
 
 
-def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(url: str, store: tampu.Store, tasks: Hands) -> None:
     schema = StructType([StructField("payload", StringType()), StructField("priority", LongType())])
     writer = batch_writer(url, schema)
     batch = pa.record_batch([pa.array(["low", "high"]), pa.array([1, 2])], names=["payload", "priority"])
     writer.commit([tasks.write_batches(writer, [batch])])
-    q.queues.put("jobs", ordering="priority")
-    assert [lease.payload for lease in q.claim("jobs", limit=2)] == ["high", "low"]
+    store.queues.put("jobs", ordering="priority")
+    assert [lease.payload for lease in store.claim("jobs", limit=2)] == ["high", "low"]
 
 
 class Mirror:
@@ -55,10 +55,10 @@ class Mirror:
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_rows_go_through_the_publish_steps_once(url: str, q: tampu.Store, tasks: Hands, on_commit: str) -> None:
+def test_rows_go_through_the_publish_steps_once(url: str, store: tampu.Store, tasks: Hands, on_commit: str) -> None:
     with publish_steps.registered(Mirror()):
         for _ in range(2):
             writer = batch_writer(url, jobId="j", onCommit=on_commit)
             writer.commit([tasks.write(writer, [str(n) for n in range(5)])])
-    found = {name: [m.payload for m in q.messages(name)] for name in ("jobs", "odd", "mirror")}
+    found = {name: [m.payload for m in store.messages(name)] for name in ("jobs", "odd", "mirror")}
     assert found == {"jobs": ["0", "2", "4"], "odd": ["1", "3"], "mirror": ["0", "1", "2", "3", "4"]}

@@ -29,8 +29,8 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def payloads(q: tampu.Store, queue: str = "jobs") -> list[Any]:
-    return [message.payload for message in q.messages(queue, limit=1000)] if queue in q.queues.list() else []
+def payloads(store: tampu.Store, queue: str = "jobs") -> list[Any]:
+    return [message.payload for message in store.messages(queue, limit=1000)] if queue in store.queues.list() else []
 
 
 def texts(count: int, start: int = 0) -> list[str]:
@@ -39,7 +39,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("atomic", ["false", "true"])
 def test_a_driver_that_dies_at_any_step_can_be_run_again(
-    url: str, q: tampu.Store, engine: str, tasks: Hands, monkeypatch: pytest.MonkeyPatch, atomic: str
+    url: str, store: tampu.Store, engine: str, tasks: Hands, monkeypatch: pytest.MonkeyPatch, atomic: str
 ) -> None:
     reaper = Reaper(monkeypatch, url)
     expected, lived, nth = texts(15) + texts(7, 100), False, 0
@@ -61,38 +61,38 @@ def test_a_driver_that_dies_at_any_step_can_be_run_again(
             except Died:
                 reaper.left = -1
                 if atomic == "true":
-                    assert payloads(q, queue) in ([], expected)
+                    assert payloads(store, queue) in ([], expected)
                 writer.abort(list(done))
-        assert payloads(q, queue) == expected
+        assert payloads(store, queue) == expected
         if lived:
             break
     assert lived
     assert nth > 10
     assert staged(url) == []
-    transitions = q.journal(limit=10_000).transitions
+    transitions = store.journal(limit=10_000).transitions
     assert len({t.id for t in transitions}) == len(transitions) == 22 * (nth + 1)
 
 
 def test_who_waits_for_messages_is_woken_by_a_job(
-    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verbs, "_UNWATCHED_LOOK", 600.0)
-    q.queues.put("jobs")
+    store.queues.put("jobs")
     writer = batch_writer(url)
     part = tasks.write(writer, texts(25))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(q.claim, "jobs", wait=600)
-        until(lambda: access.core(q).waiting.anybody, "somebody who waits")
+        waiting = pool.submit(store.claim, "jobs", wait=600)
+        until(lambda: access.core(store).waiting.anybody, "somebody who waits")
         writer.commit([part])
         try:
             assert [lease.payload for lease in waiting.result(120)] == ["0"]
         finally:
-            q.publish("jobs", "of this process: heard in any case")
+            store.publish("jobs", "of this process: heard in any case")
 
 
 @pytest.mark.parametrize("column", ["payload", "key"])
 def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_published_again(
-    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch, column: str
+    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     """Plain rows, and rows with a key: they are stored in two ways."""
     reaper = Reaper(monkeypatch, url)
@@ -117,48 +117,48 @@ def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_publi
             except Died:
                 reaper.left = -1
             # All that is there is worked, and retention takes it, before somebody runs the job again.
-            for lease in q.claim(f"jobs-{nth}", limit=100):
-                q.ack(lease)
-            if f"jobs-{nth}" in q.queues.list():
-                q.purge(f"jobs-{nth}", state="done")
+            for lease in store.claim(f"jobs-{nth}", limit=100):
+                store.ack(lease)
+            if f"jobs-{nth}" in store.queues.list():
+                store.purge(f"jobs-{nth}", state="done")
         if chance == nth:
             break
-    published = [t for t in q.journal(limit=100_000).transitions if t.verb == "publish"]
+    published = [t for t in store.journal(limit=100_000).transitions if t.verb == "publish"]
     assert len({t.id for t in published}) == len(published) == 22 * (nth + 1)
     assert nth > 10
 
 
-def test_only_the_winning_attempt_of_a_partition_counts(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_only_the_winning_attempt_of_a_partition_counts(url: str, store: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     tasks.write(writer, texts(30), 1)
     first, loser, winner = (tasks.write(writer, texts(n), p) for n, p in ((15, 0), (3, 1), (30, 1)))
     assert loser.part.where != winner.part.where
     writer.commit([winner, first])
-    assert payloads(q) == texts(15) + texts(30)
+    assert payloads(store) == texts(15) + texts(30)
     assert staged(url) == []
 
 
-def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, store: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url, onCommit="false", jobId="j")
     one = tasks.write(writer, texts(15), 0)
-    assert payloads(q) == texts(15)
+    assert payloads(store) == texts(15)
     again = tasks.write(writer, texts(25), 0)
     other = tasks.write(writer, texts(5), 1)
-    assert payloads(q) == texts(25) + texts(5)
+    assert payloads(store) == texts(25) + texts(5)
     writer.commit([again, other])
     assert one.part.where is None
-    for lease in q.claim("jobs", limit=100):
-        q.ack(lease)
+    for lease in store.claim("jobs", limit=100):
+        store.ack(lease)
     late = batch_writer(url, onCommit="false", jobId="j")
     late.commit([tasks.write(late, texts(500), 0)])
-    assert q.stats("jobs").counts["ready"] == 0
+    assert store.stats("jobs").counts["ready"] == 0
     with pytest.raises(tampu.InvalidMessage, match="1 of 2 rows cannot become messages: partition 0 row 1"):
         tasks.write(batch_writer(url, onCommit="false"), ["a", None], 0)
-    assert q.stats("jobs").counts["ready"] == 0
+    assert store.stats("jobs").counts["ready"] == 0
 
 
 def test_two_drivers_with_one_job_publish_it_once(
-    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = batch_writer(url, jobId="j"), batch_writer(url, jobId="j")
     of_slow, of_fast = tasks.write(slow, texts(25)), tasks.write(fast, texts(25))
@@ -181,41 +181,43 @@ def test_two_drivers_with_one_job_publish_it_once(
         patch.setattr(publish.Publisher, "entry", lambda self: (None, 0))
         with pytest.raises(tampu.InvalidState, match="another driver"):
             slow.commit([of_slow])
-    assert payloads(q) == texts(25)
+    assert payloads(store) == texts(25)
 
 
 def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
-    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    q.queues.put("jobs", max_depth=15)
+    store.queues.put("jobs", max_depth=15)
     writer = batch_writer(url)
     with pytest.raises(tampu.QueueFull, match="25 more do not fit"):
         writer.commit([tasks.write(writer, texts(25))])
-    assert payloads(q) == []
+    assert payloads(store) == []
     with monkeypatch.context() as patch:
         patch.setattr(publish.Publisher, "check_room", lambda *_: None)  # there was room when it looked
         with pytest.raises(tampu.QueueFull, match=f"10 of 25 rows are published; jobId={writer.job.name} continues"):
             writer.commit([tasks.write(writer, texts(25))])
-    assert payloads(q) == texts(10)
-    q.queues.put("jobs", max_depth=0)
+    assert payloads(store) == texts(10)
+    store.queues.put("jobs", max_depth=0)
     again = batch_writer(url, jobId=writer.job.name)
     again.commit([tasks.write(again, texts(25))])
-    assert payloads(q) == texts(25)
+    assert payloads(store) == texts(25)
 
 
-def test_a_closed_queue_refuses_before_anything_is_published(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_a_closed_queue_refuses_before_anything_is_published(url: str, store: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     done = tasks.write(writer, texts(25))
     for status in ("draining", "closed"):
-        q.queues.put("jobs", status=status)
+        store.queues.put("jobs", status=status)
         with pytest.raises(tampu.QueueClosed, match=f"queue jobs is {status}"):
             writer.commit([done])
         with pytest.raises(tampu.QueueClosed):
             tasks.write(batch_writer(url, onCommit="false"), texts(3))
-    assert payloads(q) == []
+    assert payloads(store) == []
 
 
-def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(
+    url: str, store: tampu.Store, tasks: Hands
+) -> None:
     for rows, partition in ((3, 0), (4, 0), (3, 1)):
         writer = batch_writer(url, jobId="j")
         done = tasks.write(writer, texts(rows), partition)
@@ -224,24 +226,24 @@ def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(url: str, 
         else:
             with pytest.raises(tampu.InvalidState, match="began with other rows or partitions"):
                 writer.commit([done])
-    assert payloads(q) == texts(3)
+    assert payloads(store) == texts(3)
 
 
-def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, store: tampu.Store, tasks: Hands) -> None:
     named, nameless = batch_writer(url, jobId="j"), batch_writer(url)
     for writer in (named, nameless):
         writer.commit([tasks.write(writer, texts(3))])
-    store = store_for(q).within("jobs")
-    (entry,) = store.documents(publish.JOBS, "default")
+    arrow = store_for(store).within("jobs")
+    (entry,) = arrow.documents(publish.JOBS, "default")
     assert entry.name == "j"
-    old = publish.Entry("x", 1, store.now() - publish.KEPT_US - 1, done=True)
-    store.run([PutDocument(publish.JOBS, "default", "old", msgspec.json.encode(old))])
+    old = publish.Entry("x", 1, arrow.now() - publish.KEPT_US - 1, done=True)
+    arrow.run([PutDocument(publish.JOBS, "default", "old", msgspec.json.encode(old))])
     writer = batch_writer(url)
     writer.commit([tasks.write(writer, texts(3))])
-    assert [document.name for document in store.documents(publish.JOBS, "default")] == ["j"]
+    assert [document.name for document in arrow.documents(publish.JOBS, "default")] == ["j"]
 
 
-def test_what_dead_writers_staged_is_removed_a_day_later(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_what_dead_writers_staged_is_removed_a_day_later(url: str, store: tampu.Store, tasks: Hands) -> None:
     dead, dying, alive = (batch_writer(url) for _ in range(3))
     left = [tasks.write(writer, texts(3)) for writer in (dead, dying)]
     make_old(url, left[0].folder)
@@ -251,13 +253,13 @@ def test_what_dead_writers_staged_is_removed_a_day_later(url: str, q: tampu.Stor
     assert staged(url) == []
 
 
-def test_staged_rows_that_are_gone_fail_the_job(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_staged_rows_that_are_gone_fail_the_job(url: str, store: tampu.Store, tasks: Hands) -> None:
     writer = batch_writer(url)
     gone = tasks.write(writer, texts(3))
     unstage(url, gone.folder)
     with pytest.raises(tampu.StorageError, match="cannot read what a task staged"):
         writer.commit([gone])
-    assert payloads(q) == []
+    assert payloads(store) == []
 
 
 def test_batches_are_cut_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

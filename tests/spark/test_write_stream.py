@@ -25,8 +25,8 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
     made.close()
 
 
-def payloads(q: tampu.Store) -> list[Any]:
-    return [message.payload for message in q.messages("jobs", limit=1000)] if q.queues.list() else []
+def payloads(store: tampu.Store) -> list[Any]:
+    return [message.payload for message in store.messages("jobs", limit=1000)] if store.queues.list() else []
 
 
 def texts(count: int, start: int = 0) -> list[str]:
@@ -40,23 +40,23 @@ def bring(tasks: Hands, url: str, rows: list[str], batch: int, query: str | None
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_a_batch_that_comes_again_is_published_once(url: str, q: tampu.Store, tasks: Hands, on_commit: str) -> None:
+def test_a_batch_that_comes_again_is_published_once(url: str, store: tampu.Store, tasks: Hands, on_commit: str) -> None:
     options = {"onCommit": on_commit}
     bring(tasks, url, texts(15), 0, **options)
     bring(tasks, url, texts(15), 0, **options)
     bring(tasks, url, texts(15), 1, **options)
     bring(tasks, url, texts(15), 0, **options)
     bring(tasks, url, [], 2, **options)
-    assert payloads(q) == texts(15) * 2
+    assert payloads(store) == texts(15) * 2
     bring(tasks, url, texts(1), 0, query="another", **options)
-    assert payloads(q) == [*texts(15), *texts(15), "0"]
+    assert payloads(store) == [*texts(15), *texts(15), "0"]
     assert staged(url) == []
-    kept = [document.name for document in store_for(q).within("jobs").documents(publish.STREAMS, "default")]
+    kept = [document.name for document in store_for(store).within("jobs").documents(publish.STREAMS, "default")]
     assert kept == ["another", "q1"]
 
 
 def test_a_batch_that_died_half_way_goes_on_even_if_it_comes_with_other_rows(
-    url: str, q: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks = publish.Publisher._chunks
 
@@ -68,37 +68,37 @@ def test_a_batch_that_died_half_way_goes_on_even_if_it_comes_with_other_rows(
         patch.setattr(publish.Publisher, "_chunks", half)
         with pytest.raises(RuntimeError):
             bring(tasks, url, texts(25), 0)
-    assert payloads(q) == texts(10)
+    assert payloads(store) == texts(10)
     bring(tasks, url, texts(25), 0)
-    assert payloads(q) == texts(25)
+    assert payloads(store) == texts(25)
     with monkeypatch.context() as patch:
         patch.setattr(publish.Publisher, "_chunks", half)
         with pytest.raises(RuntimeError):
             bring(tasks, url, texts(25, 100), 1)
     bring(tasks, url, texts(30, 100), 1)
-    assert payloads(q) == texts(25) + texts(30, 100)
+    assert payloads(store) == texts(25) + texts(30, 100)
 
 
-def test_a_stream_of_one_name_belongs_to_one_query(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_a_stream_of_one_name_belongs_to_one_query(url: str, store: tampu.Store, tasks: Hands) -> None:
     bring(tasks, url, texts(3), 0, streamId="orders")
     with pytest.raises(tampu.InvalidState, match="written by another query"):
         bring(tasks, url, texts(3), 0, query="q2", streamId="orders")
     bring(tasks, url, texts(3, 3), 1, streamId="orders")
-    assert payloads(q) == texts(6)
+    assert payloads(store) == texts(6)
     with pytest.raises(tampu.InvalidConfig, match="the query has no id"):
         tasks.write(stream_writer(url), texts(1), 0, None, 0)
 
 
-def test_an_aborted_batch_leaves_nothing(url: str, q: tampu.Store, tasks: Hands) -> None:
+def test_an_aborted_batch_leaves_nothing(url: str, store: tampu.Store, tasks: Hands) -> None:
     writer = stream_writer(url)
     done = tasks.write(writer, texts(3), 0, "q1", 0)
     writer.abort([done, None], 0)
     assert staged(url) == []
-    assert payloads(q) == []
+    assert payloads(store) == []
 
 
 def test_a_query_restarted_from_its_checkpoint_replays_without_a_second_copy(
-    spark: SparkSession, url: str, q: tampu.Store, tmp_path: Path
+    spark: SparkSession, url: str, store: tampu.Store, tmp_path: Path
 ) -> None:
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     source.mkdir()
@@ -119,11 +119,11 @@ def test_a_query_restarted_from_its_checkpoint_replays_without_a_second_copy(
 
     (source / "a").write_text("a1\na2\n")
     run()
-    assert sorted(payloads(q)) == ["a1", "a2"]
+    assert sorted(payloads(store)) == ["a1", "a2"]
     # The driver dies when the messages are in, before Spark has noted the batch as committed.
     for note in (checkpoint / "commits").glob("*0*"):
         note.unlink()
     (source / "b").write_text("b1\n")
     assert run()[:2] == [0, 1]
-    assert sorted(payloads(q)) == ["a1", "a2", "b1"]
+    assert sorted(payloads(store)) == ["a1", "a2", "b1"]
     assert staged(url) == []

@@ -23,7 +23,7 @@ def url() -> str:
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Store]:
+def store(url: str) -> Iterator[tampu.Store]:
     with tampu.open(url, maintenance=False) as opened:
         yield opened
 

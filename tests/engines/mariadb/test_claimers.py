@@ -26,7 +26,7 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
 
     def work(n: int) -> None:
         try:
-            with tampu.open(url, maintenance=False) as q:
+            with tampu.open(url, maintenance=False) as store:
                 turn = 0
                 while time.monotonic() < end:
                     turn += 1
@@ -34,8 +34,8 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
                         NewMessage(i, group=f"g{i % 3}", key=f"{n}/{turn}/{i}" if i % 5 == 0 else None)
                         for i in range(10)
                     ]
-                    published[n] += len(q.publish_many(("jobs", "lanes", "ranked")[turn % 3], news))
-                    leases = q.claim(("jobs", "lanes", "ranked"), limit=12, lease=60)
+                    published[n] += len(store.publish_many(("jobs", "lanes", "ranked")[turn % 3], news))
+                    leases = store.claim(("jobs", "lanes", "ranked"), limit=12, lease=60)
                     with lock:
                         got = {lease.id for lease in leases}
                         assert not got & in_flight, "delivered to two at once"
@@ -46,16 +46,16 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
                     ]
                     with lock:
                         in_flight.difference_update(got)
-                    outcomes = q.settle([*ends, *(Release(lease) for lease in leases[-1:] if turn % 9 == 0)])
-                    outcomes += q.settle([Ack(lease) for lease in leases[-1:] if turn % 9])
+                    outcomes = store.settle([*ends, *(Release(lease) for lease in leases[-1:] if turn % 9 == 0)])
+                    outcomes += store.settle([Ack(lease) for lease in leases[-1:] if turn % 9])
                     assert all(outcome.ok for outcome in outcomes)
                     done[n] += sum(outcome.state == "done" for outcome in outcomes)
         except BaseException as error:
             errors.append(error)
 
-    with tampu.open(url, maintenance=False) as q:
-        q.queues.put("lanes", group_order=True)
-        q.queues.put("ranked", ordering="priority")
+    with tampu.open(url, maintenance=False) as store:
+        store.queues.put("lanes", group_order=True)
+        store.queues.put("ranked", ordering="priority")
         crew = [threading.Thread(target=work, args=(n,)) for n in range(CLAIMERS)]
         for thread in crew:
             thread.start()
@@ -63,10 +63,10 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
             thread.join()
         assert errors == []
         rest = 0
-        while leases := q.claim(("jobs", "lanes", "ranked"), limit=500):
-            rest += sum(outcome.ok for outcome in q.settle([Ack(lease) for lease in leases]))
+        while leases := store.claim(("jobs", "lanes", "ranked"), limit=500):
+            rest += sum(outcome.ok for outcome in store.settle([Ack(lease) for lease in leases]))
         assert sum(done) + rest == sum(published)
         for name in ("jobs", "lanes", "ranked"):
-            assert set(counts(q, name)) == {"done"}
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+            assert set(counts(store, name)) == {"done"}
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
         print(f"{sum(published)} messages, {rest} left at the end")

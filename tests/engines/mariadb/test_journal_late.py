@@ -14,9 +14,9 @@ from tests.servers.mariadb import MariaDb
 
 
 @pytest.fixture
-def old(q: tampu.Store, url: str, server: MariaDb) -> Iterator[Any]:
+def old(store: tampu.Store, url: str, server: MariaDb) -> Iterator[Any]:
     """A connection whose transaction has begun: only its owner ends it."""
-    q.queues.put("jobs", max_attempts=5)
+    store.queues.put("jobs", max_attempts=5)
     begin = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
     with server.connect(url.rpartition("/")[2], autocommit=False, init_command=begin) as connection:
         with connection.cursor() as cursor:
@@ -24,47 +24,47 @@ def old(q: tampu.Store, url: str, server: MariaDb) -> Iterator[Any]:
         yield connection
 
 
-def test_an_entry_that_commits_late_is_read_late_and_not_skipped(q: tampu.Store, old: Any) -> None:
-    with q.transaction(old) as tx:
+def test_an_entry_that_commits_late_is_read_late_and_not_skipped(store: tampu.Store, old: Any) -> None:
+    with store.transaction(old) as tx:
         late = tx.publish("jobs", "early in, late out")
-    first = q.publish("jobs", 1)
-    page = q.journal()
+    first = store.publish("jobs", 1)
+    page = store.journal()
     assert [t.id for t in page.transitions] == [first.id], "the open transaction holds nobody up"
-    second = q.publish("jobs", 2)
-    after = q.journal(after=page.position)
+    second = store.publish("jobs", 2)
+    after = store.journal(after=page.position)
     assert [t.id for t in after.transitions] == [second.id]
     old.commit()
-    last = q.journal(after=after.position)
+    last = store.journal(after=after.position)
     assert [t.id for t in last.transitions] == [late.id]
-    assert [t.offset for t in q.journal().transitions] == [1, 2, 3]
+    assert [t.offset for t in store.journal().transitions] == [1, 2, 3]
 
 
-def test_what_is_rolled_back_leaves_no_hole(q: tampu.Store, old: Any) -> None:
-    with q.transaction(old) as tx:
+def test_what_is_rolled_back_leaves_no_hole(store: tampu.Store, old: Any) -> None:
+    with store.transaction(old) as tx:
         tx.publish("jobs", "never")
-    q.publish("jobs", 1)
+    store.publish("jobs", 1)
     old.rollback()
-    q.publish("jobs", 2)
-    assert [t.offset for t in q.journal().transitions] == [1, 2]
+    store.publish("jobs", 2)
+    assert [t.offset for t in store.journal().transitions] == [1, 2]
 
 
-def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(q: tampu.Store, old: Any) -> None:
+def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(store: tampu.Store, old: Any) -> None:
     """A transaction that has written before a message was published, and settles it in the end."""
-    q.queues.put("other", max_attempts=5)
-    with q.transaction(old) as tx:
+    store.queues.put("other", max_attempts=5)
+    with store.transaction(old) as tx:
         tx.publish("other", 1)  # it has its number from here on
-    message = q.publish("jobs", 1)
-    lease = q.claim("jobs")[0]
-    with q.transaction(old) as tx:
+    message = store.publish("jobs", 1)
+    lease = store.claim("jobs")[0]
+    with store.transaction(old) as tx:
         tx.settle([Ack(lease)])
     old.commit()
-    told = [t.verb for t in q.journal().transitions if t.id == message.id]
+    told = [t.verb for t in store.journal().transitions if t.id == message.id]
     assert told == ["publish", "claim", "ack"]
 
 
-def test_what_a_reader_is_told_is_on_disk(q: tampu.Store, url: str) -> None:
+def test_what_a_reader_is_told_is_on_disk(store: tampu.Store, url: str) -> None:
     """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     asked: list[str] = []
     with tampu.open(url, maintenance=False) as reader:
         theirs: Any = access.engine(reader)
@@ -87,14 +87,14 @@ def test_what_a_reader_is_told_is_on_disk(q: tampu.Store, url: str) -> None:
             return ask(told)
 
         theirs.readers.ask = heard
-        q.publish("jobs", 1)
+        store.publish("jobs", 1)
         engine.journal(None, 10, None)  # numbered by somebody else, whose commit may not be on disk yet
         for _ in range(3):
             assert len(reader.journal().transitions) == 1
     assert asked == ["seal_journal"], "once for what is new"
 
 
-def test_a_transaction_left_open_is_named_by_doctor(q: tampu.Store, old: Any, monkeypatch: Any) -> None:
+def test_a_transaction_left_open_is_named_by_doctor(store: tampu.Store, old: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("tampu.engines.mariadb.checks._LONG_SECONDS", -1)
-    assert [level for what, level, _ in q.check() if what == "transactions"] == ["warn"]
+    assert [level for what, level, _ in store.check() if what == "transactions"] == ["warn"]
     old.rollback()

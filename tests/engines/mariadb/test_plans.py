@@ -32,8 +32,8 @@ class PlanStore:
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
         self.clock = FakeClock()
-        self.q = tampu.open(databases.url(), maintenance=False, clock=self.clock)
-        engine: Any = access.engine(self.q)
+        self.store = tampu.open(databases.url(), maintenance=False, clock=self.clock)
+        engine: Any = access.engine(self.store)
         self.wire = engine._db
         self._said: list[bytes] = []
         send = self.wire._send
@@ -76,107 +76,109 @@ class PlanStore:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[PlanStore]:
+def planned() -> Iterator[PlanStore]:
     """Messages in every state, in two queues."""
     made = PlanStore()
-    q = made.q
-    q.queues.put("ranked", ordering="priority")
+    store = made.store
+    store.queues.put("ranked", ordering="priority")
     for _ in range(ROWS // 10_000):
-        q.publish_many("jobs", [b"x"] * 10_000)
+        store.publish_many("jobs", [b"x"] * 10_000)
     for name in ("jobs", "ranked"):
-        q.publish_many(name, [NewMessage(n, ttl=10**6, priority=n % 7) for n in range(5_000)])
-        q.publish_many(name, [NewMessage(n, delay=1000 + n) for n in range(5_000)])
-        leases = q.claim(name, limit=4_000, lease=10**6)
-        q.settle([Ack(lease, result=1) for lease in leases[:1_000]])
-        q.settle([Reject(lease, error="x") for lease in leases[1_000:2_000]])
-        q.publish_many(name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(1_000)])
+        store.publish_many(name, [NewMessage(n, ttl=10**6, priority=n % 7) for n in range(5_000)])
+        store.publish_many(name, [NewMessage(n, delay=1000 + n) for n in range(5_000)])
+        leases = store.claim(name, limit=4_000, lease=10**6)
+        store.settle([Ack(lease, result=1) for lease in leases[:1_000]])
+        store.settle([Reject(lease, error="x") for lease in leases[1_000:2_000]])
+        store.publish_many(
+            name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(1_000)]
+        )
     yield made
-    q.close()
+    store.close()
 
 
 def test_empty_tables_are_not_scanned_either() -> None:
     """Where a scan would be quicker for one it is slower for many: it waits for every row that somebody has locked."""
     empty = PlanStore()
-    empty.q.queues.put("ranked", ordering="priority")
+    empty.store.queues.put("ranked", ordering="priority")
     empty.listen()
     for queue in ("jobs", "ranked"):
-        empty.q.publish_many(queue, [NewMessage(n, priority=n) for n in range(3)])
-        leases = empty.q.claim(queue, limit=3)
-        empty.q.settle([Ack(leases[0]), Nack(leases[1], delay=0), Release(leases[2])])
-        empty.q.ack(empty.q.claim(queue)[0])
+        empty.store.publish_many(queue, [NewMessage(n, priority=n) for n in range(3)])
+        leases = empty.store.claim(queue, limit=3)
+        empty.store.settle([Ack(leases[0]), Nack(leases[1], delay=0), Release(leases[2])])
+        empty.store.ack(empty.store.claim(queue)[0])
     empty.check(only=re.compile(rb"tampu_(ready|placed|leased)\b"))
-    empty.q.close()
+    empty.store.close()
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_a_claim_walks_the_index_and_stops(store: PlanStore, queue: str) -> None:
-    store.q.claim(queue)
-    store.listen()
-    leases = store.q.claim(queue, limit=BATCH)
+def test_a_claim_walks_the_index_and_stops(planned: PlanStore, queue: str) -> None:
+    planned.store.claim(queue)
+    planned.listen()
+    leases = planned.store.claim(queue, limit=BATCH)
     assert len(leases) == BATCH
-    store.check(20)
+    planned.check(20)
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_publish_claim_and_settle_cost_what_the_batch_costs(store: PlanStore, queue: str) -> None:
-    q = store.q
-    store.listen()
-    q.publish_many(queue, [b"x"] * BATCH)
-    q.publish_many(queue, [NewMessage(n, ttl=10**6, delay=5) for n in range(BATCH)])
-    leases = q.claim(queue, limit=BATCH)
+def test_publish_claim_and_settle_cost_what_the_batch_costs(planned: PlanStore, queue: str) -> None:
+    store = planned.store
+    planned.listen()
+    store.publish_many(queue, [b"x"] * BATCH)
+    store.publish_many(queue, [NewMessage(n, ttl=10**6, delay=5) for n in range(BATCH)])
+    leases = store.claim(queue, limit=BATCH)
     quarter = BATCH // 4
-    q.settle([Ack(lease, result=1) for lease in leases[:quarter]])
-    q.settle([Nack(lease, error="x", delay=50) for lease in leases[quarter : 2 * quarter]])
-    q.settle([Release(lease) for lease in leases[2 * quarter : 3 * quarter]])
-    q.settle([Ack(lease) for lease in leases[3 * quarter :]])
-    store.check()
+    store.settle([Ack(lease, result=1) for lease in leases[:quarter]])
+    store.settle([Nack(lease, error="x", delay=50) for lease in leases[quarter : 2 * quarter]])
+    store.settle([Release(lease) for lease in leases[2 * quarter : 3 * quarter]])
+    store.settle([Ack(lease) for lease in leases[3 * quarter :]])
+    planned.check()
 
 
-def test_keys_ids_and_groups_are_looked_up(store: PlanStore) -> None:
-    q = store.q
-    q.queues.put("groups", group_order=True)
-    store.listen()
-    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
-    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"l{n}") for n in range(BATCH)])
-    ids = [m.id for m in q.publish_many("jobs", range(BATCH))]
-    q.cancel(*ids)
-    q.queues.put("groups", group_order=False, group_concurrency=2)
-    q.nack(q.claim("groups")[0], delay=5)
-    q.ack(q.claim("groups")[0])
-    q.queues.put("groups", group_concurrency=0, group_rate=10)
-    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-    q.nack(q.claim("groups")[0], delay=0)
-    q.ack(q.claim("groups")[0])
-    q.queues.put("groups", group_rate=20)
-    store.check()
+def test_keys_ids_and_groups_are_looked_up(planned: PlanStore) -> None:
+    store = planned.store
+    store.queues.put("groups", group_order=True)
+    planned.listen()
+    store.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    store.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
+    store.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"l{n}") for n in range(BATCH)])
+    ids = [m.id for m in store.publish_many("jobs", range(BATCH))]
+    store.cancel(*ids)
+    store.queues.put("groups", group_order=False, group_concurrency=2)
+    store.nack(store.claim("groups")[0], delay=5)
+    store.ack(store.claim("groups")[0])
+    store.queues.put("groups", group_concurrency=0, group_rate=10)
+    store.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    store.nack(store.claim("groups")[0], delay=0)
+    store.ack(store.claim("groups")[0])
+    store.queues.put("groups", group_rate=20)
+    planned.check()
 
 
-def test_dead_letters_are_replayed_and_purged_by_their_index(store: PlanStore) -> None:
-    submit = access.core(store.q).coalescer.submit
-    store.listen()
-    store.q.replay("jobs", where={}, limit=BATCH)
+def test_dead_letters_are_replayed_and_purged_by_their_index(planned: PlanStore) -> None:
+    submit = access.core(planned.store).coalescer.submit
+    planned.listen()
+    planned.store.replay("jobs", where={}, limit=BATCH)
     submit(Purge("default", "jobs", tampu.State.DEAD, BATCH))
     submit(Purge("default", "jobs", tampu.State.DONE, BATCH))
-    store.check()
+    planned.check()
 
 
-def test_a_sweep_that_finds_nothing_looks_at_nothing(store: PlanStore) -> None:
-    submit = access.core(store.q).coalescer.submit
+def test_a_sweep_that_finds_nothing_looks_at_nothing(planned: PlanStore) -> None:
+    submit = access.core(planned.store).coalescer.submit
     submit(Trim({}, 10**12, 10**15, BATCH))  # what the journal has to number is numbered
-    store.listen()
+    planned.listen()
     submit(Sweep(BATCH))
     submit(Trim({}, 10**12, 10**15, BATCH))
-    store.check(5, sorts=True)
+    planned.check(5, sorts=True)
 
 
-def test_turns_are_looked_up(store: PlanStore) -> None:
-    q = store.q
-    q.queues.put("turns", ordering="fair")
-    q.publish("turns", 1)
-    store.listen()
+def test_turns_are_looked_up(planned: PlanStore) -> None:
+    store = planned.store
+    store.queues.put("turns", ordering="fair")
+    store.publish("turns", 1)
+    planned.listen()
     for _ in range(3):
-        q.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-        q.settle([Ack(lease) for lease in q.claim("turns", limit=BATCH)])
-    q.nack(q.claim("turns")[0], delay=0)
-    store.check()
+        store.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+        store.settle([Ack(lease) for lease in store.claim("turns", limit=BATCH)])
+    store.nack(store.claim("turns")[0], delay=0)
+    planned.check()

@@ -23,14 +23,14 @@ def own() -> Iterator[MariaDb]:
         yield made
 
 
-def test_sessions_that_were_ended_while_idle_are_not_noticed(q: tampu.Store) -> None:
-    q.publish("jobs", 1)
+def test_sessions_that_were_ended_while_idle_are_not_noticed(store: tampu.Store) -> None:
+    store.publish("jobs", 1)
     for turn in range(3):
         databases.end_sessions()
-        q.publish("jobs", turn)
+        store.publish("jobs", turn)
         databases.end_sessions()
-        assert q.stats("jobs").ready == turn + 2
-        assert len(q.journal().transitions) == turn + 2
+        assert store.stats("jobs").ready == turn + 2
+        assert len(store.journal().transitions) == turn + 2
 
 
 def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: str) -> None:
@@ -45,29 +45,29 @@ def test_a_waiting_claim_is_woken_by_others_after_its_sessions_were_ended(url: s
 def test_a_restart_of_the_server_is_waited_for(own: MariaDb, monkeypatch: Any) -> None:
     for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 240)  # a busy machine starts it slowly
-    with tampu.open(own.url()) as q, ThreadPoolExecutor(1) as pool:
-        q.publish("jobs", 1)
+    with tampu.open(own.url()) as store, ThreadPoolExecutor(1) as pool:
+        store.publish("jobs", 1)
         own.stop()
-        waiting = pool.submit(q.publish, "jobs", 2)
+        waiting = pool.submit(store.publish, "jobs", 2)
         own.start()
         assert waiting.result(240).payload == 2
-        assert payloads(q.claim("jobs", limit=5)) == [1, 2]
+        assert payloads(store.claim("jobs", limit=5)) == [1, 2]
 
 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monkeypatch: Any) -> None:
     for module in ("engine", "read_pool"):
         monkeypatch.setattr(f"tampu.engines.sql.{module}._PATIENCE_SECONDS", 0.2)
-    with tampu.open(own.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(own.url(), maintenance=False) as store:
+        store.publish("jobs", 1)
         own.stop()
-        for call in (lambda: q.publish("jobs", 2), lambda: q.stats("jobs"), lambda: q.claim("jobs")):
+        for call in (lambda: store.publish("jobs", 2), lambda: store.stats("jobs"), lambda: store.claim("jobs")):
             with pytest.raises(tampu.Unavailable):
                 call()
 
 
-def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.Store, db: Connection) -> None:
-    q.publish("jobs", 1)
-    engine: Any = access.engine(q)
+def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(store: tampu.Store, db: Connection) -> None:
+    store.publish("jobs", 1)
+    engine: Any = access.engine(store)
     id = engine._db.connection.thread_id()
     say = engine._db.say
 
@@ -79,16 +79,16 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(q: tampu.St
 
     engine._db.say = cut
     with pytest.raises(tampu.Unavailable, match="may or may not"):
-        q.publish("jobs", 2)
-    q.publish("jobs", 3)
-    assert payloads(q.claim("jobs", limit=5)) == [1, 3]
+        store.publish("jobs", 2)
+    store.publish("jobs", 3)
+    assert payloads(store.claim("jobs", limit=5)) == [1, 3]
 
 
 @pytest.mark.parametrize("number", [1213, 1205])
 def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
-    q: tampu.Store, monkeypatch: Any, number: int
+    store: tampu.Store, monkeypatch: Any, number: int
 ) -> None:
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     ask = engine._db.ask
     left = 3
 
@@ -100,20 +100,20 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
         return ask(name, *values)
 
     monkeypatch.setattr(engine._db, "ask", undone)
-    q.publish("jobs", 1)
+    store.publish("jobs", 1)
     assert left == 0
     left = 1000
     with pytest.raises(tampu.Unavailable):
-        q.publish("jobs", 2)
+        store.publish("jobs", 2)
     assert left > 900
     left = 0
-    assert payloads(q.claim("jobs", limit=5)) == [1]
+    assert payloads(store.claim("jobs", limit=5)) == [1]
 
 
 def test_a_lock_that_is_held_for_long_is_waited_for_and_then_told(
-    q: tampu.Store, server: MariaDb, url: str, monkeypatch: Any
+    store: tampu.Store, server: MariaDb, url: str, monkeypatch: Any
 ) -> None:
-    q.queues.put("jobs", max_depth=5)
+    store.queues.put("jobs", max_depth=5)
     monkeypatch.setattr("tampu.engines.mariadb.connect.LOCK_SECONDS", 1)
     monkeypatch.setattr("tampu.engines.sql.engine._TRIES", 2)
     with (

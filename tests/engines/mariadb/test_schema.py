@@ -50,12 +50,12 @@ def user(db: Any, database: str) -> Iterator[str]:
 
 
 def _use(url: str) -> None:
-    with tampu.open(url, maintenance=False) as q:
-        q.publish_many("jobs", range(3))
-        q.settle([Ack(lease) for lease in q.claim("jobs", limit=2)])
-        q.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
-        assert len(q.journal().transitions) == 8
+    with tampu.open(url, maintenance=False) as store:
+        store.publish_many("jobs", range(3))
+        store.settle([Ack(lease) for lease in store.claim("jobs", limit=2)])
+        store.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
+        assert len(store.journal().transitions) == 8
 
 
 def test_databases_of_one_server_do_not_know_each_other(server: MariaDb, database: str, url: str) -> None:
@@ -101,8 +101,8 @@ def test_a_user_without_rights_is_told(server: MariaDb, database: str, user: str
 
 def test_many_that_open_a_new_database_at_once_make_the_tables_once(server: MariaDb, database: str) -> None:
     def use(n: int) -> str:
-        with tampu.open(server.url(database), maintenance=False) as q:
-            return q.publish("jobs", n).id
+        with tampu.open(server.url(database), maintenance=False) as store:
+            return store.publish("jobs", n).id
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(use, range(6)))) == 6
@@ -122,10 +122,10 @@ def test_tables_whose_making_was_interrupted_anywhere_are_made_to_the_end(
 
 
 def test_the_next_version_is_reached_from_this_one_with_messages_in_it(server: MariaDb, db: Any, database: str) -> None:
-    with tampu.open(server.url(database), maintenance=False) as q:
-        message = q.publish("jobs", 1)
+    with tampu.open(server.url(database), maintenance=False) as store:
+        message = store.publish("jobs", 1)
         assert migrations.migrate(db, database, [*migrations.migrations(), STEP]) == NOW + 1
-        assert q.get(message.id).payload == 1, "a process that was there goes on"
+        assert store.get(message.id).payload == 1, "a process that was there goes on"
     _run(db, f"SELECT n FROM {database}.tampu_extra")
 
 
@@ -181,29 +181,29 @@ def test_doctor_does_not_show_a_password(server: MariaDb, db: Any, database: str
 )
 def test_what_a_crash_may_take_is_named(settings: dict[str, str], gives: str) -> None:
     with MariaDb({**FAST, **settings}) as server:
-        with tampu.open(server.url(), maintenance=False) as q:
-            assert access.engine(q).durability == gives
-            ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
+        with tampu.open(server.url(), maintenance=False) as store:
+            assert access.engine(store).durability == gives
+            ((level, said),) = [(level, said) for what, level, said in store.check() if what == "durability"]
             assert level == ("ok" if gives == "full" else "warn")
             assert said.startswith(gives)
-            q.publish_many("jobs", range(3))
-            assert len(q.claim("jobs", limit=5)) == 3
+            store.publish_many("jobs", range(3))
+            assert len(store.claim("jobs", limit=5)) == 3
         if gives != "full":
             with pytest.raises(tampu.InvalidConfig, match=gives):
                 tampu.open(server.url(durability="full"))
 
 
 def test_groups_that_wait_go_on_after_the_second_version(server: MariaDb, db: Any, database: str) -> None:
-    with tampu.open(server.url(database), maintenance=False) as q:
-        q.queues.put("jobs", group_order=True)
-        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
+    with tampu.open(server.url(database), maintenance=False) as store:
+        store.queues.put("jobs", group_order=True)
+        store.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     _run(db, f"ALTER TABLE {database}.tampu_lane DROP PRIMARY KEY, ADD PRIMARY KEY (q, lane)")
     _run(db, f"ALTER TABLE {database}.tampu_queue DROP COLUMN places, DROP COLUMN pace, DROP COLUMN pace_burst")
     _run(db, f"DROP TABLE {database}.tampu_fair, {database}.tampu_pace")
     _run(db, f"UPDATE {database}.tampu_meta SET value = '1' WHERE name = 'schema'")
-    with tampu.open(server.url(database), maintenance=False) as q:
+    with tampu.open(server.url(database), maintenance=False) as store:
         for n in range(3):
-            (lease,) = q.claim("jobs", limit=10)
+            (lease,) = store.claim("jobs", limit=10)
             assert lease.payload == n
-            q.ack(lease)
+            store.ack(lease)
     assert migrations.version_of(db, database) == NOW

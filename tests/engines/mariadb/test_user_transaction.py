@@ -28,9 +28,9 @@ def database(url: str) -> str:
 
 
 @pytest.fixture
-def mine(server: MariaDb, q: tampu.Store, database: str) -> Iterator[pymysql.Connection[Any]]:
+def mine(server: MariaDb, store: tampu.Store, database: str) -> Iterator[pymysql.Connection[Any]]:
     """The user's connection, with a table of theirs."""
-    q.queues.put("jobs", max_attempts=5)
+    store.queues.put("jobs", max_attempts=5)
     with server.connect(database, autocommit=False, init_command=COMMITTED) as connection:
         _run(connection, "CREATE TABLE orders (n int)")
         yield connection
@@ -54,82 +54,86 @@ def _orders(connection: pymysql.Connection[Any]) -> int:
     return int(found)
 
 
-def test_what_the_user_began_the_user_commits(q: tampu.Store, mine: pymysql.Connection[Any]) -> None:
+def test_what_the_user_began_the_user_commits(store: tampu.Store, mine: pymysql.Connection[Any]) -> None:
     _run(mine, "INSERT INTO orders VALUES (1)")
-    with q.transaction(mine) as tx:
+    with store.transaction(mine) as tx:
         message = tx.publish("jobs", "order 1")
     assert _inside(mine)
-    assert q.claim("jobs") == []
+    assert store.claim("jobs") == []
     mine.commit()
-    assert q.get(message.id).payload == "order 1"
+    assert store.get(message.id).payload == "order 1"
     assert _orders(mine) == 1
 
 
-def test_what_the_user_takes_back_never_was(q: tampu.Store, mine: pymysql.Connection[Any]) -> None:
-    q.publish("jobs", 1)
-    (lease,) = q.claim("jobs")
-    before = q.journal().transitions
+def test_what_the_user_takes_back_never_was(store: tampu.Store, mine: pymysql.Connection[Any]) -> None:
+    store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
+    before = store.journal().transitions
     _run(mine, "INSERT INTO orders VALUES (1)")
-    with q.transaction(mine) as tx:
+    with store.transaction(mine) as tx:
         tx.ack(lease)
         tx.publish("jobs", 2, key="k", idempotency_key="i", group="g")
     mine.rollback()
-    assert q.journal().transitions == before
-    assert counts(q, "jobs") == {"leased": 1}
-    assert not q.publish("jobs", 2, key="k", idempotency_key="i").duplicate
-    q.ack(lease)
+    assert store.journal().transitions == before
+    assert counts(store, "jobs") == {"leased": 1}
+    assert not store.publish("jobs", 2, key="k", idempotency_key="i").duplicate
+    store.ack(lease)
 
 
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_an_idle_connection_is_committed_by_the_block(
-    q: tampu.Store, mine: pymysql.Connection[Any], autocommit: bool
+    store: tampu.Store, mine: pymysql.Connection[Any], autocommit: bool
 ) -> None:
     mine.autocommit(autocommit)
     _run(mine, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # what we begin is as we need it
-    with q.transaction(mine) as tx:
+    with store.transaction(mine) as tx:
         tx.execute("INSERT INTO orders VALUES (%s)", (1,))
         tx.publish("jobs", 1)
     assert not _inside(mine)
-    assert counts(q, "jobs") == {"ready": 1}
-    with pytest.raises(Stop), q.transaction(mine) as tx:  # noqa: PT012 - the block is what is tested
+    assert counts(store, "jobs") == {"ready": 1}
+    with pytest.raises(Stop), store.transaction(mine) as tx:  # noqa: PT012 - the block is what is tested
         tx.execute("INSERT INTO orders VALUES (2)")
         tx.publish("jobs", 2)
         raise Stop
-    assert counts(q, "jobs") == {"ready": 1}
+    assert counts(store, "jobs") == {"ready": 1}
     assert _orders(mine) == 1
 
 
 def test_a_transaction_that_sees_only_its_beginning_is_refused_with_what_to_do(
-    q: tampu.Store, mine: pymysql.Connection[Any]
+    store: tampu.Store, mine: pymysql.Connection[Any]
 ) -> None:
     _run(mine, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     _run(mine, "INSERT INTO orders VALUES (1)")
-    with pytest.raises(tampu.InvalidState, match="REPEATABLE-READ") as refused, q.transaction(mine):
+    with pytest.raises(tampu.InvalidState, match="REPEATABLE-READ") as refused, store.transaction(mine):
         pass
     assert "READ COMMITTED" in (refused.value.hint or "")
     mine.commit()
     assert _orders(mine) == 1
 
 
-def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(q: tampu.Store, mine: pymysql.Connection[Any]) -> None:
-    with q.transaction(mine) as tx:
+def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(
+    store: tampu.Store, mine: pymysql.Connection[Any]
+) -> None:
+    with store.transaction(mine) as tx:
         with pytest.raises(tampu.LeaseLost):
             tx.ack("jobs/1.1")
         tx.execute("INSERT INTO orders VALUES (1)")
     assert _orders(mine) == 1
 
 
-def test_a_table_made_inside_ends_the_transaction_and_is_told(q: tampu.Store, mine: pymysql.Connection[Any]) -> None:
+def test_a_table_made_inside_ends_the_transaction_and_is_told(
+    store: tampu.Store, mine: pymysql.Connection[Any]
+) -> None:
     """MariaDB commits with CREATE TABLE: what comes after it would not be of the transaction."""
-    with pytest.raises(tampu.Unavailable, match="ended"), q.transaction(mine) as tx:  # noqa: PT012 - the block is tested
+    with pytest.raises(tampu.Unavailable, match="ended"), store.transaction(mine) as tx:  # noqa: PT012 - the block is tested
         tx.publish("jobs", 1)
         tx.execute("CREATE TABLE more (n int)")
         tx.publish("jobs", 2)
-    assert counts(q, "jobs") == {"ready": 1}
+    assert counts(store, "jobs") == {"ready": 1}
 
 
 def test_a_deadlock_in_a_call_is_told_and_takes_the_whole_transaction_back(
-    server: MariaDb, q: tampu.Store, mine: pymysql.Connection[Any], database: str
+    server: MariaDb, store: tampu.Store, mine: pymysql.Connection[Any], database: str
 ) -> None:
     with server.connect(database, autocommit=False) as other, ThreadPoolExecutor(1) as pool:
         _run(other, "INSERT INTO orders SELECT n FROM tampu_latch WHERE n > 0 LIMIT 500")
@@ -138,7 +142,7 @@ def test_a_deadlock_in_a_call_is_told_and_takes_the_whole_transaction_back(
         _run(mine, "SELECT * FROM tampu_revision FOR UPDATE")
 
         def work() -> None:
-            with q.transaction(mine) as tx:
+            with store.transaction(mine) as tx:
                 with pytest.raises(tampu.Unavailable, match="Deadlock"):
                     tx.publish("jobs", 2, key="k")
                 with pytest.raises(tampu.Unavailable, match="ended"):
@@ -150,7 +154,7 @@ def test_a_deadlock_in_a_call_is_told_and_takes_the_whole_transaction_back(
         waiting.result(60)
         other.rollback()
     assert _orders(mine) == 0
-    assert counts(q, "jobs") == {}
+    assert counts(store, "jobs") == {}
 
 
 def _run_apart(server: MariaDb, sql: str) -> Any:
@@ -158,12 +162,12 @@ def _run_apart(server: MariaDb, sql: str) -> Any:
         return _run(connection, sql)
 
 
-def test_who_waits_is_woken_by_the_user_s_commit(url: str, q: tampu.Store, mine: pymysql.Connection[Any]) -> None:
+def test_who_waits_is_woken_by_the_user_s_commit(url: str, store: tampu.Store, mine: pymysql.Connection[Any]) -> None:
     with tampu.open(url) as waiter, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(waiter.claim, "jobs", wait=240)
         until(lambda: waits(waiter))
         _run(mine, "INSERT INTO orders VALUES (1)")
-        with q.transaction(mine) as tx:
+        with store.transaction(mine) as tx:
             tx.publish("jobs", "hello")
         assert not waiting.done()
         mine.commit()
@@ -180,24 +184,26 @@ def test_who_waits_is_woken_by_the_user_s_commit(url: str, q: tampu.Store, mine:
     ],
     ids=["rows are dicts", "latin1", "bytes", "another syntax"],
 )
-def test_a_connection_with_ways_of_its_own_will_do(q: tampu.Store, server: MariaDb, options: dict[str, Any]) -> None:
-    q.queues.put("lanes", group_order=True)
+def test_a_connection_with_ways_of_its_own_will_do(
+    store: tampu.Store, server: MariaDb, options: dict[str, Any]
+) -> None:
+    store.queues.put("lanes", group_order=True)
     payload = "it's \\ \x00 ü €"
-    with server.connect(autocommit=False, **options) as mine, q.transaction(mine) as tx:
+    with server.connect(autocommit=False, **options) as mine, store.transaction(mine) as tx:
         message = tx.publish("jobs", payload, key="k'\\ü", idempotency_key="i\\'", headers={"h": "ü'"})
         again = tx.publish("jobs", payload, key="k'\\ü")
         tx.publish_many("lanes", [tampu.NewMessage(n, group="g\\'") for n in range(3)])
         assert again.id == message.id
-    assert payloads(q.claim("jobs", limit=5)) == [payload]
-    assert counts(q, "lanes") == {"ready": 1, "held": 2}
+    assert payloads(store.claim("jobs", limit=5)) == [payload]
+    assert counts(store, "lanes") == {"ready": 1, "held": 2}
 
 
-def test_a_connection_to_elsewhere_is_refused_and_left_as_it_was(q: tampu.Store) -> None:
+def test_a_connection_to_elsewhere_is_refused_and_left_as_it_was(store: tampu.Store) -> None:
     with MariaDb() as elsewhere, elsewhere.connect("tampu", autocommit=False) as other:
-        with pytest.raises(tampu.InvalidConfig, match="another database"), q.transaction(other):
+        with pytest.raises(tampu.InvalidConfig, match="another database"), store.transaction(other):
             pass
         assert not _inside(other)
-    with pytest.raises(tampu.InvalidConfig, match="PyMySQL"), q.transaction(object()):
+    with pytest.raises(tampu.InvalidConfig, match="PyMySQL"), store.transaction(object()):
         pass
 
 
@@ -210,27 +216,27 @@ def alchemy(server: MariaDb, mine: pymysql.Connection[Any], database: str) -> It
     engine.dispose()
 
 
-def test_sqlalchemy_s_transaction_is_joined(q: tampu.Store, alchemy: sqlalchemy.Engine) -> None:
+def test_sqlalchemy_s_transaction_is_joined(store: tampu.Store, alchemy: sqlalchemy.Engine) -> None:
     insert = sqlalchemy.text("INSERT INTO orders VALUES (1)")
     with alchemy.connect() as connection:
         with connection.begin():
             connection.execute(insert)
-            with q.transaction(connection) as tx:
+            with store.transaction(connection) as tx:
                 tx.publish("jobs", 1)
-            assert counts(q, "jobs") == {}
-        assert counts(q, "jobs") == {"ready": 1}
+            assert counts(store, "jobs") == {}
+        assert counts(store, "jobs") == {"ready": 1}
         with pytest.raises(Stop), connection.begin():  # noqa: PT012 - the block is what is tested
             connection.execute(insert)
-            with q.transaction(connection) as tx:
+            with store.transaction(connection) as tx:
                 tx.publish("jobs", 2)
             raise Stop
-        assert counts(q, "jobs") == {"ready": 1}
+        assert counts(store, "jobs") == {"ready": 1}
 
 
 def test_sqlalchemy_s_connection_without_a_transaction_is_committed_by_the_block(
-    q: tampu.Store, alchemy: sqlalchemy.Engine
+    store: tampu.Store, alchemy: sqlalchemy.Engine
 ) -> None:
     with alchemy.connect() as connection:
-        with q.transaction(connection) as tx:
+        with store.transaction(connection) as tx:
             tx.publish("jobs", 1)
-        assert counts(q, "jobs") == {"ready": 1}
+        assert counts(store, "jobs") == {"ready": 1}

@@ -43,20 +43,20 @@ def test_a_standby_that_takes_over_is_followed(
     url = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{standby.port}/postgres"
     url += "?target_session_attrs=read-write"
     with (
-        tampu.open(url, maintenance=False) as q,
+        tampu.open(url, maintenance=False) as store,
         tampu.open(url, maintenance=False) as worker,
         ThreadPoolExecutor(2) as pool,
     ):
-        q.publish("jobs", "before")
+        store.publish("jobs", "before")
         waiting = pool.submit(worker.claim, "other", wait=240)
         until(lambda: waits(worker))
         with psycopg.connect(primary.url(), autocommit=True) as db:
             until(lambda: db.execute(CAUGHT_UP).fetchone() == (True,))
         primary.kill()
-        publishing = pool.submit(q.publish, "jobs", "after")
+        publishing = pool.submit(store.publish, "jobs", "after")
         with psycopg.connect(standby.url(), autocommit=True) as db:
             assert db.execute("SELECT pg_promote()").fetchone() == (True,)
         assert publishing.result(240).payload == "after"
-        assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]
-        q.publish("other", "woken")
+        assert payloads(store.claim("jobs", limit=5)) == ["before", "after"]
+        store.publish("other", "woken")
         assert payloads(waiting.result(240)) == ["woken"]

@@ -15,9 +15,9 @@ from tampu.broker import access
 from tests.conformance.harness import counts, until
 
 
-def _busy(q: tampu.Store, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
+def _busy(store: tampu.Store, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
     """A claim that is under way until the lock is given back."""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     held, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -27,63 +27,63 @@ def _busy(q: tampu.Store, pool: ThreadPoolExecutor) -> tuple[Any, Any]:
 
     pool.submit(hold)
     assert held.wait(60)
-    claim = pool.submit(q.claim, "jobs", limit=5)
-    until(lambda: access.core(q).coalescer.busy)
+    claim = pool.submit(store.claim, "jobs", limit=5)
+    until(lambda: access.core(store).coalescer.busy)
     return claim, go
 
 
-def test_a_settlement_does_not_wait_for_a_claim_that_is_under_way(q: tampu.Store) -> None:
-    q.publish_many("jobs", range(10))
-    leases = q.claim("jobs", limit=5)
+def test_a_settlement_does_not_wait_for_a_claim_that_is_under_way(store: tampu.Store) -> None:
+    store.publish_many("jobs", range(10))
+    leases = store.claim("jobs", limit=5)
     with ThreadPoolExecutor(3) as pool:
-        claim, go = _busy(q, pool)
+        claim, go = _busy(store, pool)
         try:
-            pool.submit(q.ack, leases[0]).result(60)
-            assert {o.state for o in pool.submit(q.settle, [Ack(x) for x in leases[1:]]).result(60)} == {"done"}
+            pool.submit(store.ack, leases[0]).result(60)
+            assert {o.state for o in pool.submit(store.settle, [Ack(x) for x in leases[1:]]).result(60)} == {"done"}
             assert not claim.done()
         finally:
             go.set()
-        q.settle([Ack(lease) for lease in claim.result(60)])
-    assert counts(q, "jobs") == {"done": 10}
-    assert access.engine(q).next_due() is None, "the claims were known to both"
+        store.settle([Ack(lease) for lease in claim.result(60)])
+    assert counts(store, "jobs") == {"done": 10}
+    assert access.engine(store).next_due() is None, "the claims were known to both"
 
 
-def test_one_thing_at_a_time_needs_one_connection(q: tampu.Store) -> None:
-    q.publish_many("jobs", range(3))
-    for lease in q.claim("jobs", limit=3):
-        q.ack(lease)
-    engine: Any = access.engine(q)
+def test_one_thing_at_a_time_needs_one_connection(store: tampu.Store) -> None:
+    store.publish_many("jobs", range(3))
+    for lease in store.claim("jobs", limit=3):
+        store.ack(lease)
+    engine: Any = access.engine(store)
     assert engine._second is None
 
 
-def test_without_a_second_connection_settlements_wait(q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    q.publish_many("jobs", range(10))
-    leases = q.claim("jobs", limit=5)
-    engine: Any = access.engine(q)
+def test_without_a_second_connection_settlements_wait(store: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.publish_many("jobs", range(10))
+    leases = store.claim("jobs", limit=5)
+    engine: Any = access.engine(store)
     monkeypatch.setattr(type(engine), "open_second", _refused)
     with ThreadPoolExecutor(3) as pool:
-        claim, go = _busy(q, pool)
-        acked = pool.submit(q.settle, [Ack(x) for x in leases])
+        claim, go = _busy(store, pool)
+        acked = pool.submit(store.settle, [Ack(x) for x in leases])
         go.set()
         assert {o.state for o in acked.result(60)} == {"done"}
-        q.settle([Ack(lease) for lease in claim.result(60)])
-    assert counts(q, "jobs") == {"done": 10}
+        store.settle([Ack(lease) for lease in claim.result(60)])
+    assert counts(store, "jobs") == {"done": 10}
 
 
 def _refused(_: Any) -> Any:
     raise tampu.TampuError("too many clients already")
 
 
-def test_the_second_connection_goes_with_the_first(q: tampu.Store) -> None:
-    q.publish_many("jobs", range(2))
-    leases = q.claim("jobs", limit=1)
-    engine: Any = access.engine(q)
+def test_the_second_connection_goes_with_the_first(store: tampu.Store) -> None:
+    store.publish_many("jobs", range(2))
+    leases = store.claim("jobs", limit=1)
+    engine: Any = access.engine(store)
     with ThreadPoolExecutor(3) as pool:
-        claim, go = _busy(q, pool)
-        pool.submit(q.ack, leases[0]).result(60)
+        claim, go = _busy(store, pool)
+        pool.submit(store.ack, leases[0]).result(60)
         go.set()
         claim.result(60)
     second: psycopg.Connection[Any] = engine._second._db.connection
     assert not second.closed
-    q.close()
+    store.close()
     assert second.closed

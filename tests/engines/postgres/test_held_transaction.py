@@ -25,7 +25,7 @@ def held(server: Postgres) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
+def store(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
     """Steps around dead rows from the first claim on."""
     monkeypatch.setattr(skip_dead_rows, "SLOW_SECONDS", -1.0)
     monkeypatch.setattr(skip_dead_rows, "DEAD", -1)
@@ -38,17 +38,17 @@ def q(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
         yield opened
 
 
-def _pass(q: tampu.Store, count: int) -> None:
+def _pass(store: tampu.Store, count: int) -> None:
     for start in range(0, count, 1000):
-        q.publish_many("jobs", range(start, start + 1000))
-        leases = q.claim("jobs", limit=1000)
+        store.publish_many("jobs", range(start, start + 1000))
+        leases = store.claim("jobs", limit=1000)
         assert payloads(leases) == list(range(start, start + 1000))
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
 
 
-def _touched(q: tampu.Store) -> int:
+def _touched(store: tampu.Store) -> int:
     """Pages that the statement of a claim touches when it begins where the last one ended."""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     number = engine.registry.numbers["default", "jobs"]
     head = engine.driver._dead_rows.head(number)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as db:
@@ -61,54 +61,54 @@ def _touched(q: tampu.Store) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def test_a_claim_does_not_look_at_what_was_delivered_before(q: tampu.Store, held: Any) -> None:
-    _pass(q, 5000)
-    q.publish_many("jobs", range(10))
-    assert _touched(q) < 20
-    assert payloads(q.claim("jobs", limit=20)) == list(range(10))
+def test_a_claim_does_not_look_at_what_was_delivered_before(store: tampu.Store, held: Any) -> None:
+    _pass(store, 5000)
+    store.publish_many("jobs", range(10))
+    assert _touched(store) < 20
+    assert payloads(store.claim("jobs", limit=20)) == list(range(10))
 
 
-def test_what_comes_back_and_what_is_more_urgent_is_found(q: tampu.Store, held: Any) -> None:
-    _pass(q, 1000)
-    q.publish_many("jobs", ["a", "b"])
-    (a,) = q.claim("jobs")
-    q.release(a)
-    q.nack(q.claim("jobs")[0], delay=0)
-    assert sorted(payloads(q.claim("jobs", limit=5))) == ["a", "b"]
-    q.queues.put("jobs", ordering="priority")
-    q.publish("jobs", "plain")
-    q.publish("jobs", "urgent", priority=3)
-    assert payloads(q.claim("jobs", limit=5)) == ["urgent", "plain"]
+def test_what_comes_back_and_what_is_more_urgent_is_found(store: tampu.Store, held: Any) -> None:
+    _pass(store, 1000)
+    store.publish_many("jobs", ["a", "b"])
+    (a,) = store.claim("jobs")
+    store.release(a)
+    store.nack(store.claim("jobs")[0], delay=0)
+    assert sorted(payloads(store.claim("jobs", limit=5))) == ["a", "b"]
+    store.queues.put("jobs", ordering="priority")
+    store.publish("jobs", "plain")
+    store.publish("jobs", "urgent", priority=3)
+    assert payloads(store.claim("jobs", limit=5)) == ["urgent", "plain"]
 
 
-def test_another_ordering_is_followed_at_once(q: tampu.Store, held: Any) -> None:
-    q.queues.put("jobs", ordering="priority")
-    q.publish("jobs", "low", priority=-5)
-    q.publish("jobs", "plain")
-    assert payloads(q.claim("jobs")) == ["plain"]
-    q.queues.put("jobs", ordering="fifo")
-    q.publish("jobs", "last")
-    assert payloads(q.claim("jobs", limit=5)) == ["low", "last"]
+def test_another_ordering_is_followed_at_once(store: tampu.Store, held: Any) -> None:
+    store.queues.put("jobs", ordering="priority")
+    store.publish("jobs", "low", priority=-5)
+    store.publish("jobs", "plain")
+    assert payloads(store.claim("jobs")) == ["plain"]
+    store.queues.put("jobs", ordering="fifo")
+    store.publish("jobs", "last")
+    assert payloads(store.claim("jobs", limit=5)) == ["low", "last"]
 
 
-def test_what_is_committed_late_is_delivered(q: tampu.Store, held: Any, server: Postgres) -> None:
+def test_what_is_committed_late_is_delivered(store: tampu.Store, held: Any, server: Postgres) -> None:
     with psycopg.connect(server.url()) as mine:
         mine.execute("SELECT 1")
-        with q.transaction(mine) as tx:
+        with store.transaction(mine) as tx:
             tx.publish("jobs", "late")
-        _pass(q, 1000)
+        _pass(store, 1000)
         mine.commit()
-    assert payloads(q.claim("jobs", limit=5)) == ["late"]
+    assert payloads(store.claim("jobs", limit=5)) == ["late"]
 
 
-def test_delays_and_leases_that_fall_due_are_seen(q: tampu.Store, held: Any, url: str) -> None:
-    _pass(q, 1000)
+def test_delays_and_leases_that_fall_due_are_seen(store: tampu.Store, held: Any, url: str) -> None:
+    _pass(store, 1000)
     with tampu.open(url, maintenance=False) as other:
         other.publish("jobs", "soon", delay=0.02)
         other.publish("jobs", "leased")
         other.claim("jobs", lease=0.02)
     time.sleep(0.05)  # noqa: TID251 - the server's own clock has to move
-    assert sorted(payloads(q.claim("jobs", limit=5))) == ["leased", "soon"]
+    assert sorted(payloads(store.claim("jobs", limit=5))) == ["leased", "soon"]
 
 
 def test_the_whole_index_is_looked_at_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,8 @@ def test_printed_sql_can_be_run_and_changes_nothing_by_itself(
     assert answer.code == 0
     assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone() is None
     db.execute(answer.out.encode())
-    with tampu.open(place, maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(place, maintenance=False) as store:
+        store.publish("jobs", 1)
     assert command.ok("migrate", "--sql", "--url", place)["statements"] == []
 
 

@@ -31,17 +31,17 @@ def pooled(pooler: Pgbouncer) -> str:
 
 
 def test_the_pooler_is_noticed_and_nothing_is_left_in_its_sessions(pooled: str, db: psycopg.Connection[Any]) -> None:
-    with tampu.open(pooled, maintenance=False) as q:
-        q.publish_many("jobs", range(300))
-        while leases := q.claim("jobs", limit=50):
-            q.settle([tampu.Ack(lease) for lease in leases])
-        assert counts(q, "jobs") == {"done": 300}
-        engine: Any = access.engine(q)
+    with tampu.open(pooled, maintenance=False) as store:
+        store.publish_many("jobs", range(300))
+        while leases := store.claim("jobs", limit=50):
+            store.settle([tampu.Ack(lease) for lease in leases])
+        assert counts(store, "jobs") == {"done": 300}
+        engine: Any = access.engine(store)
         connection = engine._db.connection
         for _ in range(10):  # whichever session it is
             assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
             assert connection.execute("SHOW enable_seqscan").fetchone() == ("on",)
-        assert [level for what, level, _ in q.check() if what == "connection"] == ["warn"]
+        assert [level for what, level, _ in store.check() if what == "connection"] == ["warn"]
 
 
 def test_many_clients_share_few_sessions(pooled: str) -> None:
@@ -49,32 +49,32 @@ def test_many_clients_share_few_sessions(pooled: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         clients = [tampu.open(pooled, maintenance=n == 0) for n in range(8)]
         try:
-            waiting = [pool.submit(q.claim, "jobs", wait=240) for q in clients]
-            for q in clients:
-                until(lambda q=q: waits(q))  # type: ignore[misc]  # bound now
+            waiting = [pool.submit(store.claim, "jobs", wait=240) for store in clients]
+            for store in clients:
+                until(lambda store=store: waits(store))  # type: ignore[misc]  # bound now
             clients[0].publish_many("jobs", range(8))
             leases = [lease for claim in waiting for lease in claim.result(60)]
             assert sorted(payloads(leases)) == list(range(8))
-            for q, lease in zip(clients, leases, strict=True):
-                q.ack(lease)
+            for store, lease in zip(clients, leases, strict=True):
+                store.ack(lease)
             assert counts(clients[0], "jobs") == {"done": 8}
         finally:
-            for q in clients:
-                q.close()
+            for store in clients:
+                store.close()
 
 
 def test_lost_sessions_behind_the_pooler_are_not_noticed(pooled: str) -> None:
-    with tampu.open(pooled, maintenance=False) as q:
+    with tampu.open(pooled, maintenance=False) as store:
         for turn in range(3):
-            q.publish("jobs", turn)
+            store.publish("jobs", turn)
             postgres.databases.end_sessions()
-            assert q.stats("jobs").ready == turn + 1
+            assert store.stats("jobs").ready == turn + 1
 
 
 def test_a_restart_of_the_pooler_is_waited_for(pooled: str, pooler: Pgbouncer) -> None:
-    with tampu.open(pooled) as q, tampu.open(pooled, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(q.claim, "jobs", wait=240)
-        until(lambda: waits(q))
+    with tampu.open(pooled) as store, tampu.open(pooled, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.claim, "jobs", wait=240)
+        until(lambda: waits(store))
         pooler.kill()
         publishing = ThreadPoolExecutor(1).submit(other.publish, "jobs", "hello")
         pooler.start()
@@ -83,12 +83,12 @@ def test_a_restart_of_the_pooler_is_waited_for(pooled: str, pooler: Pgbouncer) -
 
 
 def test_the_user_s_transaction_is_joined_through_the_pooler(pooled: str, pooler: Pgbouncer) -> None:
-    with tampu.open(pooled, maintenance=False) as q:
-        q.queues.put("jobs", max_attempts=5)
+    with tampu.open(pooled, maintenance=False) as store:
+        store.queues.put("jobs", max_attempts=5)
         with psycopg.connect(pooler.url(), prepare_threshold=None) as mine:
             mine.execute("CREATE TEMP TABLE orders (n int) ON COMMIT DROP")
-            with q.transaction(mine) as tx:
+            with store.transaction(mine) as tx:
                 tx.publish("jobs", 1)
-            assert counts(q, "jobs") == {}
+            assert counts(store, "jobs") == {}
             mine.commit()
-        assert counts(q, "jobs") == {"ready": 1}
+        assert counts(store, "jobs") == {"ready": 1}

@@ -40,8 +40,8 @@ class PlanStore:
             migrations.migrate(db, "plans")
             if vacuumed:
                 db.execute("VACUUM (ANALYZE)")
-        self.q = tampu.open(url, maintenance=False, clock=self.clock)
-        engine: Any = access.engine(self.q)
+        self.store = tampu.open(url, maintenance=False, clock=self.clock)
+        engine: Any = access.engine(self.store)
         self._db = engine._db.connection
         self._names = {" ".join(text.decode().split()): n for n, text in statements(engine.place.schema).items()}
         self._said: list[str] = []
@@ -66,22 +66,24 @@ class PlanStore:
 
 
 @pytest.fixture(scope="module", params=["new tables", "tables known to be empty"])
-def store(request: pytest.FixtureRequest) -> Iterator[PlanStore]:
+def planned(request: pytest.FixtureRequest) -> Iterator[PlanStore]:
     """Messages in every state, in two queues. The session has prepared its statements when there were none."""
     made = PlanStore(vacuumed=request.param != "new tables")
-    q = made.q
-    q.queues.put("ranked", ordering="priority")
+    store = made.store
+    store.queues.put("ranked", ordering="priority")
     for _ in range(ROWS // 10_000):
-        q.publish_many("jobs", [b"x"] * 10_000)
+        store.publish_many("jobs", [b"x"] * 10_000)
     for name in ("jobs", "ranked"):
-        q.publish_many(name, [NewMessage(n, ttl=10**6, priority=n % 7) for n in range(5_000)])
-        q.publish_many(name, [NewMessage(n, delay=1000 + n) for n in range(5_000)])
-        leases = q.claim(name, limit=4_000, lease=10**6)
-        q.settle([Ack(lease, result=1) for lease in leases[:1_000]])
-        q.settle([Reject(lease, error="x") for lease in leases[1_000:2_000]])
-        q.publish_many(name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(1_000)])
+        store.publish_many(name, [NewMessage(n, ttl=10**6, priority=n % 7) for n in range(5_000)])
+        store.publish_many(name, [NewMessage(n, delay=1000 + n) for n in range(5_000)])
+        leases = store.claim(name, limit=4_000, lease=10**6)
+        store.settle([Ack(lease, result=1) for lease in leases[:1_000]])
+        store.settle([Reject(lease, error="x") for lease in leases[1_000:2_000]])
+        store.publish_many(
+            name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(1_000)]
+        )
     yield made
-    q.close()
+    store.close()
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -104,62 +106,62 @@ def _check(plans: dict[str, Any], batch: int = BATCH) -> None:
 
 
 @pytest.mark.parametrize("queue", ["jobs", "ranked"])
-def test_publish_claim_and_settle_cost_what_the_batch_costs(store: PlanStore, queue: str) -> None:
-    q = store.q
-    store.listen()
-    q.publish_many(queue, [b"x"] * BATCH)
-    q.publish_many(queue, [NewMessage(n, ttl=10**6, delay=5) for n in range(BATCH)])
-    leases = q.claim(queue, limit=BATCH)
+def test_publish_claim_and_settle_cost_what_the_batch_costs(planned: PlanStore, queue: str) -> None:
+    store = planned.store
+    planned.listen()
+    store.publish_many(queue, [b"x"] * BATCH)
+    store.publish_many(queue, [NewMessage(n, ttl=10**6, delay=5) for n in range(BATCH)])
+    leases = store.claim(queue, limit=BATCH)
     quarter = BATCH // 4
-    q.settle([Ack(lease, result=1) for lease in leases[:quarter]])
-    q.settle([Nack(lease, error="x", delay=50) for lease in leases[quarter : 2 * quarter]])
-    q.settle([Release(lease) for lease in leases[2 * quarter : 3 * quarter]])
-    q.settle([Ack(lease) for lease in leases[3 * quarter :]])
-    _check(store.plans())
+    store.settle([Ack(lease, result=1) for lease in leases[:quarter]])
+    store.settle([Nack(lease, error="x", delay=50) for lease in leases[quarter : 2 * quarter]])
+    store.settle([Release(lease) for lease in leases[2 * quarter : 3 * quarter]])
+    store.settle([Ack(lease) for lease in leases[3 * quarter :]])
+    _check(planned.plans())
 
 
-def test_keys_ids_and_groups_are_looked_up(store: PlanStore) -> None:
-    q = store.q
-    store.listen()
-    q.queues.put("groups", group_order=True)
-    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
-    ids = [m.id for m in q.publish_many("jobs", range(BATCH))]
-    q.cancel(*ids)
-    q.queues.put("groups", group_order=False, group_concurrency=2)
-    q.nack(q.claim("groups")[0], delay=5)
-    q.ack(q.claim("groups")[0])
-    q.queues.put("groups", group_concurrency=0, group_rate=10)
-    q.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-    q.nack(q.claim("groups")[0], delay=0)
-    q.ack(q.claim("groups")[0])
-    q.queues.put("groups", group_rate=20)
-    _check(store.plans())
+def test_keys_ids_and_groups_are_looked_up(planned: PlanStore) -> None:
+    store = planned.store
+    planned.listen()
+    store.queues.put("groups", group_order=True)
+    store.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    store.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"k{n}") for n in range(BATCH)])
+    ids = [m.id for m in store.publish_many("jobs", range(BATCH))]
+    store.cancel(*ids)
+    store.queues.put("groups", group_order=False, group_concurrency=2)
+    store.nack(store.claim("groups")[0], delay=5)
+    store.ack(store.claim("groups")[0])
+    store.queues.put("groups", group_concurrency=0, group_rate=10)
+    store.publish_many("groups", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+    store.nack(store.claim("groups")[0], delay=0)
+    store.ack(store.claim("groups")[0])
+    store.queues.put("groups", group_rate=20)
+    _check(planned.plans())
 
 
-def test_dead_letters_are_replayed_and_purged_by_their_index(store: PlanStore) -> None:
-    q = store.q
-    store.listen()
-    q.replay("jobs", where={}, limit=BATCH)
-    access.core(store.q).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DEAD, BATCH))
-    access.core(store.q).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DONE, BATCH))
-    _check(store.plans())
+def test_dead_letters_are_replayed_and_purged_by_their_index(planned: PlanStore) -> None:
+    store = planned.store
+    planned.listen()
+    store.replay("jobs", where={}, limit=BATCH)
+    access.core(planned.store).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DEAD, BATCH))
+    access.core(planned.store).coalescer.submit(tampu.engines.port.Purge("default", "jobs", tampu.State.DONE, BATCH))
+    _check(planned.plans())
 
 
-def test_a_sweep_that_finds_nothing_looks_at_nothing(store: PlanStore) -> None:
-    store.listen()
-    access.core(store.q).coalescer.submit(Sweep(BATCH))
-    access.core(store.q).coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
-    _check(store.plans(), batch=40)
+def test_a_sweep_that_finds_nothing_looks_at_nothing(planned: PlanStore) -> None:
+    planned.listen()
+    access.core(planned.store).coalescer.submit(Sweep(BATCH))
+    access.core(planned.store).coalescer.submit(Trim({}, 10**12, 10**15, BATCH))
+    _check(planned.plans(), batch=40)
 
 
-def test_turns_are_looked_up(store: PlanStore) -> None:
-    q = store.q
-    q.queues.put("turns", ordering="fair")
-    q.publish("turns", 1)
-    store.listen()
+def test_turns_are_looked_up(planned: PlanStore) -> None:
+    store = planned.store
+    store.queues.put("turns", ordering="fair")
+    store.publish("turns", 1)
+    planned.listen()
     for _ in range(3):
-        q.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
-        q.settle([Ack(lease) for lease in q.claim("turns", limit=BATCH)])
-    q.nack(q.claim("turns")[0], delay=0)
-    _check(store.plans())
+        store.publish_many("turns", [NewMessage(n, group=str(n % 5)) for n in range(BATCH)])
+        store.settle([Ack(lease) for lease in store.claim("turns", limit=BATCH)])
+    store.nack(store.claim("turns")[0], delay=0)
+    _check(planned.plans())

@@ -35,15 +35,15 @@ def role(db: psycopg.Connection[Any], schema: str) -> Iterator[str]:
 
 
 def _use(url: str) -> None:
-    with tampu.open(url, maintenance=False) as q:
-        q.publish_many(
+    with tampu.open(url, maintenance=False) as store:
+        store.publish_many(
             "jobs",
             range(3),
         )
-        q.settle([Ack(lease) for lease in q.claim("jobs", limit=2)])
-        q.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
-        assert len(q.journal().transitions) == 8
+        store.settle([Ack(lease) for lease in store.claim("jobs", limit=2)])
+        store.publish("jobs", 1, key="k", idempotency_key="i", delay=5, ttl=50)
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
+        assert len(store.journal().transitions) == 8
 
 
 def test_schemas_of_one_database_do_not_know_each_other(server: Postgres, schema: str, url: str) -> None:
@@ -76,8 +76,8 @@ def test_a_role_with_rights_on_the_tables_only_can_do_all_but_vacuum(
     db.execute(f"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
     url = server.url(user=role, schema=schema)
     _use(url)
-    with tampu.open(url, maintenance=False) as q:
-        assert [level for what, level, _ in q.check() if what == "role"] == ["warn"]
+    with tampu.open(url, maintenance=False) as store:
+        assert [level for what, level, _ in store.check() if what == "role"] == ["warn"]
 
 
 def test_a_role_without_rights_is_told_what_to_do(server: Postgres, schema: str, role: str) -> None:
@@ -87,8 +87,8 @@ def test_a_role_without_rights_is_told_what_to_do(server: Postgres, schema: str,
 
 def test_many_that_open_a_new_schema_at_once_make_it_once(server: Postgres, schema: str) -> None:
     def use(n: int) -> str:
-        with tampu.open(server.url(schema=schema), maintenance=False) as q:
-            return q.publish("jobs", n).id
+        with tampu.open(server.url(schema=schema), maintenance=False) as store:
+            return store.publish("jobs", n).id
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(use, range(6)))) == 6
@@ -110,10 +110,10 @@ STEP = (NOW + 1, "ALTER TABLE tampu.message ADD COLUMN colour text;\nCREATE TABL
 def test_the_next_version_is_reached_from_this_one_with_messages_in_it(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    with tampu.open(server.url(schema=schema), maintenance=False) as q:
-        message = q.publish("jobs", 1)
+    with tampu.open(server.url(schema=schema), maintenance=False) as store:
+        message = store.publish("jobs", 1)
         assert migrations.migrate(db, schema, [*migrations.migrations(), STEP]) == NOW + 1
-        assert q.get(message.id).payload == 1, "a process that was there goes on"
+        assert store.get(message.id).payload == 1, "a process that was there goes on"
     db.execute(f"SELECT n FROM {schema}.extra")
 
 
@@ -140,19 +140,19 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(db: psycopg.Connection[An
 def test_groups_that_wait_go_on_after_the_second_version(
     server: Postgres, db: psycopg.Connection[Any], schema: str
 ) -> None:
-    with tampu.open(server.url(schema=schema), maintenance=False) as q:
-        q.queues.put("jobs", group_order=True)
-        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
+    with tampu.open(server.url(schema=schema), maintenance=False) as store:
+        store.queues.put("jobs", group_order=True)
+        store.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     db.execute(f"ALTER TABLE {schema}.lane DROP CONSTRAINT lane_pkey, ADD PRIMARY KEY (q, lane)")
     db.execute(f"ALTER TABLE {schema}.queue DROP COLUMN places")
     db.execute(f"ALTER TABLE {schema}.queue DROP COLUMN pace, DROP COLUMN pace_burst")
     db.execute(f"DROP TABLE {schema}.fair, {schema}.pace")
     db.execute(f"UPDATE {schema}.meta SET value = '1' WHERE name = 'schema'")
-    with tampu.open(server.url(schema=schema), maintenance=False) as q:
+    with tampu.open(server.url(schema=schema), maintenance=False) as store:
         for n in range(3):
-            (lease,) = q.claim("jobs", limit=10)
+            (lease,) = store.claim("jobs", limit=10)
             assert lease.payload == n
-            q.ack(lease)
+            store.ack(lease)
     assert migrations.version_of(db, schema) == NOW
 
 
@@ -168,9 +168,9 @@ def test_groups_that_wait_go_on_after_the_second_version(
 )
 def test_what_a_crash_may_take_is_named(settings: dict[str, str], asked: str | None, gives: str) -> None:
     with Postgres(settings) as own:
-        with tampu.open(own.url(), durability=asked, maintenance=False) as q:
-            assert q.durability == gives
-            ((level, said),) = [(level, said) for what, level, said in q.check() if what == "durability"]
+        with tampu.open(own.url(), durability=asked, maintenance=False) as store:
+            assert store.durability == gives
+            ((level, said),) = [(level, said) for what, level, said in store.check() if what == "durability"]
             assert level == ("ok" if gives == "full" else "warn")
             assert said.startswith(gives)
         if gives == "none":

@@ -74,7 +74,7 @@ def way(server: Postgres) -> Iterator[Way]:
 
 
 @pytest.fixture
-def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
+def store(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[tampu.Store]:
     for limit in ("REPLY_SECONDS", "POOLED_SECONDS"):
         monkeypatch.setattr(connect, limit, 10)
     for module in ("engine", "read_pool"):
@@ -90,38 +90,38 @@ def q(url: str, server: Postgres, way: Way, monkeypatch: pytest.MonkeyPatch) -> 
         yield opened
 
 
-def _publish(q: tampu.Store) -> None:
-    q.publish("jobs", 1)
+def _publish(store: tampu.Store) -> None:
+    store.publish("jobs", 1)
 
 
-def _publish_with_a_key(q: tampu.Store) -> None:
-    q.publish("jobs", 1, key="k")
+def _publish_with_a_key(store: tampu.Store) -> None:
+    store.publish("jobs", 1, key="k")
 
 
-def _claim(q: tampu.Store) -> None:
-    q.claim("jobs")
+def _claim(store: tampu.Store) -> None:
+    store.claim("jobs")
 
 
-def _read(q: tampu.Store) -> None:
-    q.stats("jobs")
+def _read(store: tampu.Store) -> None:
+    store.stats("jobs")
 
 
 @pytest.mark.parametrize("call", [_publish, _publish_with_a_key, _claim, _read])
 def test_a_server_that_does_not_answer_is_not_waited_for(
-    q: tampu.Store, way: Way, call: Callable[[tampu.Store], None]
+    store: tampu.Store, way: Way, call: Callable[[tampu.Store], None]
 ) -> None:
     way.silent = True
     with pytest.raises(tampu.Unavailable):
-        call(q)
+        call(store)
     way.silent = False
-    q.publish("jobs", "after")
-    assert payloads(q.claim("jobs", limit=5))[-1] == "after"
+    store.publish("jobs", "after")
+    assert payloads(store.claim("jobs", limit=5))[-1] == "after"
 
 
 @pytest.fixture
-def mine(q: tampu.Store) -> Iterator[psycopg.Connection[Any]]:
+def mine(store: tampu.Store) -> Iterator[psycopg.Connection[Any]]:
     """The user's connection, to a server that takes longer to store than it may for a call of ours alone."""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     with psycopg.connect(engine.place.conninfo, autocommit=True) as connection:
         connection.execute(SLOW)
         yield connection
@@ -130,24 +130,24 @@ def mine(q: tampu.Store) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_transaction_of_the_user_s_may_take_any_time(
-    q: tampu.Store, mine: psycopg.Connection[Any], joined: bool
+    store: tampu.Store, mine: psycopg.Connection[Any], joined: bool
 ) -> None:
-    with q.transaction(mine if joined else None) as tx:
+    with store.transaction(mine if joined else None) as tx:
         tx.execute("SELECT pg_sleep(1)")
         tx.publish("jobs", "after", key="k")
-    assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]
+    assert payloads(store.claim("jobs", limit=5)) == ["before", "after"]
     with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
-        q.publish("jobs", "alone", key="l")
+        store.publish("jobs", "alone", key="l")
 
 
 def test_a_lock_is_not_waited_for_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 0.2)
-    with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as holder:
+    with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as holder:
         with holder.transaction() as tx:
             tx.publish("jobs", 1, key="k")
             with pytest.raises(tampu.Unavailable, match="lock"):
-                q.publish("jobs", 2, key="k")
-        assert q.publish("jobs", 3, key="k").duplicate
+                store.publish("jobs", 2, key="k")
+        assert store.publish("jobs", 3, key="k").duplicate
 
 
 def test_what_the_user_says_of_the_connection_counts() -> None:
@@ -166,10 +166,10 @@ def test_the_user_s_own_limit_for_locks_counts(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tampu.engines.postgres.database.LOCK_SECONDS", 240.0)
     url = databases.url()
     with (
-        tampu.open(f"{url}%20-clock_timeout%3D100ms", maintenance=False) as q,
+        tampu.open(f"{url}%20-clock_timeout%3D100ms", maintenance=False) as store,
         tampu.open(url, maintenance=False) as holder,
         holder.transaction() as tx,
     ):
         tx.publish("jobs", 1, key="k")
         with pytest.raises(tampu.Unavailable, match="lock"):
-            q.publish("jobs", 2, key="k")
+            store.publish("jobs", 2, key="k")

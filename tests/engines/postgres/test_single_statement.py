@@ -31,9 +31,9 @@ TABLES = {
 """What is compared; not what is drawn by chance, nor the numbers of entries and queues."""
 
 
-def _statements(q: tampu.Store) -> list[bytes]:
+def _statements(store: tampu.Store) -> list[bytes]:
     """What is sent from now on."""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     sent: list[bytes] = []
     send = engine._db._wire.send
 
@@ -45,79 +45,80 @@ def _statements(q: tampu.Store) -> list[bytes]:
     return sent
 
 
-def test_plain_batches_are_one_statement_each(q: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_batches_are_one_statement_each(store: tampu.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.engines.postgres.skip_dead_rows.SLOW_SECONDS", 60)  # else there is a question more
-    q.publish("jobs", 1)
-    q.ack(q.claim("jobs")[0])
-    sent = _statements(q)
-    q.publish_many("jobs", [1, 2, 3])
+    store.publish("jobs", 1)
+    store.ack(store.claim("jobs")[0])
+    sent = _statements(store)
+    store.publish_many("jobs", [1, 2, 3])
     assert len(sent) == 1
-    leases = q.claim("jobs", limit=5)
+    leases = store.claim("jobs", limit=5)
     assert len(sent) == 2
-    q.settle([Ack(lease) for lease in leases])
+    store.settle([Ack(lease) for lease in leases])
     assert len(sent) == 3
-    assert q.claim("jobs") == []
+    assert store.claim("jobs") == []
     assert len(sent) == 4
 
 
-def _singly(q: tampu.Store, clock: FakeClock) -> None:
+def _singly(store: tampu.Store, clock: FakeClock) -> None:
     for n in range(5):
-        q.publish("jobs", n)
+        store.publish("jobs", n)
         clock.advance(0.001 * (n % 2))
-    q.settle([Ack(lease) for lease in q.claim("jobs", limit=3, worker="w")])
-    q.claim("jobs", limit=5)
+    store.settle([Ack(lease) for lease in store.claim("jobs", limit=3, worker="w")])
+    store.claim("jobs", limit=5)
 
 
-def _in_batches(q: tampu.Store, clock: FakeClock) -> None:
+def _in_batches(store: tampu.Store, clock: FakeClock) -> None:
     for size in (1, 2, 3, 50):
-        q.publish_many("jobs", [b"x"] * size)
+        store.publish_many("jobs", [b"x"] * size)
         clock.advance(1)
-    leases = q.claim("jobs", limit=20, worker="ü" * 40)
-    q.settle([Ack(lease) for lease in reversed(leases[3:9])])
-    q.settle([Ack(lease) for lease in leases[:3]])
-    whole = q.claim("jobs", limit=30)
-    q.settle([Ack(lease) for lease in whole])
+    leases = store.claim("jobs", limit=20, worker="ü" * 40)
+    store.settle([Ack(lease) for lease in reversed(leases[3:9])])
+    store.settle([Ack(lease) for lease in leases[:3]])
+    whole = store.claim("jobs", limit=30)
+    store.settle([Ack(lease) for lease in whole])
 
 
-def _after_the_clock_was_set_back(q: tampu.Store, clock: FakeClock) -> None:
-    q.publish_many("jobs", [1, 2])
+def _after_the_clock_was_set_back(store: tampu.Store, clock: FakeClock) -> None:
+    store.publish_many("jobs", [1, 2])
     clock.advance(-90)
-    q.publish_many("jobs", [3, 4])
-    q.settle([Ack(lease) for lease in q.claim("jobs", limit=3)])
+    store.publish_many("jobs", [3, 4])
+    store.settle([Ack(lease) for lease in store.claim("jobs", limit=3)])
 
 
-def _not_plain(q: tampu.Store, clock: FakeClock) -> None:
+def _not_plain(store: tampu.Store, clock: FakeClock) -> None:
     own = "0197c2a4-1111-7000-8000-000000000001"
-    q.publish_many("jobs", [NewMessage(1, key="k"), NewMessage(2, ttl=50), NewMessage(3, id=own), NewMessage(4)])
-    q.publish_many("jobs", [5, 6])
-    leases = q.claim("jobs", limit=5)
-    q.nack(leases[0], "no", delay=0)
-    q.settle([Ack(lease) for lease in leases[1:4]])
-    again = q.claim("jobs", limit=2)
+    store.publish_many("jobs", [NewMessage(1, key="k"), NewMessage(2, ttl=50), NewMessage(3, id=own), NewMessage(4)])
+    store.publish_many("jobs", [5, 6])
+    leases = store.claim("jobs", limit=5)
+    store.nack(leases[0], "no", delay=0)
+    store.settle([Ack(lease) for lease in leases[1:4]])
+    again = store.claim("jobs", limit=2)
     assert [(lease.message.payload, lease.message.attempts, lease.message.last_error) for lease in again] == [
         (6, 1, None), (1, 2, "no"),
     ]  # fmt: skip
 
 
-def _in_groups(q: tampu.Store, clock: FakeClock) -> None:
-    q.queues.put("jobs", group_order=True)
-    q.publish_many("jobs", [NewMessage(n, group="a" if n % 2 else "b") for n in range(6)])
+def _in_groups(store: tampu.Store, clock: FakeClock) -> None:
+    store.queues.put("jobs", group_order=True)
+    store.publish_many("jobs", [NewMessage(n, group="a" if n % 2 else "b") for n in range(6)])
     for _ in range(3):
-        q.settle([Ack(lease) for lease in q.claim("jobs", limit=5)])
+        store.settle([Ack(lease) for lease in store.claim("jobs", limit=5)])
 
 
 def _left_behind(scenario: Callable[[tampu.Store, FakeClock], None]) -> dict[str, Any]:
     clock = FakeClock()
     schema = databases.empty()
-    with tampu.open(databases.server.url(schema=schema), maintenance=False, clock=clock) as q:
-        q.publish("jobs", 0)
-        q.ack(q.claim("jobs")[0])
-        scenario(q, clock)
+    with tampu.open(databases.server.url(schema=schema), maintenance=False, clock=clock) as store:
+        store.publish("jobs", 0)
+        store.ack(store.claim("jobs")[0])
+        scenario(store, clock)
         told = [
-            (t.offset, t.at_us, t.queue, t.verb, t.state, t.attempt, t.type, t.worker) for t in q.journal().transitions
+            (t.offset, t.at_us, t.queue, t.verb, t.state, t.attempt, t.type, t.worker)
+            for t in store.journal().transitions
         ]
-        assert all(q.get(t.id).id == t.id for t in q.journal().transitions)
-        counts = q.stats("jobs").counts
+        assert all(store.get(t.id).id == t.id for t in store.journal().transitions)
+        counts = store.stats("jobs").counts
     found: dict[str, Any] = {"journal": told, "counts": counts}
     with psycopg.connect(databases.server.url(), autocommit=True) as db:
         for table, columns in TABLES.items():
@@ -137,15 +138,15 @@ def test_one_statement_leaves_what_several_leave(
     assert at_once == several
 
 
-def _across_publishes(q: tampu.Store, clock: FakeClock) -> None:
+def _across_publishes(store: tampu.Store, clock: FakeClock) -> None:
     for _ in range(6):
-        q.publish_many("jobs", [b"x"] * 40)
+        store.publish_many("jobs", [b"x"] * 40)
         clock.advance(1)
-    first, whole = q.claim("jobs", limit=100, worker="w"), q.claim("jobs", limit=100)
-    q.settle([Ack(lease) for lease in reversed(whole)])
-    q.settle([Ack(lease) for lease in first[30:60]])  # of two publishes
-    q.settle([Ack(lease) for lease in first[:90:2] if lease not in first[30:60]])
-    q.claim("jobs", limit=100)
+    first, whole = store.claim("jobs", limit=100, worker="w"), store.claim("jobs", limit=100)
+    store.settle([Ack(lease) for lease in reversed(whole)])
+    store.settle([Ack(lease) for lease in first[30:60]])  # of two publishes
+    store.settle([Ack(lease) for lease in first[:90:2] if lease not in first[30:60]])
+    store.claim("jobs", limit=100)
 
 
 def test_stretches_of_numbers_leave_what_one_entry_for_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,30 +163,30 @@ def test_stretches_of_numbers_leave_what_one_entry_for_all_would(monkeypatch: py
 
 def test_a_claim_of_several_stretches_comes_back_in_its_order(url: str) -> None:
     clock = FakeClock()
-    with tampu.open(url, maintenance=False, clock=clock) as q:
-        q.publish_many("jobs", range(40))
-        q.publish_many("jobs", range(40, 80))
-        leases = q.claim("jobs", limit=60, lease=30)
+    with tampu.open(url, maintenance=False, clock=clock) as store:
+        store.publish_many("jobs", range(40))
+        store.publish_many("jobs", range(40, 80))
+        leases = store.claim("jobs", limit=60, lease=30)
         assert payloads(leases) == list(range(60))
-        q.settle([Ack(lease) for lease in leases[10:50]])
+        store.settle([Ack(lease) for lease in leases[10:50]])
         clock.advance(30)
-        assert payloads(q.claim("jobs", limit=100)) == [*range(60, 80), *range(10), *range(50, 60)]
+        assert payloads(store.claim("jobs", limit=100)) == [*range(60, 80), *range(10), *range(50, 60)]
 
 
 def test_the_journal_names_what_was_claimed_wherever_it_lies_on_the_disk(url: str, db: psycopg.Connection[Any]) -> None:
     clock = FakeClock()
-    with tampu.open(url, maintenance=False, clock=clock) as q:
-        engine: Any = access.engine(q)
+    with tampu.open(url, maintenance=False, clock=clock) as store:
+        engine: Any = access.engine(store)
         for _ in range(2):  # the second goes on where the first ends: one stretch, of two times
-            q.publish_many("jobs", [b"x"] * BLOCK)
+            store.publish_many("jobs", [b"x"] * BLOCK)
             clock.advance(1)
-        assert len(q.claim("jobs", limit=BLOCK - 10)) == BLOCK - 10
+        assert len(store.claim("jobs", limit=BLOCK - 10)) == BLOCK - 10
         db.execute(
             f"UPDATE {engine.place.schema}.message SET q = q WHERE seq < %s", (2 * BLOCK,)
         )  # they lie behind now
-        end = q.journal(limit=10_000).position
-        leases = q.claim("jobs", limit=20)
-        assert [t.id for t in q.journal(after=end).transitions] == [lease.id for lease in leases]
+        end = store.journal(limit=10_000).position
+        leases = store.claim("jobs", limit=20)
+        assert [t.id for t in store.journal(after=end).transitions] == [lease.id for lease in leases]
 
 
 def test_stretches_are_cut_where_a_number_is_missing() -> None:
@@ -196,44 +197,44 @@ def test_stretches_are_cut_where_a_number_is_missing() -> None:
     assert [ranges(seqs) for seqs in scattered] == [[seqs] for seqs in scattered], "many pieces, or far apart"
 
 
-def test_a_claim_s_row_goes_with_the_acks_of_all_of_it(q: tampu.Store, db: psycopg.Connection[Any]) -> None:
-    engine: Any = access.engine(q)
-    q.publish("jobs", 0)
-    q.ack(q.claim("jobs")[0])
+def test_a_claim_s_row_goes_with_the_acks_of_all_of_it(store: tampu.Store, db: psycopg.Connection[Any]) -> None:
+    engine: Any = access.engine(store)
+    store.publish("jobs", 0)
+    store.ack(store.claim("jobs")[0])
     for batches in ([100], [1] * 7, [2], [1], [4, 1, 4]):
         for size in batches:
-            q.publish_many("jobs", [b"x"] * size)
-        leases = q.claim("jobs", limit=1000)
+            store.publish_many("jobs", [b"x"] * size)
+        leases = store.claim("jobs", limit=1000)
         seqs = [int(lease.receipt.rpartition("/")[2].partition(".")[0], 16) for lease in leases]
         rows = db.execute(f"SELECT seqs FROM {engine.place.schema}.claim").fetchall()
         assert [bytes(row[0]) for row in rows] == [pack_seqs(seqs)]
-        q.settle([Ack(lease) for lease in leases])
+        store.settle([Ack(lease) for lease in leases])
         assert db.execute(f"SELECT seqs FROM {engine.place.schema}.claim").fetchall() == []
 
 
-def test_a_queue_whose_messages_are_not_plain_is_not_tried_each_time(q: tampu.Store) -> None:
-    q.publish("jobs", 0)
-    q.ack(q.claim("jobs")[0])
-    sent = _statements(q)
+def test_a_queue_whose_messages_are_not_plain_is_not_tried_each_time(store: tampu.Store) -> None:
+    store.publish("jobs", 0)
+    store.ack(store.claim("jobs")[0])
+    sent = _statements(store)
     tried = []
     for n in range(5):
-        q.publish("jobs", n, key="k")
+        store.publish("jobs", n, key="k")
         sent.clear()
-        q.ack(q.claim("jobs")[0])
+        store.ack(store.claim("jobs")[0])
         tried.append(sum(b"AS delay" in text for text in sent))
     assert tried == [1, 0, 0, 0, 0]
 
 
-def test_a_receipt_that_is_lost_among_acks_takes_no_other_along(q: tampu.Store) -> None:
-    q.publish_many("jobs", [1, 2, 3])
-    leases = q.claim("jobs", limit=3)
-    q.ack(leases[1])
-    q.release(leases[2])
-    outcomes = q.settle([Ack(lease) for lease in leases])
+def test_a_receipt_that_is_lost_among_acks_takes_no_other_along(store: tampu.Store) -> None:
+    store.publish_many("jobs", [1, 2, 3])
+    leases = store.claim("jobs", limit=3)
+    store.ack(leases[1])
+    store.release(leases[2])
+    outcomes = store.settle([Ack(lease) for lease in leases])
     assert [outcome.state for outcome in outcomes] == [State.DONE, State.DONE, None]
     assert isinstance(outcomes[2].error, tampu.LeaseLost)
-    assert payloads(q.claim("jobs")) == [3]
-    assert [t.verb for t in q.journal().transitions].count("ack") == 2
+    assert payloads(store.claim("jobs")) == [3]
+    assert [t.verb for t in store.journal().transitions].count("ack") == 2
 
 
 @pytest.mark.parametrize(

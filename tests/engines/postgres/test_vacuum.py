@@ -12,8 +12,8 @@ from tampu.broker import access
 from tests.conformance.harness import until
 
 
-def _vacuums(db: psycopg.Connection[Any], q: tampu.Store) -> int:
-    engine: Any = access.engine(q)
+def _vacuums(db: psycopg.Connection[Any], store: tampu.Store) -> int:
+    engine: Any = access.engine(store)
     row = db.execute(
         "SELECT vacuum_count FROM pg_stat_all_tables WHERE schemaname = %s AND relname = 'ready'",
         (engine.place.schema,),
@@ -23,11 +23,11 @@ def _vacuums(db: psycopg.Connection[Any], q: tampu.Store) -> int:
 
 
 def test_a_backlog_that_is_only_drained_is_vacuumed(
-    q: tampu.Store, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    store: tampu.Store, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    q.publish_many("jobs", [b"x"] * 20)
-    before = _vacuums(db, q)
+    store.publish_many("jobs", [b"x"] * 20)
+    before = _vacuums(db, store)
     monkeypatch.setattr("tampu.engines.postgres.vacuum.STEP_SECONDS", 60)
-    q.claim("jobs", limit=10)
-    q.claim("jobs", limit=10)
-    until(lambda: _vacuums(db, q) > before)
+    store.claim("jobs", limit=10)
+    store.claim("jobs", limit=10)
+    until(lambda: _vacuums(db, store) > before)

@@ -16,13 +16,13 @@ from tampu.engines.postgres import wakeup
 from tests.conformance.harness import payloads, until, waits
 
 
-def _wakeup(q: tampu.Store) -> Any:
-    engine: Any = access.engine(q)
+def _wakeup(store: tampu.Store) -> Any:
+    engine: Any = access.engine(store)
     return engine._wakeup
 
 
 def test_others_are_told_by_notify(url: str) -> None:
-    with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as other:
+    with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as other:
         heard = threading.Event()
         listening = _wakeup(other)._on_remote_change
 
@@ -31,25 +31,26 @@ def test_others_are_told_by_notify(url: str) -> None:
             return listening()
 
         _wakeup(other)._on_remote_change = hear
-        until(lambda: access.engine(q).readers.ask(lambda db: db.row("count_listeners", _wakeup(q)._channel)[0]) == 2)  # type: ignore[attr-defined]  # a PostgresEngine
+        engine: Any = access.engine(store)
+        until(lambda: engine.readers.ask(lambda db: db.row("count_listeners", _wakeup(store)._channel)[0]) == 2)
         heard.clear()
-        q.publish("jobs", 1)
+        store.publish("jobs", 1)
         assert heard.wait(60)
 
 
 def test_many_commits_ring_once(url: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeup, "_APART_SECONDS", 1.0)
-    with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as other:
+    with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as other:
         assert _wakeup(other) is not None, "somebody listens, so it is rung"
-        db.execute(f"LISTEN {_wakeup(q)._channel}")
+        db.execute(f"LISTEN {_wakeup(store)._channel}")
         began = time.monotonic()
         for n in range(200):
-            q.publish("jobs", n)
+            store.publish("jobs", n)
         rung: list[str] = []
         while not rung:
             rung += [note.payload for note in db.notifies(timeout=1)]
             assert time.monotonic() - began < 60
-        assert set(rung) == {_wakeup(q)._instance}
+        assert set(rung) == {_wakeup(store)._instance}
         assert len(rung) <= 2 + time.monotonic() - began
 
 

@@ -22,14 +22,14 @@ class Jobs:
 
     def __init__(self, url: str) -> None:
         self.clock = FakeClock()
-        self.q = tampu.open(url, maintenance=False, clock=self.clock)
+        self.store = tampu.open(url, maintenance=False, clock=self.clock)
         self.client = redis.redis.server.client()
         self.tag = f"{{{url.partition('prefix=')[2]}:default:jobs}}"
 
     def publish(self, count: int = 1, start: int = 0) -> list[Any]:
         """A millisecond later than what came before."""
         self.clock.advance(0.001)
-        return self.q.publish_many("jobs", list(range(start, start + count)))
+        return self.store.publish_many("jobs", list(range(start, start + count)))
 
     def blocks(self) -> list[int]:
         """How many messages each has."""
@@ -42,24 +42,24 @@ class Jobs:
 
     def trim(self) -> None:
         self.clock.advance(1)
-        access.core(self.q).coalescer.submit(Trim({}, 0, 0, 100_000))
+        access.core(self.store).coalescer.submit(Trim({}, 0, 0, 100_000))
 
     def well(self) -> bool:
-        return [level for what, level, _ in self.q.check() if what == "indexes"] == ["ok"]
+        return [level for what, level, _ in self.store.check() if what == "indexes"] == ["ok"]
 
 
 @pytest.fixture
 def jobs(url: str) -> Iterator[Jobs]:
     made = Jobs(url)
     yield made
-    made.q.close()
+    made.store.close()
     made.client.close()
 
 
-def _work(q: tampu.Store, count: int) -> list[Any]:
+def _work(store: tampu.Store, count: int) -> list[Any]:
     found: list[Any] = []
-    while len(found) < count and (leases := q.claim("jobs", limit=min(10_000, count - len(found)))):
-        q.settle([tampu.Ack(lease) for lease in leases])
+    while len(found) < count and (leases := store.claim("jobs", limit=min(10_000, count - len(found)))):
+        store.settle([tampu.Ack(lease) for lease in leases])
         found += payloads(leases)
     return found
 
@@ -69,7 +69,7 @@ def test_a_full_block_is_left_for_the_next(jobs: Jobs) -> None:
     jobs.publish(2, FULL - 1)
     jobs.publish(3, FULL + 1)
     assert jobs.blocks() == [FULL + 1, 3]
-    assert _work(jobs.q, 2 * FULL) == list(range(FULL + 4))
+    assert _work(jobs.store, 2 * FULL) == list(range(FULL + 4))
     assert jobs.well()
 
 
@@ -77,8 +77,8 @@ def test_messages_of_one_millisecond_are_in_one_block(jobs: Jobs) -> None:
     jobs.publish(FULL - 1)
     jobs.clock.advance(0.001)
     for n in range(4):  # the second of these is one too many for the block
-        jobs.q.publish("jobs", n)
-    jobs.q.publish_many("jobs", [tampu.NewMessage(n, key=str(n)) for n in range(4)])
+        jobs.store.publish("jobs", n)
+    jobs.store.publish_many("jobs", [tampu.NewMessage(n, key=str(n)) for n in range(4)])
     assert jobs.blocks() == [FULL + 7]
     jobs.publish()
     assert jobs.blocks() == [FULL + 7, 1]
@@ -87,32 +87,32 @@ def test_messages_of_one_millisecond_are_in_one_block(jobs: Jobs) -> None:
 def test_one_call_with_many_messages_begins_a_block_at_most_once(jobs: Jobs) -> None:
     jobs.publish(FULL - 1)
     jobs.clock.advance(0.001)
-    jobs.q.publish_many("jobs", [tampu.NewMessage(n, delay=60) for n in range(FULL)])
+    jobs.store.publish_many("jobs", [tampu.NewMessage(n, delay=60) for n in range(FULL)])
     assert jobs.blocks() == [2 * FULL - 1]
     jobs.clock.advance(0.001)
-    sent = jobs.q.publish_many("jobs", [tampu.NewMessage(n, priority=1) for n in range(FULL + 5)])
+    sent = jobs.store.publish_many("jobs", [tampu.NewMessage(n, priority=1) for n in range(FULL + 5)])
     assert jobs.blocks() == [2 * FULL - 1, FULL + 5]
-    assert [jobs.q.get(sent[n].id).payload for n in (0, -1)] == [0, FULL + 4]
+    assert [jobs.store.get(sent[n].id).payload for n in (0, -1)] == [0, FULL + 4]
 
 
 def test_what_is_gone_takes_its_block_along(jobs: Jobs) -> None:
     jobs.publish(FULL)
     jobs.publish(FULL)
     jobs.publish(3)
-    _work(jobs.q, 2 * FULL)
+    _work(jobs.store, 2 * FULL)
     jobs.trim()
     assert (jobs.blocks(), jobs.hashes()) == ([3], 1)
-    _work(jobs.q, 3)
+    _work(jobs.store, 3)
     jobs.trim()
     assert (jobs.blocks(), jobs.hashes()) == ([0], 0)
     sent = jobs.publish(FULL)  # the empty one is filled up
     assert jobs.blocks() == [FULL]
-    jobs.q.purge("jobs", state="ready")
+    jobs.store.purge("jobs", state="ready")
     last = jobs.publish(2)
     assert jobs.blocks() == [2], "one that was empty when it was left is forgotten then"
-    assert jobs.q.get(last[1].id).payload == 1
+    assert jobs.store.get(last[1].id).payload == 1
     with pytest.raises(tampu.NotFound):
-        jobs.q.get(sent[0].id)
+        jobs.store.get(sent[0].id)
     assert jobs.well()
 
 
@@ -120,10 +120,10 @@ def test_another_ordering_finds_the_messages_of_all_blocks(jobs: Jobs) -> None:
     for n in range(3):
         jobs.publish(FULL, n * FULL)
         jobs.clock.advance(0.001)
-        jobs.q.publish("jobs", f"first {n}", priority=9)
-    jobs.q.queues.put("jobs", ordering="priority")
+        jobs.store.publish("jobs", f"first {n}", priority=9)
+    jobs.store.queues.put("jobs", ordering="priority")
     assert jobs.blocks() == [FULL, FULL + 1, FULL + 1, 1]
-    assert payloads(jobs.q.claim("jobs", limit=5)) == ["first 0", "first 1", "first 2", 0, 1]
+    assert payloads(jobs.store.claim("jobs", limit=5)) == ["first 0", "first 1", "first 2", 0, 1]
 
 
 def _as_layout_3(jobs: Jobs) -> None:
@@ -139,24 +139,24 @@ def _as_layout_3(jobs: Jobs) -> None:
 
 def test_a_store_of_one_hash_goes_on(jobs: Jobs) -> None:
     old = jobs.publish(10)
-    leased, *_ = jobs.q.claim("jobs", limit=2)
-    dead = jobs.q.publish("jobs", "dead", priority=-1)
+    leased, *_ = jobs.store.claim("jobs", limit=2)
+    dead = jobs.store.publish("jobs", "dead", priority=-1)
     _as_layout_3(jobs)
-    same = jobs.q.publish("jobs", "same millisecond")
+    same = jobs.store.publish("jobs", "same millisecond")
     assert jobs.blocks() == []
     jobs.publish(5, 10)
     assert jobs.blocks() == [5]
-    assert jobs.q.get(same.id).payload == "same millisecond"
-    assert jobs.q.cancel(old[9].id)[0].ok
-    jobs.q.nack(leased, error="boom", delay=0)
-    jobs.q.queues.put("jobs", ordering="priority")
-    found = jobs.q.claim("jobs", limit=100)
+    assert jobs.store.get(same.id).payload == "same millisecond"
+    assert jobs.store.cancel(old[9].id)[0].ok
+    jobs.store.nack(leased, error="boom", delay=0)
+    jobs.store.queues.put("jobs", ordering="priority")
+    found = jobs.store.claim("jobs", limit=100)
     assert payloads(found) == [*range(2, 9), "same millisecond", *range(10, 15), 0, "dead"]
-    jobs.q.settle([tampu.Reject(lease) if lease.message.id == dead.id else tampu.Ack(lease) for lease in found])
-    jobs.q.replay("jobs", ids=[dead.id])
+    jobs.store.settle([tampu.Reject(lease) if lease.message.id == dead.id else tampu.Ack(lease) for lease in found])
+    jobs.store.replay("jobs", ids=[dead.id])
     assert jobs.well()
-    assert jobs.q.purge("jobs", state="ready") == 1
+    assert jobs.store.purge("jobs", state="ready") == 1
     jobs.clock.advance(60)
-    jobs.q.claim("jobs")  # the other lease has run out
+    jobs.store.claim("jobs")  # the other lease has run out
     jobs.trim()
     assert jobs.well()

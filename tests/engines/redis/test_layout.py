@@ -24,26 +24,28 @@ def _documented() -> set[str]:
     return found
 
 
-def _use(q: tampu.Store) -> None:
-    q.queues.put("jobs", group_order=True, rate=1000)
-    q.publish_many("jobs", [1, 2, 3])
-    q.publish("jobs", 4, key="k", ttl=60, idempotency_key="i", priority=3, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
-    q.publish_many("jobs", [tampu.NewMessage(n, group="g") for n in range(3)])
-    q.publish("jobs", 5, delay=60)
-    q.publish("jobs", 6, hold="x")
-    q.cancel(q.publish("jobs", 7).id)
-    a, b, c = q.claim("jobs", limit=3)
-    q.ack(a, result={"n": 1})
-    q.nack(b, error="no", delay=0)
-    q.reject(c, error="bad")
-    q.publish("other", 1, id="0123456789ab8cde8f01230000000001")
+def _use(store: tampu.Store) -> None:
+    store.queues.put("jobs", group_order=True, rate=1000)
+    store.publish_many("jobs", [1, 2, 3])
+    store.publish(
+        "jobs", 4, key="k", ttl=60, idempotency_key="i", priority=3, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d"
+    )
+    store.publish_many("jobs", [tampu.NewMessage(n, group="g") for n in range(3)])
+    store.publish("jobs", 5, delay=60)
+    store.publish("jobs", 6, hold="x")
+    store.cancel(store.publish("jobs", 7).id)
+    a, b, c = store.claim("jobs", limit=3)
+    store.ack(a, result={"n": 1})
+    store.nack(b, error="no", delay=0)
+    store.reject(c, error="bad")
+    store.publish("other", 1, id="0123456789ab8cde8f01230000000001")
 
 
 def test_every_key_is_documented() -> None:
     url = redis.redis.url()
-    with tampu.open(url, maintenance=False) as q:
-        _use(q)
-        assert access.engine(q).lead()
+    with tampu.open(url, maintenance=False) as store:
+        _use(store)
+        assert access.engine(store).lead()
         prefix = url.partition("prefix=")[2]
         ends = {key.decode().partition("}:")[2] for key in redis.redis.server.client().scan_iter(f"{{{prefix}*")}
     ends = {re.sub(r"^([mx]):.*", r"\1:<block>", re.sub(r"^doc:.*", "doc:<kind>:<tenant>", end)) for end in ends}
@@ -97,8 +99,8 @@ class Stranger:
 def test_a_worker_that_knows_only_the_page_can_join(server: str) -> None:
     databases = getattr(redis, server)
     url = databases.url()
-    with tampu.open(url, maintenance=False) as q, databases.server.client() as client:
-        q.publish_many("jobs", ["a", "b", "c"])
+    with tampu.open(url, maintenance=False) as store, databases.server.client() as client:
+        store.publish_many("jobs", ["a", "b", "c"])
         stranger = Stranger(client, url.partition("prefix=")[2], "jobs")
         lease, taken = stranger.claim(2)
         assert [(attempt, payload) for _, attempt, payload in taken] == [(1, b'"a"'), (1, b'"b"')]
@@ -106,9 +108,9 @@ def test_a_worker_that_knows_only_the_page_can_join(server: str) -> None:
         assert stranger.ack(lease, [taken[0][0]]) == b"d"
         assert stranger.ack(lease, [taken[0][0]]) == b"d", "the same again"
         assert stranger.ack(lease, [taken[1][0]]) == b"l", "settled in another way"
-        (c, b) = q.claim("jobs", limit=5)
+        (c, b) = store.claim("jobs", limit=5)
         assert (c.payload, b.payload, b.attempt, b.message.last_error) == ("c", "b", 2, "boom")
-        told = [(t.verb, t.worker) for t in q.journal().transitions]
+        told = [(t.verb, t.worker) for t in store.journal().transitions]
         assert ("claim", "stranger") in told
         assert ("nack", "stranger") in told
 

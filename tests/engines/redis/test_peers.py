@@ -20,29 +20,29 @@ Start = Callable[..., Server]
 
 def test_an_idle_connection_that_the_server_closed_is_replaced(start: Start) -> None:
     server = start()
-    with tampu.open(server.url(), maintenance=False) as q:
+    with tampu.open(server.url(), maintenance=False) as store:
         for n in range(5):
-            q.publish("jobs", n)
+            store.publish("jobs", n)
             server.client().client_kill_filter(_type="normal", skipme=True)
-            until(lambda: _closed(q))
-        assert payloads(q.claim("jobs", limit=10)) == list(range(5))
+            until(lambda: _closed(store))
+        assert payloads(store.claim("jobs", limit=10)) == list(range(5))
 
 
-def _closed(q: tampu.Store) -> bool:
+def _closed(store: tampu.Store) -> bool:
     """Has it reached us that the connections are closed?"""
-    engine: Any = access.engine(q)
+    engine: Any = access.engine(store)
     return all(watch.poll(0) for _, watch in engine.wire.route.only._idle)
 
 
 def test_a_waiting_worker_hears_again_after_its_connection_was_lost(start: Start) -> None:
     server = start()
     with (
-        tampu.open(server.url()) as q,
+        tampu.open(server.url()) as store,
         tampu.open(server.url(), maintenance=False) as other,
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(q.claim, "jobs", wait=240)
-        until(lambda: waits(q))
+        waiting = pool.submit(store.claim, "jobs", wait=240)
+        until(lambda: waits(store))
         server.client().client_kill_filter(_type="pubsub", skipme=True)
         other.publish("jobs", "hello")
         assert payloads(waiting.result(timeout=60)) == ["hello"]
@@ -50,21 +50,21 @@ def test_a_waiting_worker_hears_again_after_its_connection_was_lost(start: Start
 
 def test_a_waiting_worker_works_on_after_the_server_was_restarted(start: Start) -> None:
     server = start({"appendonly": "yes", "appendfsync": "always"})
-    with tampu.open(server.url()) as q, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(_claim_steadily, q, 5)
-        until(lambda: waits(q))
-        q.publish("jobs", "before", delay=0.5)
+    with tampu.open(server.url()) as store, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(_claim_steadily, store, 5)
+        until(lambda: waits(store))
+        store.publish("jobs", "before", delay=0.5)
         server.kill()
         server.start()
         assert payloads(waiting.result(timeout=60)) == ["before"]
 
 
-def _claim_steadily(q: tampu.Store, wait: float) -> list[tampu.Lease]:
+def _claim_steadily(store: tampu.Store, wait: float) -> list[tampu.Lease]:
     """Also when the server needs longer to come back than a call has patience."""
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         try:
-            leases = q.claim("jobs", wait=wait)
+            leases = store.claim("jobs", wait=wait)
         except tampu.Unavailable:
             continue
         if leases:
@@ -74,15 +74,15 @@ def _claim_steadily(q: tampu.Store, wait: float) -> list[tampu.Lease]:
 
 def test_a_call_that_may_have_happened_says_so(start: Start) -> None:
     server = start()
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
-        for connection, _ in access.engine(q).wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.publish("jobs", 1)
+        for connection, _ in access.engine(store).wire.route.only._idle:  # type: ignore[attr-defined]  # a RedisEngine
             connection._sock.settimeout(0.3)  # only of what is asked while the server sleeps
         os.kill(server.pid, signal.SIGSTOP)
         with pytest.raises(tampu.Unavailable, match="may or may not have happened"):
-            q.publish("jobs", 2)
+            store.publish("jobs", 2)
         os.kill(server.pid, signal.SIGCONT)
-        assert q.stats("jobs").ready in (1, 2)
+        assert store.stats("jobs").ready in (1, 2)
 
 
 def test_one_of_two_leads_and_the_other_takes_over_when_it_ends(url: str) -> None:
@@ -134,9 +134,9 @@ def test_settings_changed_while_the_server_was_restarted_arrive(start: Start) ->
         until(lambda: _refuses(waiter), 25)  # sooner than a silent connection is asked after
 
 
-def _refuses(q: tampu.Store) -> bool:
+def _refuses(store: tampu.Store) -> bool:
     try:
-        q.publish("jobs", 2)
+        store.publish("jobs", 2)
     except tampu.QueueFull:
         return True
     return False
@@ -145,13 +145,13 @@ def _refuses(q: tampu.Store) -> bool:
 def test_a_store_whose_data_was_lost_begins_anew(start: Start) -> None:
     """Without an append-only file: what this process remembers of queues must not outlive the server's memory."""
     server = start()
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.publish("jobs", 1)
         server.kill()
         server.start()
-        q.publish("jobs", 2)
-        assert q.queues.list() == ["jobs"]
-        assert payloads(q.claim("jobs", limit=5)) == [2]
+        store.publish("jobs", 2)
+        assert store.queues.list() == ["jobs"]
+        assert payloads(store.claim("jobs", limit=5)) == [2]
         server.client().flushall()
-        q.publish("jobs", 3)
-        assert q.queues.list() == ["jobs"]
+        store.publish("jobs", 3)
+        assert store.queues.list() == ["jobs"]

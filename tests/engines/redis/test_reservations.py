@@ -26,7 +26,7 @@ SETTINGS = resolve(BUILT_IN)
 
 
 @pytest.fixture(params=["redis", "cluster"])
-def q(request: pytest.FixtureRequest) -> Iterator[tampu.Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[tampu.Store]:
     with tampu.open(getattr(redis, request.param).url(), maintenance=False, clock=FakeClock()) as opened:
         yield opened
 
@@ -34,8 +34,8 @@ def q(request: pytest.FixtureRequest) -> Iterator[tampu.Store]:
 class Slow:
     """A publish that stops before one of its pipelines, as a process that is stopped or killed there."""
 
-    def __init__(self, q: tampu.Store, call: port.Publish | port.Load) -> None:
-        engine: Any = access.engine(q)
+    def __init__(self, store: tampu.Store, call: port.Publish | port.Load) -> None:
+        engine: Any = access.engine(store)
         self._engine = engine
         harness: Any = self._engine.registry
         context = RunContext(harness)
@@ -59,73 +59,73 @@ def _publish(queue: str, payload: object, **fields: Any) -> port.Publish:
     return port.Publish("default", queue, [validate.item(queue, SETTINGS, NewMessage(payload, **fields))])
 
 
-def _stopped(q: tampu.Store, call: port.Publish | port.Load) -> Slow:
-    slow = Slow(q, call)
+def _stopped(store: tampu.Store, call: port.Publish | port.Load) -> Slow:
+    slow = Slow(store, call)
     slow.until("load" if isinstance(call, port.Load) else "publish")
     return slow
 
 
 @pytest.mark.parametrize("fields", [{"idempotency_key": "i"}, {"id": OWN}], ids=["idempotency key", "own id"])
-def test_who_died_before_storing_leaves_the_name_free(q: tampu.Store, fields: dict[str, Any]) -> None:
-    _stopped(q, _publish("a", 1, **fields))
-    message = q.publish("b", 2, **fields)
+def test_who_died_before_storing_leaves_the_name_free(store: tampu.Store, fields: dict[str, Any]) -> None:
+    _stopped(store, _publish("a", 1, **fields))
+    message = store.publish("b", 2, **fields)
     assert not message.duplicate
-    assert q.publish("b", 2, **fields).id == message.id
-    assert q.claim("a") == []
+    assert store.publish("b", 2, **fields).id == message.id
+    assert store.claim("a") == []
 
 
-def test_the_same_publish_again_heals_a_death_before_storing(q: tampu.Store) -> None:
-    _stopped(q, _publish("a", 1, idempotency_key="i"))
-    message = q.publish("a", 1, idempotency_key="i")
+def test_the_same_publish_again_heals_a_death_before_storing(store: tampu.Store) -> None:
+    _stopped(store, _publish("a", 1, idempotency_key="i"))
+    message = store.publish("a", 1, idempotency_key="i")
     assert not message.duplicate
-    assert q.publish("a", 1, idempotency_key="i").duplicate
-    assert q.stats("a").ready == 1
+    assert store.publish("a", 1, idempotency_key="i").duplicate
+    assert store.stats("a").ready == 1
 
 
-def test_a_slow_publisher_with_an_idempotency_key_does_not_store_a_second_message(q: tampu.Store) -> None:
-    slow = _stopped(q, _publish("a", 1, idempotency_key="i"))
-    q.publish("b", 2, idempotency_key="i")
+def test_a_slow_publisher_with_an_idempotency_key_does_not_store_a_second_message(store: tampu.Store) -> None:
+    slow = _stopped(store, _publish("a", 1, idempotency_key="i"))
+    store.publish("b", 2, idempotency_key="i")
     with pytest.raises(tampu.IdempotencyConflict):
         slow.finish()
-    assert [stats.ready for stats in q.stats()] == [1]
+    assert [stats.ready for stats in store.stats()] == [1]
 
 
-def test_a_slow_publisher_with_an_own_id_is_answered_with_the_message_of_the_other(q: tampu.Store) -> None:
-    slow = _stopped(q, _publish("a", 1, id=OWN))
-    q.publish("b", 2, id=OWN)
+def test_a_slow_publisher_with_an_own_id_is_answered_with_the_message_of_the_other(store: tampu.Store) -> None:
+    slow = _stopped(store, _publish("a", 1, id=OWN))
+    store.publish("b", 2, id=OWN)
     (message,) = slow.finish()
     assert (message.id, message.queue, message.payload, message.duplicate) == (OWN, "b", 2, True)
-    assert [stats.queue for stats in q.stats()] == ["b"]
+    assert [stats.queue for stats in store.stats()] == ["b"]
 
 
-def test_two_slow_publishers_of_one_name_end_with_one_message(q: tampu.Store) -> None:
-    one = _stopped(q, _publish("a", 1, id=OWN))
-    two = _stopped(q, _publish("b", 2, id=OWN))
+def test_two_slow_publishers_of_one_name_end_with_one_message(store: tampu.Store) -> None:
+    one = _stopped(store, _publish("a", 1, id=OWN))
+    two = _stopped(store, _publish("b", 2, id=OWN))
     found = [*one.finish(), *two.finish()]
     assert [message.duplicate for message in found].count(False) == 1
-    assert sum(stats.ready for stats in q.stats()) == 1
+    assert sum(stats.ready for stats in store.stats()) == 1
 
 
-def test_an_own_id_is_free_again_when_its_message_was_removed(q: tampu.Store) -> None:
-    q.publish("a", 1, id=OWN)
-    q.purge("a", state="ready")
-    assert q.publish("b", 2, id=OWN).queue == "b"
-    assert q.get(OWN).payload == 2
+def test_an_own_id_is_free_again_when_its_message_was_removed(store: tampu.Store) -> None:
+    store.publish("a", 1, id=OWN)
+    store.purge("a", state="ready")
+    assert store.publish("b", 2, id=OWN).queue == "b"
+    assert store.get(OWN).payload == 2
 
 
-def test_names_that_are_not_in_use_are_forgotten(q: tampu.Store) -> None:
-    engine: Any = access.engine(q)
+def test_names_that_are_not_in_use_are_forgotten(store: tampu.Store) -> None:
+    engine: Any = access.engine(store)
     clock: Any = engine._clock
-    q.publish("a", 1, id=OWN, idempotency_key="i")
-    q.purge("a", state="ready")
-    kept = q.publish("a", 2, id=OWN.replace("2f", "3f"))
+    store.publish("a", 1, id=OWN, idempotency_key="i")
+    store.purge("a", state="ready")
+    kept = store.publish("a", 2, id=OWN.replace("2f", "3f"))
     clock.advance(3 * 86_400)
     for _ in range(3):
-        access.core(q).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
+        access.core(store).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000))
     tag = engine.registry.tags.tenant("default")
     names = engine.query(_ask(engine.registry.write.plain("HKEYS", tag, "names")))
     assert names == [b"o" + kept.id.encode()]
-    assert q.get(kept.id).payload == 2
+    assert store.get(kept.id).payload == 2
 
 
 @pytest.fixture
@@ -142,31 +142,31 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_many_names_are_looked_after_in_a_few_pipelines(q: tampu.Store, pipelines: list[int]) -> None:
-    clock: Any = access.engine(q)._clock  # type: ignore[attr-defined]  # a RedisEngine
+def test_many_names_are_looked_after_in_a_few_pipelines(store: tampu.Store, pipelines: list[int]) -> None:
+    clock: Any = access.engine(store)._clock  # type: ignore[attr-defined]  # a RedisEngine
     own = [str(uuid.UUID(int=n, version=4)) for n in range(300)]
     for queue, some in (("a", own[:100]), ("b", own[100:])):
-        q.publish_many(queue, [NewMessage(1, id=id) for id in some])
-    q.purge("b", state="ready")
+        store.publish_many(queue, [NewMessage(1, id=id) for id in some])
+    store.purge("b", state="ready")
     clock.advance(2 * 86_400)
     pipelines.clear()
-    assert access.core(q).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000)) >= 200
+    assert access.core(store).coalescer.submit(port.Trim({}, 60_000_000, 60_000_000, 1000)) >= 200
     assert len(pipelines) < 10
-    assert q.get(own[0]).queue == "a"
-    assert q.publish("b", 2, id=own[200]).duplicate is False
+    assert store.get(own[0]).queue == "a"
+    assert store.publish("b", 2, id=own[200]).duplicate is False
 
 
-def test_many_messages_are_found_in_a_few_pipelines(q: tampu.Store, pipelines: list[int]) -> None:
+def test_many_messages_are_found_in_a_few_pipelines(store: tampu.Store, pipelines: list[int]) -> None:
     own = [str(uuid.UUID(int=n, version=4)) for n in range(200)]
-    ours = [message.id for message in q.publish_many("a", range(50))]
-    q.publish_many("b", [NewMessage(1, id=id) for id in own])
+    ours = [message.id for message in store.publish_many("a", range(50))]
+    store.publish_many("b", [NewMessage(1, id=id) for id in own])
     strange = [_made_elsewhere(n) for n in range(50)]
     pipelines.clear()
-    outcomes = q.cancel(*own, *ours, *strange)
+    outcomes = store.cancel(*own, *ours, *strange)
     assert [outcome.ok for outcome in outcomes] == [True] * 250 + [False] * 50
     assert len(pipelines) < 10
     pipelines.clear()
-    assert all(message.duplicate for message in q.publish_many("c", [NewMessage(1, id=id) for id in ours]))
+    assert all(message.duplicate for message in store.publish_many("c", [NewMessage(1, id=id) for id in ours]))
     assert len(pipelines) < 10
 
 
@@ -193,26 +193,26 @@ def _id(number: int) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}{number:010x}"
 
 
-def test_loaded_ids_are_unique_over_queues(q: tampu.Store) -> None:
-    run = access.engine(q).run
+def test_loaded_ids_are_unique_over_queues(store: tampu.Store) -> None:
+    run = access.engine(store).run
     assert run([_load("a", 1, 2, 3)]) == [3]
     assert run([_load("b", 2, 3, 4)]) == [1]
-    assert q.publish("c", "again", id=_id(1)).queue == "a"
-    q.publish("c", "single", id=_id(9))
+    assert store.publish("c", "again", id=_id(1)).queue == "a"
+    store.publish("c", "single", id=_id(9))
     assert run([_load("a", 8, 9)]) == [1]
-    assert {m.id for name in "abc" for m in q.messages(name)} == {_id(n) for n in (1, 2, 3, 4, 8, 9)}
-    assert [q.get(_id(n)).queue for n in (1, 4, 8, 9)] == ["a", "b", "a", "c"]
+    assert {m.id for name in "abc" for m in store.messages(name)} == {_id(n) for n in (1, 2, 3, 4, 8, 9)}
+    assert [store.get(_id(n)).queue for n in (1, 4, 8, 9)] == ["a", "b", "a", "c"]
 
 
-def test_who_died_before_loading_leaves_the_ids_free(q: tampu.Store) -> None:
-    slow = _stopped(q, _load("a", 1, 2))
-    assert access.engine(q).run([_load("b", 1, 2)]) == [2]
+def test_who_died_before_loading_leaves_the_ids_free(store: tampu.Store) -> None:
+    slow = _stopped(store, _load("a", 1, 2))
+    assert access.engine(store).run([_load("b", 1, 2)]) == [2]
     assert slow.finish() == 0
-    assert [stats.queue for stats in q.stats()] == ["b"]
+    assert [stats.queue for stats in store.stats()] == ["b"]
 
 
-def test_a_slow_load_leaves_out_an_id_that_was_published_meanwhile(q: tampu.Store) -> None:
-    slow = _stopped(q, _load("a", 1, 2))
-    assert q.publish("b", "mine", id=_id(2)).queue == "b"
+def test_a_slow_load_leaves_out_an_id_that_was_published_meanwhile(store: tampu.Store) -> None:
+    slow = _stopped(store, _load("a", 1, 2))
+    assert store.publish("b", "mine", id=_id(2)).queue == "b"
     assert slow.finish() == 1
-    assert [m.id for m in q.messages("a")] == [_id(1)]
+    assert [m.id for m in store.messages("a")] == [_id(1)]

@@ -59,28 +59,28 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tampu.open(trio.url(), maintenance=False) as q:
-        q.publish("before", 0)
-        engine: Any = access.engine(q)
+    with tampu.open(trio.url(), maintenance=False) as store:
+        store.publish("before", 0)
+        engine: Any = access.engine(store)
         monkeypatch.setattr(engine.wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
         move = Move(trio, TAG)
         move.tell(move.target, move.source)
         monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("it was told where"))
-        q.publish("moving", 1)
+        store.publish("moving", 1)
         assert ask(move.target, "CLUSTER COUNTKEYSINSLOT", move.slot) > 0
-        assert payloads(q.claim("moving")) == [1]
+        assert payloads(store.claim("moving")) == [1]
 
 
 @pytest.mark.usefixtures("bounded", "impatient")
 def test_servers_that_name_each_other_are_not_asked_for_ever(trio: Trio) -> None:
-    with tampu.open(trio.url(), maintenance=False) as q:
+    with tampu.open(trio.url(), maintenance=False) as store:
         move = Move(trio, TAG)
         move.tell(move.source)  # it names the target, which names the source
         with pytest.raises(tampu.Unavailable, match="moving this queue"):
-            q.publish("moving", 1)
+            store.publish("moving", 1)
         move.tell(move.target)
-        q.publish("moving", 2)
-        assert payloads(q.claim("moving", limit=2)) == [2]
+        store.publish("moving", 2)
+        assert payloads(store.claim("moving", limit=2)) == [2]
 
 
 @pytest.mark.usefixtures("bounded")
@@ -97,8 +97,8 @@ def test_a_url_that_names_one_server_of_a_cluster_is_refused_with_what_to_do(tri
 class Crew:
     """A publisher and a worker that do not stop for anything; what each was told."""
 
-    def __init__(self, q: tampu.Store, published: list[str]) -> None:
-        self._q = q
+    def __init__(self, store: tampu.Store, published: list[str]) -> None:
+        self._q = store
         self.published = published
         self.done: list[str] = []
         self.stopped = threading.Event()
@@ -151,8 +151,8 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio: Trio, waited: threading.Event) -> None:
-    with tampu.open(trio.url(), maintenance=False) as q, ThreadPoolExecutor(2) as pool:
-        crew = Crew(q, [message.id for message in q.publish_many("moving", range(50))])
+    with tampu.open(trio.url(), maintenance=False) as store, ThreadPoolExecutor(2) as pool:
+        crew = Crew(store, [message.id for message in store.publish_many("moving", range(50))])
         at_work = [pool.submit(crew.publish), pool.submit(crew.work)]
         try:
             for _ in range(3):
@@ -170,36 +170,40 @@ def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio:
         while crew.take():
             pass
         assert sorted(crew.done) == sorted(crew.published)
-        assert q.stats("moving").done == len(crew.published)
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        assert store.stats("moving").done == len(crew.published)
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_changes(trio: Trio) -> None:
-    with tampu.open(trio.url(), maintenance=False) as q:
-        q.publish_many("moving", range(10))
-        told = q.journal().transitions
+    with tampu.open(trio.url(), maintenance=False) as store:
+        store.publish_many("moving", range(10))
+        told = store.journal().transitions
         move = Move(trio, TAG)
         move.begin()
         carried = 1
         while carried:
-            for call in (lambda: q.publish("moving", "lost?"), lambda: q.claim("moving"), lambda: q.stats("moving")):
+            for call in (
+                lambda: store.publish("moving", "lost?"),
+                lambda: store.claim("moving"),
+                lambda: store.stats("moving"),
+            ):
                 with pytest.raises(tampu.Unavailable, match="moving this queue"):
                     call()
-            assert q.journal().transitions == told  # one key after the other: those can be read wherever they are
-            q.publish("elsewhere", 1)
-            told = q.journal().transitions
+            assert store.journal().transitions == told  # one key after the other: those can be read wherever they are
+            store.publish("elsewhere", 1)
+            told = store.journal().transitions
             carried = move.carry(1)
         move.finish()
-        assert payloads(q.claim("moving", limit=20)) == list(range(10))
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        assert payloads(store.claim("moving", limit=20)) == list(range(10))
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
 
 
 def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of looking for them, and with a client that has not heard of the move."""
     kinds = [f"kind{n:04}" for n in range(1500)]
-    with tampu.open(trio.url(), maintenance=False) as q:
-        engine: Any = access.engine(q)
+    with tampu.open(trio.url(), maintenance=False) as store:
+        engine: Any = access.engine(store)
         engine.run([PutDocument(kind, "default", "one", b"") for kind in kinds])
         send, sent = Wire.send, 0
 
@@ -218,8 +222,8 @@ def test_documents_are_found_on_the_server_that_they_moved_to(trio: Trio, monkey
 
 
 def test_who_waits_is_woken_through_the_server_that_the_channel_moved_to(trio: Trio) -> None:
-    with tampu.open(trio.url()) as q:
-        peers: Any = access.engine(q).peers  # type: ignore[attr-defined]  # a RedisEngine
+    with tampu.open(trio.url()) as store:
+        peers: Any = access.engine(store).peers  # type: ignore[attr-defined]  # a RedisEngine
         if not peers._sharded:
             pytest.skip("this version has no channels that move with a slot")
         move = Move(trio, "{tampu}")

@@ -14,7 +14,7 @@ from tests.servers import redis
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Store]:
+def store(url: str) -> Iterator[tampu.Store]:
     with tampu.open(url, maintenance=False) as opened:
         yield opened
 
@@ -25,68 +25,68 @@ def _members(url: str) -> list[str]:
         return [member.decode()[32:] for member in client.zrange(f"{{{prefix}:default:jobs}}:ready", 0, -1)]
 
 
-def _shown(q: tampu.Store) -> list[Any]:
-    return [message.payload for message in q.messages("jobs", state="ready", limit=1000)]
+def _shown(store: tampu.Store) -> list[Any]:
+    return [message.payload for message in store.messages("jobs", state="ready", limit=1000)]
 
 
-def test_a_batch_is_one_member_and_a_claim_cuts_off_its_front(q: tampu.Store, url: str) -> None:
-    q.publish_many("jobs", list(range(100)))
+def test_a_batch_is_one_member_and_a_claim_cuts_off_its_front(store: tampu.Store, url: str) -> None:
+    store.publish_many("jobs", list(range(100)))
     assert _members(url) == ["*100"]
-    assert payloads(q.claim("jobs", limit=30)) == list(range(30))
+    assert payloads(store.claim("jobs", limit=30)) == list(range(30))
     assert _members(url) == ["*70"]
-    assert q.stats("jobs").ready == 70
-    assert payloads(q.claim("jobs", limit=69)) == list(range(30, 99))
+    assert store.stats("jobs").ready == 70
+    assert payloads(store.claim("jobs", limit=69)) == list(range(30, 99))
     assert _members(url) == [""]
-    assert payloads(q.claim("jobs", limit=5)) == [99]
+    assert payloads(store.claim("jobs", limit=5)) == [99]
     assert _members(url) == []
 
 
-def test_a_claim_takes_from_several_runs(q: tampu.Store, url: str) -> None:
-    q.publish_many("jobs", [1, 2, 3])
-    q.publish("jobs", 4)
-    q.publish_many("jobs", [5, 6, 7])
-    assert payloads(q.claim("jobs", limit=5)) == [1, 2, 3, 4, 5]
+def test_a_claim_takes_from_several_runs(store: tampu.Store, url: str) -> None:
+    store.publish_many("jobs", [1, 2, 3])
+    store.publish("jobs", 4)
+    store.publish_many("jobs", [5, 6, 7])
+    assert payloads(store.claim("jobs", limit=5)) == [1, 2, 3, 4, 5]
     assert _members(url) == ["*2"]
 
 
 @pytest.mark.parametrize(("which", "left"), [(0, ["*4"]), (4, ["*4"]), (2, ["*2", "*2"]), (1, ["", "*3"])])
-def test_a_cancel_cuts_around_one_message(q: tampu.Store, url: str, which: int, left: list[str]) -> None:
-    sent = q.publish_many("jobs", list(range(5)))
-    q.cancel(sent[which].id)
+def test_a_cancel_cuts_around_one_message(store: tampu.Store, url: str, which: int, left: list[str]) -> None:
+    sent = store.publish_many("jobs", list(range(5)))
+    store.cancel(sent[which].id)
     assert _members(url) == left
-    assert q.stats("jobs").ready == 4
-    assert payloads(q.claim("jobs", limit=5)) == [n for n in range(5) if n != which]
+    assert store.stats("jobs").ready == 4
+    assert payloads(store.claim("jobs", limit=5)) == [n for n in range(5) if n != which]
 
 
-def test_another_rank_takes_a_message_out_of_its_run(q: tampu.Store, url: str) -> None:
-    q.publish_many("jobs", [1, 2, 3])
-    q.publish("jobs", 4, priority=5)
-    q.queues.put("jobs", ordering="priority")
-    assert _shown(q) == [4, 1, 2, 3]
-    q.queues.put("jobs", ordering="fifo")
-    assert _shown(q) == [1, 2, 3, 4]
+def test_another_rank_takes_a_message_out_of_its_run(store: tampu.Store, url: str) -> None:
+    store.publish_many("jobs", [1, 2, 3])
+    store.publish("jobs", 4, priority=5)
+    store.queues.put("jobs", ordering="priority")
+    assert _shown(store) == [4, 1, 2, 3]
+    store.queues.put("jobs", ordering="fifo")
+    assert _shown(store) == [1, 2, 3, 4]
 
 
-def test_pages_start_in_the_middle_of_a_run(q: tampu.Store) -> None:
-    q.publish_many("jobs", list(range(10)))
-    q.publish_many("jobs", list(range(10, 20)))
+def test_pages_start_in_the_middle_of_a_run(store: tampu.Store) -> None:
+    store.publish_many("jobs", list(range(10)))
+    store.publish_many("jobs", list(range(10, 20)))
     found: list[Any] = []
     cursor = None
     while True:
-        page = q.messages("jobs", state="ready", limit=3, after=cursor)
+        page = store.messages("jobs", state="ready", limit=3, after=cursor)
         found += [message.payload for message in page]
         cursor = page.cursor
         if cursor is None:
             break
         if len(found) == 6:
-            q.claim("jobs", limit=2)  # what a page starts after may be gone
+            store.claim("jobs", limit=2)  # what a page starts after may be gone
     assert found == list(range(20))
 
 
-def test_runs_behave_as_the_embedded_engine_does(q: tampu.Store, seed: int) -> None:
+def test_runs_behave_as_the_embedded_engine_does(store: tampu.Store, seed: int) -> None:
     chance = random.Random(seed)
     with tampu.open("memory://", maintenance=False) as other:
-        sides = (q, other)
+        sides = (store, other)
         for side in sides:
             side.queues.put("jobs")
         sent: list[list[str]] = [[], []]
@@ -107,6 +107,6 @@ def test_runs_behave_as_the_embedded_engine_does(q: tampu.Store, seed: int) -> N
                 elif what == "purge" and step % 5 == 0:
                     side.purge("jobs", state="ready")
             assert payloads(leases[0]) == payloads(leases[1])
-            assert _shown(q) == _shown(other)
-            assert q.stats("jobs").counts == other.stats("jobs").counts
-    assert [level for what, level, _ in q.check() if what == "indexes"] == ["ok"]
+            assert _shown(store) == _shown(other)
+            assert store.stats("jobs").counts == other.stats("jobs").counts
+    assert [level for what, level, _ in store.check() if what == "indexes"] == ["ok"]

@@ -67,16 +67,16 @@ def test_no_script_needs_a_command_newer_than_the_oldest_server() -> None:
 
 def test_a_server_that_forgot_the_scripts_is_told_them_again(start: Callable[..., Server]) -> None:
     server = start()
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.publish("jobs", 1)
         for _ in range(3):
             server.client().script_flush()
-            q.publish("jobs", 2, key="k")
+            store.publish("jobs", 2, key="k")
             server.client().script_flush()
-            (lease,) = q.claim("jobs")
+            (lease,) = store.claim("jobs")
             server.client().script_flush()
-            q.nack(lease, delay=0)
-        assert q.stats("jobs").ready == 2
+            store.nack(lease, delay=0)
+        assert store.stats("jobs").ready == 2
 
 
 def _memory(client: Any, most: int | str) -> None:
@@ -87,39 +87,40 @@ def test_no_memory_left_refuses_whole_calls_and_loses_nothing(start: Callable[..
     """A script that began would leave half of its work: it must be refused before it takes anything away."""
     server = start()
     client = server.client()
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.queues.put("jobs", retention=0.001)
-        q.publish_many("jobs", [tampu.NewMessage(n, key=str(n), ttl=3600) for n in range(20)])
-        q.publish_many("jobs", [b"x" * 1000] * 20)
-        done, waiting, *held = q.claim("jobs", limit=5)
-        q.ack(done)
-        before = q.messages("jobs", limit=1000).messages
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.queues.put("jobs", retention=0.001)
+        store.publish_many("jobs", [tampu.NewMessage(n, key=str(n), ttl=3600) for n in range(20)])
+        store.publish_many("jobs", [b"x" * 1000] * 20)
+        done, waiting, *held = store.claim("jobs", limit=5)
+        store.ack(done)
+        before = store.messages("jobs", limit=1000).messages
         _memory(client, 1)
         for call in (
-            lambda: q.publish("jobs", 1), lambda: q.claim("jobs", limit=3), lambda: q.nack(waiting, delay=0),
-            lambda: q.purge("jobs", state="ready"), lambda: q.publish("jobs", 1, id=OWN),
+            lambda: store.publish("jobs", 1), lambda: store.claim("jobs", limit=3),
+            lambda: store.nack(waiting, delay=0), lambda: store.purge("jobs", state="ready"),
+            lambda: store.publish("jobs", 1, id=OWN),
         ):  # fmt: skip
             with pytest.raises(tampu.TampuError) as refused:
                 call()
             assert refused.value.code == "storage_full", refused.value
-        (outcome,) = q.settle([tampu.Ack(held[0])])
+        (outcome,) = store.settle([tampu.Ack(held[0])])
         assert isinstance(outcome.error, StorageFull)
-        (outcome,) = q.cancel(before[0].id)
+        (outcome,) = store.cancel(before[0].id)
         assert isinstance(outcome.error, StorageFull)
-        assert q.messages("jobs", limit=1000).messages == before, "nothing moved"
-        assert [f for f in q.check() if f[1] == "bad"] == []
+        assert store.messages("jobs", limit=1000).messages == before, "nothing moved"
+        assert [f for f in store.check() if f[1] == "bad"] == []
         _memory(client, 0)
-        assert len(q.claim("jobs", limit=100)) == 35
-        q.ack(held[0])
-        assert [f for f in q.check() if f[1] == "bad"] == []
+        assert len(store.claim("jobs", limit=100)) == 35
+        store.ack(held[0])
+        assert [f for f in store.check() if f[1] == "bad"] == []
 
 
 def test_retention_makes_room_also_when_there_is_none(start: Callable[..., Server]) -> None:
     server = start()
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.publish_many("jobs", [1, 2, 3])
-        q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=3)])
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.publish_many("jobs", [1, 2, 3])
+        store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=3)])
         _memory(server.client(), 1)
         trim = Trim({}, 0, 0, 100)
-        assert access.core(q).coalescer.submit(trim) > 0
-        assert q.stats("jobs").done == 0
+        assert access.core(store).coalescer.submit(trim) > 0
+        assert store.stats("jobs").done == 0

@@ -40,9 +40,9 @@ def test_an_evicting_policy_is_refused_with_the_cure(start: Start, policy: str) 
     ],
 )
 def test_the_durability_is_named(start: Start, settings: dict[str, str], name: str) -> None:
-    with tampu.open(start(settings).url(), maintenance=False) as q:
-        assert q.durability == name
-        (found,) = [finding for finding in q.check() if finding[0] == "durability"]
+    with tampu.open(start(settings).url(), maintenance=False) as store:
+        assert store.durability == name
+        (found,) = [finding for finding in store.check() if finding[0] == "durability"]
         assert found[1] == ("ok" if name == "full" else "warn")
         assert found[2].startswith(name)
 
@@ -50,8 +50,8 @@ def test_the_durability_is_named(start: Start, settings: dict[str, str], name: s
 def test_doctor_names_the_durability_and_refuses_an_evicting_server(start: Start, tmp_path: Path) -> None:
     command = Command(tmp_path / "none.db")
     server = start({"appendonly": "yes", "appendfsync": "everysec"})
-    with tampu.open(server.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
+    with tampu.open(server.url(), maintenance=False) as store:
+        store.publish("jobs", 1)
     told = command("doctor", "--url", server.url())
     assert told.code == 0
     assert "everysec" in told.out
@@ -144,14 +144,17 @@ def test_a_server_that_loads_its_data_is_waited_for_before_it_is_judged(monkeypa
 def test_replicas_and_memory_are_in_the_findings(start: Start) -> None:
     server = start({"maxmemory": "100mb"})
     replica = start({"replicaof": f"127.0.0.1 {server.port}"})
-    with tampu.open(server.url(), maintenance=False) as q:
+    with tampu.open(server.url(), maintenance=False) as store:
         _until_replica(server.client())
-        findings: dict[str, Any] = {what: (grade, text) for what, grade, text in q.check()}
+        findings: dict[str, Any] = {what: (grade, text) for what, grade, text in store.check()}
     assert findings["memory"][0] == "ok"
     assert "of 105" in findings["memory"][1]
     assert findings["replicas"][0] == "warn"
-    with pytest.raises(tampu.Unavailable, match="takes no writes"), tampu.open(replica.url(), maintenance=False) as q:
-        q.publish("jobs", 1)
+    with (
+        pytest.raises(tampu.Unavailable, match="takes no writes"),
+        tampu.open(replica.url(), maintenance=False) as store,
+    ):
+        store.publish("jobs", 1)
 
 
 def _until_replica(client: Any) -> None:

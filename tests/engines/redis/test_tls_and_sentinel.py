@@ -39,13 +39,13 @@ def tls() -> Iterator[TlsServer]:
 
 def test_an_encrypted_connection_works_and_hears_wake_ups(tls: TlsServer) -> None:
     url = tls.url(ssl_ca_certs=str(tls.certificate)).replace("redis://", "rediss://")
-    with tampu.open(url) as q, tampu.open(url, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(q.claim, "jobs", wait=240)
-        until(lambda: waits(q), "the claim to wait")
+    with tampu.open(url) as store, tampu.open(url, maintenance=False) as other, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.claim, "jobs", wait=240)
+        until(lambda: waits(store), "the claim to wait")
         until(lambda: tls.client().pubsub_numsub("{tampu}:bell")[0][1] == 2, "both to listen")
         other.publish("jobs", 1)
         assert payloads(waiting.result(60)) == [1]
-        assert [finding for finding in q.check() if finding[1] == "bad"] == []
+        assert [finding for finding in store.check() if finding[1] == "bad"] == []
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster"])
@@ -100,22 +100,22 @@ def test_the_master_is_found_and_followed_when_it_changes(
     harness: tuple[Server, Server, Sentinel],
 ) -> None:
     master, replica, sentinel = harness
-    with tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0", maintenance=False) as q:
-        q.publish("jobs", "before")
+    with tampu.open(f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0", maintenance=False) as store:
+        store.publish("jobs", "before")
         until(lambda: bool(replica.client().exists("{tampu:default:jobs}:ready")), "the message to be copied")
         sentinel.client().execute_command("SENTINEL FAILOVER", "mymaster")
         until(lambda: replica.client().info("replication")["role"] == "master", "the failover")
         until(lambda: master.client().info("replication")["role"] == "slave", "the old master to step down")
-        until(lambda: _publishes(q), "a publish to reach the new master")
-        got = payloads(q.claim("jobs", limit=10))
+        until(lambda: _publishes(store), "a publish to reach the new master")
+        got = payloads(store.claim("jobs", limit=10))
         assert got[0] == "before"
         assert "after" in got
         assert replica.client().exists("{tampu:default:jobs}:leased")
 
 
-def _publishes(q: tampu.Store) -> bool:
+def _publishes(store: tampu.Store) -> bool:
     try:
-        q.publish("jobs", "after")
+        store.publish("jobs", "after")
     except tampu.Unavailable:
         return False
     return True
@@ -126,24 +126,24 @@ def test_a_waiting_worker_follows_to_the_master_that_replaces_a_killed_one(
 ) -> None:
     master, replica, sentinel = harness
     url = f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster/0"
-    with tampu.open(url) as worker, tampu.open(url, maintenance=False) as q, ThreadPoolExecutor(1) as pool:
-        q.publish("others", "before")
+    with tampu.open(url) as worker, tampu.open(url, maintenance=False) as store, ThreadPoolExecutor(1) as pool:
+        store.publish("others", "before")
         until(lambda: bool(replica.client().exists("{tampu:default:others}:ready")), "the message to be copied")
         waiting = pool.submit(_claims, worker)
         until(lambda: waits(worker), "the claim to wait")
         master.kill()
         until(lambda: replica.client().info("replication")["role"] == "master", "the Sentinel to replace it")
-        until(lambda: _publishes(q), "a publish to reach the new master")
+        until(lambda: _publishes(store), "a publish to reach the new master")
         assert payloads(waiting.result(60)) == ["after"]
-        assert payloads(q.claim("others")) == ["before"]
+        assert payloads(store.claim("others")) == ["before"]
 
 
-def _claims(q: tampu.Store) -> list[tampu.Lease]:
+def _claims(store: tampu.Store) -> list[tampu.Lease]:
     """One, also when nobody was there for longer than a call has patience."""
     give_up = time.monotonic() + 60
     while True:
         try:
-            return q.claim("jobs", wait=240)
+            return store.claim("jobs", wait=240)
         except tampu.Unavailable:
             assert time.monotonic() < give_up
 

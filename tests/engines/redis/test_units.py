@@ -22,15 +22,15 @@ from tests.servers import redis
 NAME = "a-name-drawn-at-random"
 
 
-class Store:
+class ClusterStore:
     """A store on a cluster, opened by as many processes as a test wants."""
 
     def __init__(self) -> None:
         self.url = redis.cluster.url()
         self.clock = FakeClock()
         self.engines: list[RedisEngine] = []
-        self.q = tampu.open(self.url, clock=self.clock, maintenance=False)
-        self.core: Core = access.core(self.q)
+        self.store = tampu.open(self.url, clock=self.clock, maintenance=False)
+        self.core: Core = access.core(self.store)
 
     def engine(self) -> RedisEngine:
         made = RedisEngine(self.url, clock=self.clock)
@@ -40,12 +40,12 @@ class Store:
     def close(self) -> None:
         for engine in self.engines:
             engine.close()
-        self.q.close()
+        self.store.close()
 
     def unit(self, *, name: str | None = NAME, **fields: Any) -> port.Together:
         """An ack, and what it brings about in two other queues and a document."""
-        self.q.publish("jobs", "work")
-        lease = self.q.claim("jobs", lease=86_400)[0]
+        self.store.publish("jobs", "work")
+        lease = self.store.claim("jobs", lease=86_400)[0]
         made = AllVerbs(self.core, "default")
         members = [
             made.settle_member(tampu.Ack(lease)),
@@ -56,18 +56,18 @@ class Store:
         return port.Together("default", members, name, 600_000_000 if name else 0)
 
     def send(self, *acts: Callable[[tampu.Unit], Any]) -> None:
-        with self.q.atomic() as unit:
+        with self.store.atomic() as unit:
             for act in acts:
                 act(unit)
 
     def seen(self) -> tuple[str, list[Any], list[Any], Any]:
         """What there is of the unit."""
-        document = self.q.get_document("cursor", "x")
-        (job,) = self.q.messages("jobs")
+        document = self.store.get_document("cursor", "x")
+        (job,) = self.store.messages("jobs")
         return (
             str(job.state),
-            [m.payload for m in self.q.messages("mails")] if "mails" in self.q.queues.list() else [],
-            [m.payload for m in self.q.messages("bills")] if "bills" in self.q.queues.list() else [],
+            [m.payload for m in self.store.messages("mails")] if "mails" in self.store.queues.list() else [],
+            [m.payload for m in self.store.messages("bills")] if "bills" in self.store.queues.list() else [],
             None if document is None else document.value,
         )
 
@@ -88,8 +88,8 @@ ALL: tuple[str, list[Any], list[Any], Any] = ("done", [1, 2], [3], 7)
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    made = Store()
+def cluster() -> Iterator[ClusterStore]:
+    made = ClusterStore()
     yield made
     made.close()
 
@@ -107,10 +107,10 @@ def advance(engine: RedisEngine, asking: Any, steps: int) -> bool:
 
 def steps_of_a_unit(**fields: Any) -> int:
     """How many steps a unit takes on a fresh store."""
-    store = Store()
+    cluster = ClusterStore()
     try:
-        unit = store.unit(**fields)
-        engine = store.engine()
+        unit = cluster.unit(**fields)
+        engine = cluster.engine()
         asking = units.together(RunContext(engine.registry), unit)
         steps = 0
         try:
@@ -121,7 +121,7 @@ def steps_of_a_unit(**fields: Any) -> int:
         except StopIteration:
             return steps
     finally:
-        store.close()
+        cluster.close()
 
 
 FIELDS: dict[str, dict[str, Any]] = {"plain": {}, "own id": {"id": "01890a5d-ac96-774b-bcce-b302099a8057"}}
@@ -133,38 +133,38 @@ def test_who_dies_between_two_steps_leaves_all_or_nothing(fields: str) -> None:
     assert most >= 7
     found = []
     for steps in range(most + 1):
-        store = Store()
+        cluster = ClusterStore()
         try:
-            unit = store.unit(**FIELDS[fields])
-            engine = store.engine()
+            unit = cluster.unit(**FIELDS[fields])
+            engine = cluster.engine()
             advance(engine, units.together(RunContext(engine.registry), unit), steps)
-            store.maintain()
-            found.append(store.seen())
-            (again,) = store.engine().run([unit])
+            cluster.maintain()
+            found.append(cluster.seen())
+            (again,) = cluster.engine().run([unit])
             assert isinstance(again, list)
             assert [len(reply) for reply in again[:3]] == [1, 2, 1]
-            assert store.seen() == ALL
-            store.maintain()
-            assert store.seen() == ALL
+            assert cluster.seen() == ALL
+            cluster.maintain()
+            assert cluster.seen() == ALL
         finally:
-            store.close()
+            cluster.close()
     decided = found.index(ALL)
     assert 0 < decided < most, "some die before it is decided, and some after"
     assert found == [NOTHING] * decided + [ALL] * (len(found) - decided)
 
 
-def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
-    unit = store.unit(name=None)
-    engine = store.engine()
+def test_maintenance_that_dies_is_followed_by_another(cluster: ClusterStore) -> None:
+    unit = cluster.unit(name=None)
+    engine = cluster.engine()
     asking = units.together(RunContext(engine.registry), unit)
     steps = 0
-    while store.seen() == NOTHING:  # until it is decided
+    while cluster.seen() == NOTHING:  # until it is decided
         asking = units.together(RunContext(engine.registry), unit)
         steps += 1
         advance(engine, asking, steps)
-    assert store.seen() != ALL
+    assert cluster.seen() != ALL
     for dies_after in range(1, 12):
-        store.clock.advance(6)
+        cluster.clock.advance(6)
         flat = engine.wire.send(
             [engine._write.script("select_intents", engine.registry.tags.queue("default", "jobs"), 100)]
         )[0]
@@ -175,14 +175,14 @@ def test_maintenance_that_dies_is_followed_by_another(store: Store) -> None:
         )
         if not flat and over:
             break
-    assert store.seen() == ALL
-    store.maintain()
-    assert store.seen() == ALL
+    assert cluster.seen() == ALL
+    cluster.maintain()
+    assert cluster.seen() == ALL
 
 
-def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
-    engine = store.engine()
-    assert isinstance(engine.run([store.unit(name=None)])[0], list)
+def test_nothing_is_left_of_a_unit_that_is_over(cluster: ClusterStore) -> None:
+    engine = cluster.engine()
+    assert isinstance(engine.run([cluster.unit(name=None)])[0], list)
     tags = [
         engine.registry.tags.registry,
         *(engine.registry.tags.queue("default", name) for name in ("jobs", "mails", "bills")),
@@ -195,13 +195,13 @@ def test_nothing_is_left_of_a_unit_that_is_over(store: Store) -> None:
     assert not any(engine.wire.send(asks))
 
 
-def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> None:
-    unit = store.unit()
-    engine = store.engine()
+def test_a_server_that_is_away_gets_its_part_when_it_is_back(cluster: ClusterStore) -> None:
+    unit = cluster.unit()
+    engine = cluster.engine()
     asking = units.together(RunContext(engine.registry), unit)
 
     def send(asks: Any) -> Any:
-        away = store.seen()[0] == "done"
+        away = cluster.seen()[0] == "done"
         return asking.send([Unavailable("away")] * len(asks) if away else engine.wire.send(asks))
 
     def send_all() -> None:
@@ -211,46 +211,46 @@ def test_a_server_that_is_away_gets_its_part_when_it_is_back(store: Store) -> No
 
     with pytest.raises(Unavailable, match="the unit is accepted"):
         send_all()
-    assert store.seen() == ("done", [], [], None)
-    store.maintain()
-    assert store.seen() == ALL
+    assert cluster.seen() == ("done", [], [], None)
+    cluster.maintain()
+    assert cluster.seen() == ALL
 
 
-def test_a_due_intent_is_told_to_maintenance(store: Store) -> None:
-    unit = store.unit()
-    engine = store.engine()
+def test_a_due_intent_is_told_to_maintenance(cluster: ClusterStore) -> None:
+    unit = cluster.unit()
+    engine = cluster.engine()
     asking = units.together(RunContext(engine.registry), unit)
     asks = next(asking)
-    while store.seen() == NOTHING:
+    while cluster.seen() == NOTHING:
         asks = asking.send(engine.wire.send(asks))
     due = engine.next_due()
     assert due is not None
-    assert due <= store.clock.now() + 2_000_000
+    assert due <= cluster.clock.now() + 2_000_000
     assert engine.poll_status(()).due_us == due
 
 
-def test_a_unit_that_begins_with_a_document_is_found_too(store: Store) -> None:
-    made = AllVerbs(store.core, "default")
+def test_a_unit_that_begins_with_a_document_is_found_too(cluster: ClusterStore) -> None:
+    made = AllVerbs(cluster.core, "default")
     unit = port.Together(
         "default", [made.document_member("cursor", "x", b"7", 0), made.publish_member("mails", [1])], NAME, 600_000_000
     )
-    engine = store.engine()
+    engine = cluster.engine()
     asking = units.together(RunContext(engine.registry), unit)
     asks = next(asking)
-    while store.q.get_document("cursor", "x") is None:
+    while cluster.store.get_document("cursor", "x") is None:
         asks = asking.send(engine.wire.send(asks))
-    assert "mails" not in store.q.queues.list()
+    assert "mails" not in cluster.store.queues.list()
     due = engine.poll_status(()).due_us
     assert due is not None
     assert engine.next_due() == due
-    store.maintain()
-    assert [m.payload for m in store.q.messages("mails")] == [1]
+    cluster.maintain()
+    assert [m.payload for m in cluster.store.messages("mails")] == [1]
 
 
-def test_only_one_queue_may_hold_calls_that_can_be_refused(store: Store) -> None:
+def test_only_one_queue_may_hold_calls_that_can_be_refused(cluster: ClusterStore) -> None:
     for queue in ("jobs", "others"):
-        store.q.publish(queue, 1)
-    first, second = store.q.claim("jobs")[0], store.q.claim("others")[0]
+        cluster.store.publish(queue, 1)
+    first, second = cluster.store.claim("jobs")[0], cluster.store.claim("others")[0]
     acts: tuple[Callable[[tampu.Unit], Any], ...] = (
         lambda unit: unit.ack(second),
         lambda unit: unit.cancel(second.id),
@@ -259,25 +259,25 @@ def test_only_one_queue_may_hold_calls_that_can_be_refused(store: Store) -> None
     )
     for act in acts:
         with pytest.raises(tampu.InvalidState, match="all be in one queue"):
-            store.send(lambda unit: unit.ack(first), act)
-    assert store.q.get(first.id).state == "leased"
+            cluster.send(lambda unit: unit.ack(first), act)
+    assert cluster.store.get(first.id).state == "leased"
 
 
-def test_a_full_queue_in_another_slot_refuses_a_unit(store: Store) -> None:
-    store.q.queues.put("mails", max_depth=2)
-    unit = store.unit()
-    assert isinstance(store.engine().run([unit])[0], list)
-    assert isinstance(store.engine().run([unit])[0], list), "it is not refused for what it has stored itself"
-    store.q.publish("jobs", 1)
-    lease = store.q.claim("jobs")[0]
+def test_a_full_queue_in_another_slot_refuses_a_unit(cluster: ClusterStore) -> None:
+    cluster.store.queues.put("mails", max_depth=2)
+    unit = cluster.unit()
+    assert isinstance(cluster.engine().run([unit])[0], list)
+    assert isinstance(cluster.engine().run([unit])[0], list), "it is not refused for what it has stored itself"
+    cluster.store.publish("jobs", 1)
+    lease = cluster.store.claim("jobs")[0]
     with pytest.raises(tampu.QueueFull):
-        store.send(lambda unit: unit.ack(lease), lambda unit: unit.publish("mails", 3))
-    assert store.q.get(lease.id).state == "leased"
+        cluster.send(lambda unit: unit.ack(lease), lambda unit: unit.publish("mails", 3))
+    assert cluster.store.get(lease.id).state == "leased"
 
 
-def test_a_cluster_says_that_units_are_eventual(store: Store) -> None:
-    assert "atomic:eventual" in store.engine().capabilities
-    assert "atomic:isolated" not in store.engine().capabilities
+def test_a_cluster_says_that_units_are_eventual(cluster: ClusterStore) -> None:
+    assert "atomic:eventual" in cluster.engine().capabilities
+    assert "atomic:isolated" not in cluster.engine().capabilities
     alone = RedisEngine(redis.redis.url())
     try:
         assert "atomic:isolated" in alone.capabilities

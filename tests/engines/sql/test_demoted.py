@@ -18,35 +18,35 @@ READ_ONLY = {
 
 
 @pytest.fixture
-def q(url: str) -> Iterator[tampu.Store]:
+def store(url: str) -> Iterator[tampu.Store]:
     with tampu.open(url, maintenance=False) as opened:
         opened.publish("jobs", "before")
         yield opened
 
 
-def _publish(q: tampu.Store) -> None:
-    q.publish("jobs", "after")
+def _publish(store: tampu.Store) -> None:
+    store.publish("jobs", "after")
 
 
-def _publish_with_a_key(q: tampu.Store) -> None:
-    q.publish("jobs", "after", key="k")
+def _publish_with_a_key(store: tampu.Store) -> None:
+    store.publish("jobs", "after", key="k")
 
 
-def _publish_in_a_transaction(q: tampu.Store) -> None:
-    with q.transaction() as tx:
+def _publish_in_a_transaction(store: tampu.Store) -> None:
+    with store.transaction() as tx:
         tx.publish("jobs", "after")
 
 
 @pytest.mark.parametrize("call", [_publish, _publish_with_a_key, _publish_in_a_transaction])
 def test_a_connection_to_a_server_that_is_read_only_is_not_kept(
-    q: tampu.Store, call: Callable[[tampu.Store], None]
+    store: tampu.Store, call: Callable[[tampu.Store], None]
 ) -> None:
-    q.stats("jobs")  # there is one for reading, too
-    engine: Any = access.engine(q)
+    store.stats("jobs")  # there is one for reading, too
+    engine: Any = access.engine(store)
     engine._db.execute(READ_ONLY[type(engine).__name__], ())
     with pytest.raises(tampu.Unavailable, match="is read only"):
-        call(q)
+        call(store)
     assert engine._db is None
     assert not engine.readers._idle
-    call(q)
-    assert payloads(q.claim("jobs", limit=5)) == ["before", "after"]
+    call(store)
+    assert payloads(store.claim("jobs", limit=5)) == ["before", "after"]

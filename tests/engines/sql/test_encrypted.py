@@ -52,8 +52,8 @@ def pg(certificate: Path) -> Iterator[postgres.Postgres]:
         yield server
 
 
-def _cipher(q: tampu.Store) -> Any:
-    engine: Any = access.engine(q)
+def _cipher(store: tampu.Store) -> Any:
+    engine: Any = access.engine(store)
     with engine._db.connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         return cursor.fetchone()[1]
@@ -64,10 +64,10 @@ def test_mariadb_is_spoken_to_in_secret_if_its_authority_is_named(
     maria: mariadb.MariaDb, certificate: Path, identity: str
 ) -> None:
     url = maria.url(ssl_ca=str(certificate), ssl_verify_identity=identity)
-    with tampu.open(url, maintenance=False) as q:
-        assert _cipher(q)
-        q.publish("jobs", identity)
-        assert payloads(q.claim("jobs")) == [identity]
+    with tampu.open(url, maintenance=False) as store:
+        assert _cipher(store)
+        store.publish("jobs", identity)
+        assert payloads(store.claim("jobs")) == [identity]
 
 
 @pytest.mark.parametrize("options", [{"ssl_ca": "stranger"}, {"ssl_verify_identity": "true"}], ids=str)
@@ -97,10 +97,10 @@ def test_certificates_that_can_not_be_read_are_said_so(maria: mariadb.MariaDb, p
 def test_postgresql_is_asked_for_its_certificate_as_libpq_does(
     pg: postgres.Postgres, certificate: Path, stranger: Path
 ) -> None:
-    with tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(certificate)), maintenance=False) as q:
-        engine: Any = access.engine(q)
+    with tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(certificate)), maintenance=False) as store:
+        engine: Any = access.engine(store)
         assert engine._db.connection.pgconn.ssl_in_use
-        q.publish("jobs", 1)
-        assert payloads(q.claim("jobs")) == [1]
+        store.publish("jobs", 1)
+        assert payloads(store.claim("jobs")) == [1]
     with pytest.raises(tampu.Unavailable, match="certificate"):
         tampu.open(pg.url(sslmode="verify-full", sslrootcert=str(stranger)))

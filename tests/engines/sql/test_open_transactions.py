@@ -23,7 +23,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
+def store(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
     with tampu.open(url, maintenance=False, clock=clock) as opened:
         yield opened
 
@@ -43,74 +43,74 @@ def worker(url: str, clock: FakeClock) -> Iterator[tampu.Store]:
         yield opened
 
 
-def _delayed_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.queues.put("jobs", group_order=True)
-    q.publish("jobs", "late", group="g", delay=30)
-    q.publish("jobs", "free", group="h", delay=30)
+def _delayed_of_a_group(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.queues.put("jobs", group_order=True)
+    store.publish("jobs", "late", group="g", delay=30)
+    store.publish("jobs", "free", group="h", delay=30)
     return lambda tx: tx.publish("jobs", "new", group="g"), ["free", "late"]
 
 
-def _delayed_where_groups_take_turns(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.queues.put("jobs", ordering="fair")
-    q.publish("jobs", "late", group="g", delay=30)
+def _delayed_where_groups_take_turns(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.queues.put("jobs", ordering="fair")
+    store.publish("jobs", "late", group="g", delay=30)
     return lambda tx: tx.publish("jobs", "new", group="g"), ["late", "new"]
 
 
-def _part_of_a_claim_acked(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish_many("jobs", range(3))
-    first, *_ = q.claim("jobs", limit=3, lease=30)
+def _part_of_a_claim_acked(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish_many("jobs", range(3))
+    first, *_ = store.claim("jobs", limit=3, lease=30)
     return lambda tx: tx.ack(first), [1, 2]
 
 
-def _a_whole_claim_acked(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish_many("jobs", range(3))
-    leases = q.claim("jobs", limit=3, lease=30)
+def _a_whole_claim_acked(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish_many("jobs", range(3))
+    leases = store.claim("jobs", limit=3, lease=30)
     return lambda tx: tx.settle([tampu.Ack(lease) for lease in leases]), []
 
 
-def _extended(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish("jobs", 1)
-    (lease,) = q.claim("jobs", lease=30)
+def _extended(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish("jobs", 1)
+    (lease,) = store.claim("jobs", lease=30)
     return lambda tx: tx.extend(lease, 10), [1]
 
 
-def _cancelled_before_it_expires(q: tampu.Store) -> tuple[Does, list[Any]]:
-    ready, delayed = q.publish("jobs", 1, ttl=30), q.publish("jobs", 2, ttl=30, delay=50)
-    held = q.publish("jobs", 3, ttl=30, hold="x")
+def _cancelled_before_it_expires(store: tampu.Store) -> tuple[Does, list[Any]]:
+    ready, delayed = store.publish("jobs", 1, ttl=30), store.publish("jobs", 2, ttl=30, delay=50)
+    held = store.publish("jobs", 3, ttl=30, hold="x")
     return lambda tx: [tx.cancel(message.id) for message in (ready, delayed, held)], []
 
 
-def _expiring_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.queues.put("jobs", group_order=True)
-    q.publish("jobs", 1, group="g", ttl=30)
-    q.publish("jobs", 2, group="g")
+def _expiring_of_a_group(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.queues.put("jobs", group_order=True)
+    store.publish("jobs", 1, group="g", ttl=30)
+    store.publish("jobs", 2, group="g")
     return lambda tx: tx.publish("jobs", 3, group="g"), [2]
 
 
-def _expiring_with_a_key(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish("jobs", 1, key="k", ttl=30)
+def _expiring_with_a_key(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish("jobs", 1, key="k", ttl=30)
     return lambda tx: tx.publish("jobs", 2, key="k"), []
 
 
-def _leased_with_a_key(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish("jobs", 1, key="k")
-    q.claim("jobs", lease=30)
+def _leased_with_a_key(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish("jobs", 1, key="k")
+    store.claim("jobs", lease=30)
     return lambda tx: tx.publish("jobs", 2, key="k"), [2, 1]
 
 
-def _dead_of_a_group(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.queues.put("jobs", group_order=True, max_attempts=1)
-    q.publish("jobs", 1, group="g")
-    q.publish("jobs", 2, group="g")
-    q.claim("jobs", lease=30)
+def _dead_of_a_group(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.queues.put("jobs", group_order=True, max_attempts=1)
+    store.publish("jobs", 1, group="g")
+    store.publish("jobs", 2, group="g")
+    store.claim("jobs", lease=30)
     return lambda tx: tx.publish("jobs", 3, group="g"), [2]
 
 
-def _two_of_one_key(q: tampu.Store) -> tuple[Does, list[Any]]:
-    q.publish("jobs", 1, key="k")
-    (first,) = q.claim("jobs", lease=300)
-    q.publish("jobs", 2, key="k")
-    q.claim("jobs", lease=30)
+def _two_of_one_key(store: tampu.Store) -> tuple[Does, list[Any]]:
+    store.publish("jobs", 1, key="k")
+    (first,) = store.claim("jobs", lease=300)
+    store.publish("jobs", 2, key="k")
+    store.claim("jobs", lease=30)
     return lambda tx: tx.release(first), [1, 2]
 
 
@@ -131,13 +131,13 @@ SCENES = [
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_nobody_waits_for_a_transaction_of_another_tenant(
-    q: tampu.Store,
+    store: tampu.Store,
     holder: tampu.Store,
     worker: tampu.Store,
     clock: FakeClock,
     scene: Callable[[tampu.Store], tuple[Does, list[Any]]],
 ) -> None:
-    does, come = scene(q)
+    does, come = scene(store)
     engine: Any = access.engine(worker)
     with ThreadPoolExecutor(1) as pool:
         with holder.transaction() as tx:
@@ -148,18 +148,20 @@ def test_nobody_waits_for_a_transaction_of_another_tenant(
             (swept,) = pool.submit(engine.run, [Sweep(100)]).result(60)
             assert swept.next_us is None or swept.next_us > clock.now()  # who keeps promises need not come at once
         clock.advance(60)
-        assert sorted(payloads(_drained(q)), key=str) == sorted(come, key=str)
+        assert sorted(payloads(_drained(store)), key=str) == sorted(come, key=str)
 
 
-def _drained(q: tampu.Store) -> list[tampu.Lease]:
-    found = q.claim("jobs", limit=10, lease=300)
-    return [*found, *q.claim("jobs", limit=10, lease=300)] if found else found
+def _drained(store: tampu.Store) -> list[tampu.Lease]:
+    found = store.claim("jobs", limit=10, lease=300)
+    return [*found, *store.claim("jobs", limit=10, lease=300)] if found else found
 
 
-def test_what_is_not_locked_goes_on(q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock) -> None:
+def test_what_is_not_locked_goes_on(
+    store: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
+) -> None:
     """However much of what is locked lies before it."""
-    q.queues.put("jobs", group_concurrency=1)
-    q.publish_many("jobs", [tampu.NewMessage(n, group="g", delay=30) for n in range(1200)])
+    store.queues.put("jobs", group_concurrency=1)
+    store.publish_many("jobs", [tampu.NewMessage(n, group="g", delay=30) for n in range(1200)])
     worker.publish("later", "now", delay=31)
     with holder.transaction() as tx:
         tx.publish("jobs", "new", group="g")
@@ -169,9 +171,9 @@ def test_what_is_not_locked_goes_on(q: tampu.Store, holder: tampu.Store, worker:
 
 
 def test_a_clock_that_goes_back_does_not_keep_a_process_from_looking(
-    q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
+    store: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
 ) -> None:
-    does, _ = _a_whole_claim_acked(q)
+    does, _ = _a_whole_claim_acked(store)
     with holder.transaction() as tx:
         does(tx)
         clock.advance(3600)
@@ -184,15 +186,15 @@ def test_a_clock_that_goes_back_does_not_keep_a_process_from_looking(
 
 
 def test_acks_that_are_taken_back_leave_leases_that_end(
-    q: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
+    store: tampu.Store, holder: tampu.Store, worker: tampu.Store, clock: FakeClock
 ) -> None:
-    q.publish_many("jobs", range(4))
-    leases = q.claim("jobs", limit=4, lease=30)
+    store.publish_many("jobs", range(4))
+    leases = store.claim("jobs", limit=4, lease=30)
     with pytest.raises(RuntimeError), holder.transaction() as tx:  # noqa: PT012 - the block fails after the acks
         tx.settle([tampu.Ack(lease) for lease in leases[:2]])
         clock.advance(31)
         worker.claim("busy")
-        assert payloads(q.claim("jobs", limit=4)) == [2, 3]
+        assert payloads(store.claim("jobs", limit=4)) == [2, 3]
         raise RuntimeError("the user's own")
     clock.advance(1)
-    assert payloads(q.claim("jobs", limit=4)) == [0, 1]
+    assert payloads(store.claim("jobs", limit=4)) == [0, 1]

@@ -17,8 +17,8 @@ from tests.conformance.harness import payloads
 def test_a_commit_that_fails_is_told_to_its_own_callers(
     url: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tampu.open(url, maintenance=False) as q:
-        engine: Any = access.engine(q)
+    with tampu.open(url, maintenance=False) as store:
+        engine: Any = access.engine(store)
         asked: list[Call] = []
         run, insist = engine.run, engine._commit_with_retries
 
@@ -28,8 +28,8 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
 
         monkeypatch.setattr(engine, "run", note)
         for n in range(3 * together):
-            q.publish_many("jobs", [n, n])
-        q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=20)])
+            store.publish_many("jobs", [n, n])
+        store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=20)])
         monkeypatch.setattr("tampu.engines.sql.engine._MOST_ITEMS", 2 * together)
 
         def fail_the_second(calls: Sequence[Call]) -> Any:
@@ -42,4 +42,4 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
         told = [isinstance(reply, tampu.StorageFull) for reply in replies]
         assert told == [False] * together + [True] * together + [False] * together
         stored = [n for n, failed in enumerate(told) if not failed for _ in range(2)]
-        assert payloads(q.claim("jobs", limit=20)) == stored
+        assert payloads(store.claim("jobs", limit=20)) == stored

@@ -12,12 +12,12 @@ Databases = mariadb.Databases | postgres.Databases
 
 
 def test_settings_changed_elsewhere_arrive_also_after_sessions_were_ended(databases: Databases, url: str) -> None:
-    with tampu.open(url, maintenance=False) as q, tampu.open(url, maintenance=False) as other:
-        assert q.publish("jobs", 1).max_attempts == 5
+    with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as other:
+        assert store.publish("jobs", 1).max_attempts == 5
         for attempts in (2, 3, 4):
             databases.end_sessions()
             other.queues.put("jobs", max_attempts=attempts)
-            until(lambda wanted=attempts: q.publish("jobs", 1).max_attempts == wanted)  # type: ignore[misc]  # bound now
+            until(lambda wanted=attempts: store.publish("jobs", 1).max_attempts == wanted)  # type: ignore[misc]  # bound now
 
 
 def test_settings_reach_a_waiting_worker_whose_sessions_were_ended(databases: Databases, url: str) -> None:

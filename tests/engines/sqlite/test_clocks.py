@@ -23,30 +23,30 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def q(clock: FakeClock) -> Iterator[Store]:
-    with tampu.open("memory://", maintenance=False, clock=clock) as q:
-        yield q
+def store(clock: FakeClock) -> Iterator[Store]:
+    with tampu.open("memory://", maintenance=False, clock=clock) as store:
+        yield store
 
 
-def test_retention_goes_on_past_what_was_written_ahead_of_time(q: Store, clock: FakeClock) -> None:
-    core: Any = access.core(q)
+def test_retention_goes_on_past_what_was_written_ahead_of_time(store: Store, clock: FakeClock) -> None:
+    core: Any = access.core(store)
     trimmer = Trimmer(core, 7 * 86_400 * SECOND)
 
     def work(times: int = 1) -> None:
         for _ in range(times):
-            q.publish("jobs", 1)
-            q.ack(q.claim("jobs")[0])
+            store.publish("jobs", 1)
+            store.ack(store.claim("jobs")[0])
 
     work()
     clock.advance(YEAR)
     work(3)
     clock.advance(-YEAR)
     trimmer.step()
-    assert (q.stats("jobs").done, len(q.journal().transitions)) == (4, 12), "nothing tells how old they are"
+    assert (store.stats("jobs").done, len(store.journal().transitions)) == (4, 12), "nothing tells how old they are"
     for _ in range(40):
         clock.advance(86_400)
         work()
         while trimmer.step():
             pass
-    assert q.stats("jobs").done <= 8
-    assert len(q.journal(limit=1000).transitions) <= 24
+    assert store.stats("jobs").done <= 8
+    assert len(store.journal(limit=1000).transitions) <= 24

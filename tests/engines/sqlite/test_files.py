@@ -28,8 +28,8 @@ def _print(path: Path) -> str:
 
 
 def _filled(path: Path, rows: int = 300) -> Path:
-    with tampu.open(path, maintenance=False) as q:
-        q.publish_many("jobs", [{"n": n, "text": "x" * 200} for n in range(rows)])
+    with tampu.open(path, maintenance=False) as store:
+        store.publish_many("jobs", [{"n": n, "text": "x" * 200} for n in range(rows)])
     return path
 
 
@@ -46,10 +46,10 @@ def _refused(path: Path, error: type[StorageError], **options: bool) -> StorageE
 def test_a_new_file_is_made_and_an_empty_one_is_fine(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for name in ("new.db", "empty.db"):
-        with tampu.open(tmp_path / name, maintenance=False) as q:
-            q.publish("jobs", 1)
-        with tampu.open(tmp_path / name, maintenance=False) as q:
-            assert q.stats("jobs").ready == 1
+        with tampu.open(tmp_path / name, maintenance=False) as store:
+            store.publish("jobs", 1)
+        with tampu.open(tmp_path / name, maintenance=False) as store:
+            assert store.stats("jobs").ready == 1
 
 
 @pytest.mark.parametrize("content", [b"hello\n", b"SQLite format 2\x00" * 100, b"\x00" * 4096, b"S"])
@@ -87,12 +87,12 @@ def test_adopt_keeps_the_tables_of_the_user(tmp_path: Path) -> None:
         db.execute("CREATE TABLE users (name TEXT)")
         db.execute("INSERT INTO users VALUES ('ada')")
     db.close()
-    with tampu.open(path, maintenance=False, adopt=True) as q:
-        q.publish("jobs", 1)
-        with q.transaction() as tx:
+    with tampu.open(path, maintenance=False, adopt=True) as store:
+        store.publish("jobs", 1)
+        with store.transaction() as tx:
             assert tx.execute("SELECT name FROM users").fetchall() == [("ada",)]
-    with tampu.open(path, maintenance=False) as q:
-        assert q.stats("jobs").ready == 1
+    with tampu.open(path, maintenance=False) as store:
+        assert store.stats("jobs").ready == 1
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT name FROM users").fetchall() == [("ada",)]
     db.close()
@@ -147,10 +147,10 @@ def test_damage_deep_in_a_file_gives_a_clear_error_never_another_exception(tmp_p
             page = dice.randrange(1, len(data) // 4096)
             data[page * 4096 : page * 4096 + 64] = dice.randbytes(64)
         path.write_bytes(data)
-        with contextlib.suppress(StorageError, tampu.NotFound), tampu.open(path, maintenance=False) as q:
-            q.stats()
-            list(q.messages("jobs", limit=1000))
-            q.claim("jobs", limit=100)
+        with contextlib.suppress(StorageError, tampu.NotFound), tampu.open(path, maintenance=False) as store:
+            store.stats()
+            list(store.messages("jobs", limit=1000))
+            store.claim("jobs", limit=100)
 
 
 def test_the_doctor_sees_damage(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_the_doctor_sees_damage(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[(root - 1) * 4096 + 200 : root * 4096] = b"\x7f" * (4096 - 200)
     path.write_bytes(data)
-    with tampu.open(path, maintenance=False) as q:
-        assert ("file", "bad") in {(what, level) for what, level, _ in q.check()}
+    with tampu.open(path, maintenance=False) as store:
+        assert ("file", "bad") in {(what, level) for what, level, _ in store.check()}
 
 
 FORBIDDEN = """
@@ -219,10 +219,10 @@ def test_migrations_run_in_order_once_and_keep_the_messages(tmp_path: Path, monk
     steps = [*files.migrations(), (NOW + 1, STEP)]
     monkeypatch.setattr(files, "migrations", lambda: steps)
     for _ in range(2):
-        with tampu.open(path, maintenance=False) as q:
-            assert q.stats("jobs").ready == 300
-            assert {w: t for w, _, t in q.check()}["schema"].startswith(f"version {NOW + 1}")
-            with q.transaction() as tx:
+        with tampu.open(path, maintenance=False) as store:
+            assert store.stats("jobs").ready == 300
+            assert {w: t for w, _, t in store.check()}["schema"].startswith(f"version {NOW + 1}")
+            with store.transaction() as tx:
                 assert tx.execute("SELECT count(color) FROM tampu_queue").fetchone() == (0,)
 
 
@@ -233,9 +233,9 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkey
     with pytest.raises(StorageError):
         tampu.open(path, maintenance=False)
     monkeypatch.undo()
-    with tampu.open(path, maintenance=False) as q:
-        assert len(q.claim("jobs", limit=1000)) == 300
-        with q.transaction() as tx:
+    with tampu.open(path, maintenance=False) as store:
+        assert len(store.claim("jobs", limit=1000)) == 300
+        with store.transaction() as tx:
             names = {row[0] for row in tx.execute("SELECT name FROM sqlite_master")}
             assert "tampu_extra" not in names
 
@@ -252,9 +252,9 @@ def test_an_older_program_refuses_the_migrated_file(tmp_path: Path, monkeypatch:
 
 def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, maintenance=False) as q:
-        q.queues.put("jobs", group_order=True)
-        q.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
+    with tampu.open(path, maintenance=False) as store:
+        store.queues.put("jobs", group_order=True)
+        store.publish_many("jobs", [tampu.NewMessage(n, group="a") for n in range(3)])
     db = sqlite3.connect(path)
     db.executescript(
         "CREATE TABLE old (q INTEGER, lane TEXT, seq INTEGER, PRIMARY KEY (q, lane)) WITHOUT ROWID;"
@@ -265,11 +265,11 @@ def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None
         "UPDATE tampu_meta SET value = 1 WHERE name = 'schema';"
     )
     db.close()
-    with tampu.open(path, maintenance=False) as q:
+    with tampu.open(path, maintenance=False) as store:
         for n in range(3):
-            (lease,) = q.claim("jobs", limit=10)
+            (lease,) = store.claim("jobs", limit=10)
             assert lease.payload == n
-            q.ack(lease)
+            store.ack(lease)
 
 
 def test_schema_steps_are_numbered_without_gaps() -> None:
@@ -296,8 +296,8 @@ def test_durability_is_what_was_asked_for(tmp_path: Path) -> None:
         assert engine._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert engine.durability == durability
         engine.close()
-    with tampu.open("memory://", maintenance=False) as q:
-        assert q.durability == "memory"
+    with tampu.open("memory://", maintenance=False) as store:
+        assert store.durability == "memory"
 
 
 def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
@@ -306,8 +306,8 @@ def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
     for end in ("-gate", "-keeper"):
         Path(f"{path}{end}").unlink(missing_ok=True)
     path.chmod(0o660)
-    with tampu.open(path, maintenance=False) as q:
-        assert access.engine(q).lead()
+    with tampu.open(path, maintenance=False) as store:
+        assert access.engine(store).lead()
         modes = {Path(f"{path}{end}").stat().st_mode & 0o777 for end in ("", "-gate", "-keeper")}
     assert modes == {0o660}
 
@@ -353,33 +353,33 @@ def _remove(path: Path) -> None:
         Path(f"{path}{end}").unlink(missing_ok=True)
 
 
-def _publish_on(q: tampu.Store) -> None:
+def _publish_on(store: tampu.Store) -> None:
     while True:
-        q.publish("jobs", 2)
+        store.publish("jobs", 2)
 
 
 def test_a_file_that_was_removed_is_not_written_to_for_long(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path) as q:
-        q.publish("jobs", 1)
+    with tampu.open(path) as store:
+        store.publish("jobs", 1)
         _remove(path)
         with pytest.raises(Unavailable, match="removed"):
-            _publish_on(q)
-        assert [finding[:2] for finding in q.check()] == [("file", "bad")]
+            _publish_on(store)
+        assert [finding[:2] for finding in store.check()] == [("file", "bad")]
     assert not path.exists()
 
 
 def test_a_file_that_was_replaced_is_noticed_without_keepers(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, maintenance=False, durability="process") as q:
-        q.publish("jobs", 1)
+    with tampu.open(path, maintenance=False, durability="process") as store:
+        store.publish("jobs", 1)
         _remove(path)
         with tampu.open(path, maintenance=False) as other:
             other.publish("jobs", "new")
         with pytest.raises(Unavailable, match="replaced"):
-            _publish_on(q)
-    with tampu.open(path, maintenance=False) as q:
-        assert [m.payload for m in q.messages("jobs")] == ["new"]
+            _publish_on(store)
+    with tampu.open(path, maintenance=False) as store:
+        assert [m.payload for m in store.messages("jobs")] == ["new"]
 
 
 def test_only_the_owner_can_read_a_new_file(tmp_path: Path) -> None:

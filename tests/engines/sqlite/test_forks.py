@@ -25,9 +25,9 @@ def fork(child):
         print(type(error).__name__, error, flush=True)
     os._exit(0)
 
-def publish(q, count=50):
+def publish(store, count=50):
     for n in range(count):
-        q.publish("jobs", n)
+        store.publish("jobs", n)
 """
 
 
@@ -44,14 +44,14 @@ def _run(path: Path, story: str, *args: str) -> str:
 
 
 def _stored(path: Path) -> int:
-    with tampu.open(path, maintenance=False) as q:
-        assert all(level != "bad" for _, level, _ in q.check())
-        return int(q.stats("jobs").ready)
+    with tampu.open(path, maintenance=False) as store:
+        assert all(level != "bad" for _, level, _ in store.check())
+        return int(store.stats("jobs").ready)
 
 
 _PARENT_CLOSES = """
-q = tampu.open(path)
-publish(q, 1)
+store = tampu.open(path)
+publish(store, 1)
 opened, closed = os.pipe(), os.pipe()
 
 def child():
@@ -63,7 +63,7 @@ def child():
 
 pid = fork(child)
 os.read(opened[0], 1)
-q.close()
+store.close()
 os.write(closed[1], b"x")
 os.waitpid(pid, 0)
 """
@@ -75,8 +75,8 @@ def test_what_a_child_publishes_after_its_parent_closed_is_kept(tmp_path: Path) 
 
 
 _PARENT_DIES = """
-q = tampu.open(path)
-publish(q, 1)
+store = tampu.open(path)
+publish(store, 1)
 
 def child():
     mine = tampu.open(path)
@@ -110,20 +110,20 @@ def test_what_a_child_publishes_while_others_open_and_close_the_file_is_kept(tmp
 
 
 _BOTH_GO_ON = """
-with tampu.open(path) as q:
+with tampu.open(path) as store:
     def child():
         with tampu.open(path) as mine:
             publish(mine)
 
     pids = []
     for _ in range(3):
-        publish(q)
-        q.stats("jobs")
+        publish(store)
+        store.stats("jobs")
         pids.append(fork(child))
-    publish(q)
+    publish(store)
     for pid in pids:
         os.waitpid(pid, 0)
-    print(q.stats("jobs").ready)
+    print(store.stats("jobs").ready)
 """
 
 
@@ -134,11 +134,11 @@ def test_a_parent_goes_on_after_its_forks(tmp_path: Path) -> None:
 
 _OTHER_THREAD = """
 forks.PATIENCE_SECONDS = 0.1
-q = tampu.open(path, maintenance=False)
+store = tampu.open(path, maintenance=False)
 begun, over = threading.Event(), threading.Event()
 
 def work():
-    with q.transaction() as tx:
+    with store.transaction() as tx:
         tx.publish("jobs", 1)
         begun.set()
         over.wait()
@@ -147,11 +147,11 @@ worker = threading.Thread(target=work)
 worker.start()
 begun.wait()
 os.waitpid(fork(lambda: tampu.open(path)), 0)
-os.waitpid(fork(lambda: q.transaction().__enter__()), 0)
+os.waitpid(fork(lambda: store.transaction().__enter__()), 0)
 over.set()
 worker.join()
-publish(q, 1)
-q.close()
+publish(store, 1)
+store.close()
 os.waitpid(fork(lambda: publish(tampu.open(path), 1)), 0)
 """
 
@@ -165,12 +165,12 @@ def test_a_child_refuses_a_file_that_was_in_the_middle_of_a_transaction(tmp_path
 
 
 _INSIDE = """
-q = tampu.open(path, maintenance=False)
-q.publish("jobs", 0)
+store = tampu.open(path, maintenance=False)
+store.publish("jobs", 0)
 own = sqlite3.connect(path, isolation_level=None)
 for connection in (None, own):
     try:
-        with q.transaction(connection) as tx:
+        with store.transaction(connection) as tx:
             tx.publish("jobs", 1)
             pid = os.fork()
             if pid:
@@ -182,8 +182,8 @@ for connection in (None, own):
     if pid == 0:
         os._exit(0)
 own.close()
-publish(q, 1)
-q.close()
+publish(store, 1)
+store.close()
 """
 
 
@@ -195,14 +195,14 @@ def test_only_the_parent_commits_a_transaction_that_was_open_at_a_fork(tmp_path:
 
 
 _OWN_CONNECTION = """
-q = tampu.open(path, maintenance=False)
-publish(q, 1)
+store = tampu.open(path, maintenance=False)
+publish(store, 1)
 own = sqlite3.connect(path)
 own.execute("SELECT count(*) FROM sqlite_master").fetchone()
 os.waitpid(fork(lambda: tampu.open(path)), 0)
 own.close()
 os.waitpid(fork(lambda: publish(tampu.open(path), 1)), 0)
-q.close()
+store.close()
 """
 
 
@@ -213,12 +213,12 @@ def test_a_child_refuses_a_file_to_which_the_parent_had_a_connection_of_its_own(
 
 _WHILE_READING = """
 stop = threading.Event()
-with tampu.open(path) as q:
-    publish(q, 1)
+with tampu.open(path) as store:
+    publish(store, 1)
 
     def read():
         while not stop.is_set():
-            q.stats("jobs")
+            store.stats("jobs")
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:

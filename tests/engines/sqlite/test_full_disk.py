@@ -20,106 +20,106 @@ BIG = b"x" * 200_000
 
 
 @pytest.fixture(params=["memory", "file"])
-def q(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     url = "memory://" if request.param == "memory" else str(tmp_path / "jobs.db")
     opened = tampu.open(url, maintenance=False, clock=FakeClock())
     yield opened
     opened.close()
 
 
-def _fill(q: Store) -> None:
+def _fill(store: Store) -> None:
     """Leave no free page."""
-    q.publish_many("jobs", [b"y" * 1000] * 50)
-    db = access.engine(q)._db  # type: ignore[attr-defined]  # the engine's own connection
+    store.publish_many("jobs", [b"y" * 1000] * 50)
+    db = access.engine(store)._db  # type: ignore[attr-defined]  # the engine's own connection
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def _room(q: Store) -> None:
-    access.engine(q)._db.execute("PRAGMA max_page_count = 1000000")  # type: ignore[attr-defined]  # as above
+def _room(store: Store) -> None:
+    access.engine(store)._db.execute("PRAGMA max_page_count = 1000000")  # type: ignore[attr-defined]  # as above
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda q: q.publish("jobs", BIG),
-        lambda q: q.publish_many("jobs", [BIG, BIG]),
-        lambda q: q.publish("jobs", BIG, key="k", idempotency_key="i"),
-        lambda q: q.publish_many("new.queue", [NewMessage(BIG, key="k"), 1]),
-        lambda q: q.publish_many("jobs", range(10_000)),
+        lambda store: store.publish("jobs", BIG),
+        lambda store: store.publish_many("jobs", [BIG, BIG]),
+        lambda store: store.publish("jobs", BIG, key="k", idempotency_key="i"),
+        lambda store: store.publish_many("new.queue", [NewMessage(BIG, key="k"), 1]),
+        lambda store: store.publish_many("jobs", range(10_000)),
     ],
     ids=["one", "many", "with keys", "new queue", "ten thousand small"],
 )
-def test_a_publish_without_room_stores_nothing_and_works_with_room(q: Store, call: Callable[[Store], Any]) -> None:
-    _fill(q)
-    before = Harness.picture(None, q)  # type: ignore[arg-type]  # it needs no house
+def test_a_publish_without_room_stores_nothing_and_works_with_room(store: Store, call: Callable[[Store], Any]) -> None:
+    _fill(store)
+    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no house
     with pytest.raises(StorageFull) as refused:
-        call(q)
+        call(store)
     assert (refused.value.code, bool(refused.value.hint)) == ("storage_full", True)
-    assert Harness.picture(None, q) == before  # type: ignore[arg-type]  # as above
-    assert {level for what, level, _ in q.check() if what in ("file", "indexes")} == {"ok"}
-    _room(q)
-    call(q)
-    assert {level for what, level, _ in q.check() if what in ("file", "indexes")} == {"ok"}
+    assert Harness.picture(None, store) == before  # type: ignore[arg-type]  # as above
+    assert {level for what, level, _ in store.check() if what in ("file", "indexes")} == {"ok"}
+    _room(store)
+    call(store)
+    assert {level for what, level, _ in store.check() if what in ("file", "indexes")} == {"ok"}
 
 
-def test_reading_works_without_room(q: Store) -> None:
-    _fill(q)
-    assert q.stats("jobs").ready == 50
-    assert len(q.messages("jobs")) == 50
+def test_reading_works_without_room(store: Store) -> None:
+    _fill(store)
+    assert store.stats("jobs").ready == 50
+    assert len(store.messages("jobs")) == 50
 
 
-def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(q: Store) -> None:
-    _fill(q)
-    before = Harness.picture(None, q)  # type: ignore[arg-type]  # it needs no house
-    with pytest.raises(StorageFull), q.transaction() as tx:  # noqa: PT012 - the block is what is tested
+def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(store: Store) -> None:
+    _fill(store)
+    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no house
+    with pytest.raises(StorageFull), store.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.publish("jobs", "small")
         tx.publish("jobs", BIG)
-    assert Harness.picture(None, q) == before  # type: ignore[arg-type]  # as above
+    assert Harness.picture(None, store) == before  # type: ignore[arg-type]  # as above
 
 
-def test_a_full_disk_that_is_caught_inside_a_transaction_commits_nothing_half(q: Store) -> None:
-    q.publish("jobs", 0)
-    with q.transaction() as tx:
+def test_a_full_disk_that_is_caught_inside_a_transaction_commits_nothing_half(store: Store) -> None:
+    store.publish("jobs", 0)
+    with store.transaction() as tx:
         tx.execute("CREATE TABLE orders (n INTEGER)")
         tx.execute("INSERT INTO orders VALUES (1)")
-    _fill(q)
-    before = counts(q, "jobs")
+    _fill(store)
+    before = counts(store, "jobs")
     try:
-        with q.transaction() as tx:
+        with store.transaction() as tx:
             tx.execute("UPDATE orders SET n = 2")
             with pytest.raises(StorageFull):
                 tx.publish_many("jobs", [NewMessage(b"z" * 900, ttl=5, delay=n) for n in range(2000)])
     except StorageError:
         pass
-    _room(q)
-    assert counts(q, "jobs") == before
-    assert {level for what, level, _ in q.check() if what in ("file", "indexes")} == {"ok"}
+    _room(store)
+    assert counts(store, "jobs") == before
+    assert {level for what, level, _ in store.check() if what in ("file", "indexes")} == {"ok"}
 
 
 LIMITED = """
 import resource, signal, sys, tampu
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = sys.argv[1]
-q = tampu.open(path, maintenance=False)
-kept = [q.publish("jobs", n).id for n in range(20)]
+store = tampu.open(path, maintenance=False)
+kept = [store.publish("jobs", n).id for n in range(20)]
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 refused = 0
 for n in range(200):
     try:
-        kept.append(q.publish("jobs", "x" * 20_000).id)
+        kept.append(store.publish("jobs", "x" * 20_000).id)
     except tampu.StorageError as error:
         assert error.code in ("storage_full", "storage_error"), error
         refused += 1
 assert refused, "the limit did not bite"
-assert q.stats("jobs").ready == len(kept), (q.stats("jobs").ready, len(kept))
+assert store.stats("jobs").ready == len(kept), (store.stats("jobs").ready, len(kept))
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-kept.append(q.publish("jobs", "after").id)
-q.close()
-with tampu.open(path, maintenance=False) as q:
-    assert [lease.id for lease in q.claim("jobs", limit=1000)] == kept
-    assert all(level != "bad" for _, level, _ in q.check())
+kept.append(store.publish("jobs", "after").id)
+store.close()
+with tampu.open(path, maintenance=False) as store:
+    assert [lease.id for lease in store.claim("jobs", limit=1000)] == kept
+    assert all(level != "bad" for _, level, _ in store.check())
 """
 
 

@@ -60,30 +60,30 @@ def test_an_interrupt_leaves_no_transaction_open(tmp_path: Path, statement: str)
 
 
 def test_queues_of_a_transaction_that_was_rolled_back_are_not_remembered(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
         own = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         own.execute("BEGIN IMMEDIATE")
         for payload in (1, 2):
-            with q.transaction(own) as tx:
+            with store.transaction(own) as tx:
                 tx.publish("new", payload)
         own.execute("ROLLBACK")
         own.close()
-        with q.transaction() as tx:
+        with store.transaction() as tx:
             tx.execute("SAVEPOINT mine")
             tx.publish("new", 3)
             tx.execute("ROLLBACK TO mine")
             tx.publish("other", 4)
             tx.publish("new", 5)
-        assert q.queues.list() == ["new", "other"]
-        assert [m.payload for m in q.messages("new")] == [5]
-        assert [m.payload for m in q.messages("other")] == [4]
+        assert store.queues.list() == ["new", "other"]
+        assert [m.payload for m in store.messages("new")] == [5]
+        assert [m.payload for m in store.messages("other")] == [4]
 
 
 def test_what_follows_a_transaction_that_sqlite_ended_is_not_committed_alone(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
 
         def ended_inside() -> None:
-            with q.transaction() as tx:
+            with store.transaction() as tx:
                 tx.execute("CREATE TABLE orders (n)")
                 tx.connection.execute("ROLLBACK")  # as a full disk does
                 tx.execute("CREATE TABLE others (n)")
@@ -98,9 +98,9 @@ def test_what_follows_a_transaction_that_sqlite_ended_is_not_committed_alone(tmp
 def test_a_file_opened_through_a_link_is_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "real" / "jobs.db")
-    with tampu.open(tmp_path / "link.db", maintenance=False) as q:
+    with tampu.open(tmp_path / "link.db", maintenance=False) as store:
         own = sqlite3.connect(tmp_path / "link.db", isolation_level=None)
-        with q.transaction(own) as tx:
+        with store.transaction(own) as tx:
             tx.publish("jobs", 1)
         own.close()
         assert not (tmp_path / "link.db-gate").exists()
@@ -108,11 +108,11 @@ def test_a_file_opened_through_a_link_is_the_same_file(tmp_path: Path) -> None:
 
 
 def test_the_bell_of_a_closed_queue_writes_to_no_other_file(tmp_path: Path) -> None:
-    q = tampu.open(tmp_path / "jobs.db", maintenance=False)
+    store = tampu.open(tmp_path / "jobs.db", maintenance=False)
     own = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
-    with q.transaction(own) as tx:
+    with store.transaction(own) as tx:
         tx.publish("jobs", 1)
-        q.close()
+        store.close()
         # The next files get the numbers that the queue's own had.
         handles = [os.open(tmp_path / f"mine{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
         for handle in handles:
@@ -126,10 +126,10 @@ def test_the_bell_of_a_closed_queue_writes_to_no_other_file(tmp_path: Path) -> N
 _FORKS = """
 import os, sys, tampu
 from tampu.broker import access
-q = tampu.open(sys.argv[1])
-while not access.engine(q)._peers._leading:
-    q.publish("jobs", 1)
-gate = access.engine(q)._peers.gate()
+store = tampu.open(sys.argv[1])
+while not access.engine(store)._peers._leading:
+    store.publish("jobs", 1)
+gate = access.engine(store)._peers.gate()
 gate.__enter__()
 child = os.fork()
 if child == 0:
@@ -150,10 +150,10 @@ def test_a_forked_child_does_not_keep_the_locks_of_a_parent_that_is_killed(tmp_p
         assert parent.stdout.readline()
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        with tampu.open(file) as q:
-            engine: Any = access.engine(q)
+        with tampu.open(file) as store:
+            engine: Any = access.engine(store)
             engine._peers._patience = 2.0
-            q.publish("jobs", 2)
+            store.publish("jobs", 2)
             until(lambda: engine._peers._leading)
         os.write(write, b"xx")  # the child ends
         os.close(write)

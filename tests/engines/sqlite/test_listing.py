@@ -17,11 +17,13 @@ def test_a_small_limit_does_not_make_small_pages(monkeypatch: pytest.MonkeyPatch
         return page(self, *args)  # type: ignore[arg-type]  # what it was called with
 
     monkeypatch.setattr(SqliteEngine, "page", counted)
-    with tampu.open("memory://", maintenance=False) as q:
-        q.publish_many("jobs", [tampu.NewMessage(n, type="rare" if n % 1000 == 999 else "usual") for n in range(3000)])
+    with tampu.open("memory://", maintenance=False) as store:
+        store.publish_many(
+            "jobs", [tampu.NewMessage(n, type="rare" if n % 1000 == 999 else "usual") for n in range(3000)]
+        )
         found, after = [], None
         for _ in range(3):
-            some = q.messages("jobs", state="ready", where={"type": "rare"}, limit=1, after=after)
+            some = store.messages("jobs", state="ready", where={"type": "rare"}, limit=1, after=after)
             found += [m.payload for m in some]
             after = some.cursor
     assert found == [999, 1999, 2999]

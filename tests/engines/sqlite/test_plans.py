@@ -42,7 +42,7 @@ class PlanStore:
         self.engine = SqliteEngine(str(path), clock=self.clock, durability="process", connect=self._connect)
         self.seen.clear()  # the making of the tables
         self.core = Core(self.engine)
-        self.q = Store(self.core, "default", on_close=self.engine.close)
+        self.store = Store(self.core, "default", on_close=self.engine.close)
 
     def _connect(self, *args: Any, **kwargs: Any) -> sqlite3.Connection:
         db: sqlite3.Connection = sqlite3.connect(*args, **kwargs)
@@ -62,14 +62,14 @@ class PlanStore:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanStore]:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanStore]:
     """Thousands of messages in every state, in several queues and tenants."""
     made = PlanStore(tmp_path_factory.mktemp("plans") / "jobs.db")
-    q = made.q
+    store = made.store
     other = Store(made.core, "other", on_close=lambda: None)
-    q.queues.put("groups", group_order=True)
-    q.queues.put("turns", ordering="fair")
-    for tenant in (q, other):
+    store.queues.put("groups", group_order=True)
+    store.queues.put("turns", ordering="fair")
+    for tenant in (store, other):
         for name in ("jobs", "more"):
             tenant.publish_many(name, [NewMessage(n, ttl=10**6) for n in range(ROWS)])
             leases = tenant.claim(name, limit=ROWS // 2, lease=10**6)
@@ -80,10 +80,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanStore]:
             tenant.publish_many(
                 name, [NewMessage(n, hold="x", key=str(n), idempotency_key=f"{name}{n}") for n in range(ROWS // 4)]
             )
-    q.publish_many("groups", [NewMessage(n, group=str(n % 50)) for n in range(ROWS // 2)])
+    store.publish_many("groups", [NewMessage(n, group=str(n % 50)) for n in range(ROWS // 2)])
     made.plans()
     yield made
-    q.close()
+    store.close()
 
 
 def _check(plans: dict[str, list[str]]) -> None:
@@ -99,91 +99,91 @@ def _check(plans: dict[str, list[str]]) -> None:
                 assert "json_each" in sql, (sql, steps)
 
 
-def test_publishing_uses_indexes(store: PlanStore) -> None:
-    q = store.q
-    q.publish("jobs", 1)
-    q.publish_many("jobs", [NewMessage(n, delay=5 * n, ttl=50 + n, priority=n) for n in range(20)])
-    q.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"i{n}") for n in range(5)])
-    q.publish("jobs", 1, key="1")
-    q.publish("jobs", 1, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
-    q.publish("groups", 1, group="1")
-    q.publish_many("turns", [NewMessage(n, group=str(n)) for n in range(20)])
-    q.nack(q.claim("turns")[0], delay=0)
-    _check(store.plans())
+def test_publishing_uses_indexes(planned: PlanStore) -> None:
+    store = planned.store
+    store.publish("jobs", 1)
+    store.publish_many("jobs", [NewMessage(n, delay=5 * n, ttl=50 + n, priority=n) for n in range(20)])
+    store.publish_many("jobs", [NewMessage(n, key=str(n), idempotency_key=f"i{n}") for n in range(5)])
+    store.publish("jobs", 1, key="1")
+    store.publish("jobs", 1, id="2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d")
+    store.publish("groups", 1, group="1")
+    store.publish_many("turns", [NewMessage(n, group=str(n)) for n in range(20)])
+    store.nack(store.claim("turns")[0], delay=0)
+    _check(planned.plans())
 
 
-def test_loading_uses_indexes(store: PlanStore) -> None:
+def test_loading_uses_indexes(planned: PlanStore) -> None:
     id_prefix, body = bytes.fromhex("0123456789ab8cde8f0123"), pack_payload("t", b"1", "application/json")
     for first in (0, 5):
         call = Load("default", "jobs", id_prefix, range(first, first + 10), body * 10, range(0, 1000, len(body))[:11],
                     ["t"] * 10, 3, max_depth=10**6)  # fmt: skip
-        store.core.coalescer.submit(call)
-    plans = store.plans()
+        planned.core.coalescer.submit(call)
+    plans = planned.plans()
     assert any("INDEX tampu_message_id" in step for steps in plans.values() for step in steps)
     _check(plans)
 
 
-def test_claiming_and_extending_use_indexes(store: PlanStore) -> None:
+def test_claiming_and_extending_use_indexes(planned: PlanStore) -> None:
     for name in ("jobs", "groups"):
-        for lease in store.q.claim(name, limit=20, worker="w"):
-            store.q.extend(lease, 60)
-            store.q.release(lease)
-    plans = store.plans()
+        for lease in planned.store.claim(name, limit=20, worker="w"):
+            planned.store.extend(lease, 60)
+            planned.store.release(lease)
+    plans = planned.plans()
     assert any(sql.startswith("SELECT r.seq") or "tampu_ready" in sql for sql in plans)
     _check(plans)
 
 
-def test_settling_uses_indexes(store: PlanStore) -> None:
-    q = store.q
+def test_settling_uses_indexes(planned: PlanStore) -> None:
+    store = planned.store
     for name in ("jobs", "groups"):
-        leases = q.claim(name, limit=12)
+        leases = store.claim(name, limit=12)
         kinds: list[Any] = [Ack, Nack, Reject, Release]
         settlements = [kinds[n % 4](lease) for n, lease in enumerate(leases)]
-        q.settle(settlements)
-        q.settle(settlements)
-        q.ack(q.claim(name)[0], result=1)
-    _check(store.plans())
+        store.settle(settlements)
+        store.settle(settlements)
+        store.ack(store.claim(name)[0], result=1)
+    _check(planned.plans())
 
 
-def test_sweeping_uses_indexes(store: PlanStore) -> None:
-    store.q.claim("jobs", limit=50, lease=5)
-    store.clock.advance(1200)
-    store.core.coalescer.submit(Sweep(500))
-    store.engine.next_due()
-    _check(store.plans())
+def test_sweeping_uses_indexes(planned: PlanStore) -> None:
+    planned.store.claim("jobs", limit=50, lease=5)
+    planned.clock.advance(1200)
+    planned.core.coalescer.submit(Sweep(500))
+    planned.engine.next_due()
+    _check(planned.plans())
 
 
-def test_steering_uses_indexes(store: PlanStore) -> None:
-    q = store.q
-    page = q.messages("jobs", state="ready", limit=10).messages
-    dead = q.messages("jobs", state="dead", limit=10).messages
-    held = q.messages("jobs", state="held", limit=5).messages
-    store.plans()
-    q.cancel(*(m.id for m in page), q.claim("jobs")[0].id)
-    q.replay("jobs", ids=[m.id for m in dead])
-    q.free(*(m.id for m in held))
-    q.get(page[0].id)
-    _check(store.plans())
+def test_steering_uses_indexes(planned: PlanStore) -> None:
+    store = planned.store
+    page = store.messages("jobs", state="ready", limit=10).messages
+    dead = store.messages("jobs", state="dead", limit=10).messages
+    held = store.messages("jobs", state="held", limit=5).messages
+    planned.plans()
+    store.cancel(*(m.id for m in page), store.claim("jobs")[0].id)
+    store.replay("jobs", ids=[m.id for m in dead])
+    store.free(*(m.id for m in held))
+    store.get(page[0].id)
+    _check(planned.plans())
 
 
-def test_trimming_and_purging_use_indexes(store: PlanStore) -> None:
-    store.clock.advance(10)
-    store.core.coalescer.submit(Trim({}, 1, 1, 100))
-    store.q.purge("more", state=["dead", "done", "held"])
-    _check(store.plans())
+def test_trimming_and_purging_use_indexes(planned: PlanStore) -> None:
+    planned.clock.advance(10)
+    planned.core.coalescer.submit(Trim({}, 1, 1, 100))
+    planned.store.purge("more", state=["dead", "done", "held"])
+    _check(planned.plans())
 
 
-def test_reading_uses_indexes(store: PlanStore) -> None:
-    q = store.q
+def test_reading_uses_indexes(planned: PlanStore) -> None:
+    store = planned.store
     for state in ("ready", "delayed", "held", "dead", "done", "leased"):
-        page = q.messages("jobs", state=state, limit=5)
+        page = store.messages("jobs", state=state, limit=5)
         if page.cursor:
-            q.messages("jobs", state=state, limit=5, after=page.cursor)
-    q.stats()
-    q.stats("jobs")
-    q.journal(limit=10)
-    q.journal(after=q.journal(limit=50).position, limit=10)
-    _check(store.plans())
+            store.messages("jobs", state=state, limit=5, after=page.cursor)
+    store.stats()
+    store.stats("jobs")
+    store.journal(limit=10)
+    store.journal(after=store.journal(limit=50).position, limit=10)
+    _check(planned.plans())
 
 
 HOT = {
@@ -201,9 +201,9 @@ HOT = {
 
 
 @pytest.mark.parametrize("name", sorted(HOT))
-def test_each_hot_statement_is_a_search_in_the_order_of_its_index(store: PlanStore, name: str) -> None:
+def test_each_hot_statement_is_a_search_in_the_order_of_its_index(planned: PlanStore, name: str) -> None:
     sql = HOT[name]
-    db = sqlite3.connect(store.engine.path)
+    db = sqlite3.connect(planned.engine.path)
     numbered = [int(n) for n in re.findall(r"\?(\d+)", sql)]
     values = [1] * (max(numbered) if numbered else sql.count("?"))
     steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -215,10 +215,10 @@ def test_each_hot_statement_is_a_search_in_the_order_of_its_index(store: PlanSto
         assert not scan or scan[1] in GIVEN, steps
 
 
-def test_this_check_can_fail(store: PlanStore) -> None:
-    store.engine._db.execute("SELECT seq FROM tampu_ready WHERE attempts = 7").fetchall()
+def test_this_check_can_fail(planned: PlanStore) -> None:
+    planned.engine._db.execute("SELECT seq FROM tampu_ready WHERE attempts = 7").fetchall()
     with pytest.raises(AssertionError):
-        _check(store.plans())
-    store.engine._db.execute("SELECT seq FROM tampu_delayed WHERE q = 1 ORDER BY attempts").fetchall()
+        _check(planned.plans())
+    planned.engine._db.execute("SELECT seq FROM tampu_delayed WHERE q = 1 ORDER BY attempts").fetchall()
     with pytest.raises(AssertionError):
-        _check(store.plans())
+        _check(planned.plans())

@@ -23,20 +23,20 @@ from tests.conformance.harness import payloads, until
 WORK = """
 import sys, tampu
 path, me = sys.argv[1], int(sys.argv[2])
-with tampu.open(path, maintenance=False) as q:
+with tampu.open(path, maintenance=False) as store:
     for n in range(0, 60, 3):
-        q.publish("jobs", [me, n])
-        q.publish_many("jobs", [[me, n + 1], [me, n + 2]])
-        for lease in q.claim("jobs", limit=3):
+        store.publish("jobs", [me, n])
+        store.publish_many("jobs", [[me, n + 1], [me, n + 2]])
+        for lease in store.claim("jobs", limit=3):
             print(*lease.payload, flush=True)
-            q.ack(lease)
+            store.ack(lease)
     empty = 0
     while empty < 3:
-        leases = q.claim("jobs", limit=10, wait=0.2)
+        leases = store.claim("jobs", limit=10, wait=0.2)
         empty = 0 if leases else empty + 1
         for lease in leases:
             print(*lease.payload, flush=True)
-        q.settle([tampu.Ack(lease) for lease in leases])
+        store.settle([tampu.Ack(lease) for lease in leases])
 """
 
 
@@ -52,16 +52,16 @@ def test_processes_publishing_and_claiming_at_once_lose_and_double_nothing(tmp_p
         assert worker.returncode == 0
         seen.update(out.splitlines())
     assert seen == Counter({f"{me} {n}": 1 for me in range(3) for n in range(60)})
-    with tampu.open(path, maintenance=False) as q:
-        assert q.stats("jobs").done == 180
-        assert all(level != "bad" for _, level, _ in q.check())
+    with tampu.open(path, maintenance=False) as store:
+        assert store.stats("jobs").done == 180
+        assert all(level != "bad" for _, level, _ in store.check())
 
 
 KEEP = """
 import sys, tampu
 from tampu.broker import access
-q = tampu.open(sys.argv[1])
-while not access.engine(q).lead():
+store = tampu.open(sys.argv[1])
+while not access.engine(store).lead():
     pass
 print("leads", flush=True)
 sys.stdin.read()
@@ -87,20 +87,20 @@ def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_only_one_process_leads_and_does_the_work_for_all(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
-    with tampu.open(tmp_path / "jobs.db") as q:
-        assert not access.engine(q).lead()
-        message = q.publish("jobs", 1, delay=0.1)
-        until(lambda: q.get(message.id).state is State.READY)
-        assert not access.engine(q).lead()
+    with tampu.open(tmp_path / "jobs.db") as store:
+        assert not access.engine(store).lead()
+        message = store.publish("jobs", 1, delay=0.1)
+        until(lambda: store.get(message.id).state is State.READY)
+        assert not access.engine(store).lead()
 
 
 def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
-    with tampu.open(tmp_path / "jobs.db") as q:
-        message = q.publish("jobs", 1, delay=0.3)
+    with tampu.open(tmp_path / "jobs.db") as store:
+        message = store.publish("jobs", 1, delay=0.3)
         keeper.send_signal(signal.SIGKILL)
         keeper.wait(60)
-        until(lambda: q.get(message.id).state is State.READY)
-        assert access.engine(q).lead()
+        until(lambda: store.get(message.id).state is State.READY)
+        assert access.engine(store).lead()
 
 
 def test_two_openings_in_one_process_have_one_leader(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_two_openings_in_one_process_have_one_leader(tmp_path: Path) -> None:
 
 HOLD = """
 import sys, tampu
-q = tampu.open(sys.argv[1], maintenance=False)
-lease = q.claim("jobs", lease=float(sys.argv[2]), worker="doomed")[0]
+store = tampu.open(sys.argv[1], maintenance=False)
+lease = store.claim("jobs", lease=float(sys.argv[2]), worker="doomed")[0]
 print(lease.receipt, flush=True)
 sys.stdin.read()
 """
@@ -122,24 +122,24 @@ sys.stdin.read()
 
 def test_a_killed_worker_s_message_comes_back_to_another_process(tmp_path: Path) -> None:
     path = str(tmp_path / "jobs.db")
-    with tampu.open(path) as q:
-        message = q.publish("jobs", 1)
+    with tampu.open(path) as store:
+        message = store.publish("jobs", 1)
         with subprocess.Popen(
             [sys.executable, "-c", HOLD, path, "0.5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as worker:
             assert worker.stdout is not None
             stale = worker.stdout.readline().strip()
             worker.kill()
-        (lease,) = q.claim("jobs", wait=240)
+        (lease,) = store.claim("jobs", wait=240)
         assert (lease.id, lease.attempt) == (message.id, 2)
         with pytest.raises(tampu.LeaseLost):
-            q.ack(stale)
-        q.ack(lease)
+            store.ack(stale)
+        store.ack(lease)
 
 
 def test_the_companions_are_the_ones_we_name(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db") as q:
-        q.publish("jobs", 1)
+    with tampu.open(tmp_path / "jobs.db") as store:
+        store.publish("jobs", 1)
         until((tmp_path / "jobs.db-keeper").exists)
         names = {p.name for p in tmp_path.iterdir()}
     assert names == {f"jobs.db{end}" for end in ("", "-wal", "-shm", "-gate", "-keeper")}
@@ -148,33 +148,33 @@ def test_the_companions_are_the_ones_we_name(tmp_path: Path) -> None:
 def test_removing_the_lock_files_of_a_closed_queue_is_harmless(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     for n in range(3):
-        with tampu.open(path) as q:
-            q.publish("jobs", n)
+        with tampu.open(path) as store:
+            store.publish("jobs", n)
         for end in ("-gate", "-keeper"):
             Path(f"{path}{end}").unlink(missing_ok=True)
-    with tampu.open(path, maintenance=False) as q:
-        assert payloads(q.claim("jobs", limit=10)) == [0, 1, 2]
+    with tampu.open(path, maintenance=False) as store:
+        assert payloads(store.claim("jobs", limit=10)) == [0, 1, 2]
 
 
 def test_open_files_do_not_leak(tmp_path: Path) -> None:
     def handles() -> int:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names of links
 
-    with tampu.open(tmp_path / "jobs.db") as q:
-        q.publish("jobs", 1)
+    with tampu.open(tmp_path / "jobs.db") as store:
+        store.publish("jobs", 1)
     before = handles()
     for _ in range(5):
-        with tampu.open(tmp_path / "jobs.db") as q:
-            q.stats("jobs")
+        with tampu.open(tmp_path / "jobs.db") as store:
+            store.stats("jobs")
     assert handles() <= before
 
 
 def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    with tampu.open(path, maintenance=False, durability="process") as q:
+    with tampu.open(path, maintenance=False, durability="process") as store:
         for _ in range(60):
-            q.publish_many("jobs", [b"x" * 4000] * 100)
-            q.settle([tampu.Ack(lease) for lease in q.claim("jobs", limit=100)])
+            store.publish_many("jobs", [b"x" * 4000] * 100)
+            store.settle([tampu.Ack(lease) for lease in store.claim("jobs", limit=100)])
         log = Path(f"{path}-wal").stat().st_size
     assert log < 3 * 4000 * 4200
     assert not Path(f"{path}-wal").exists()
@@ -182,21 +182,21 @@ def test_the_log_does_not_grow_without_end(tmp_path: Path) -> None:
 
 def test_readers_see_whole_commits_while_others_write(tmp_path: Path) -> None:
     stop = threading.Event()
-    with tampu.open(tmp_path / "jobs.db", maintenance=False, durability="process") as q:
-        q.publish_many("jobs", range(10))
+    with tampu.open(tmp_path / "jobs.db", maintenance=False, durability="process") as store:
+        store.publish_many("jobs", range(10))
 
         def write() -> None:
             while not stop.is_set():
-                leases = q.claim("jobs", limit=10)
-                q.settle([tampu.Nack(lease, delay=0) for lease in leases] or [])
+                leases = store.claim("jobs", limit=10)
+                store.settle([tampu.Nack(lease, delay=0) for lease in leases] or [])
                 for lease in leases:
                     if lease.attempt > 3:
-                        q.replay("jobs", where={})
+                        store.replay("jobs", where={})
 
         writer = threading.Thread(target=write)
         writer.start()
         for _ in range(100):
-            assert sum(q.stats("jobs").counts.values()) == 10
+            assert sum(store.stats("jobs").counts.values()) == 10
         stop.set()
         writer.join(60)
 
@@ -208,49 +208,49 @@ def _own(path: Path) -> sqlite3.Connection:
 
 
 def test_joining_the_user_s_connection_commits_with_it(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
         db = _own(tmp_path / "jobs.db")
-        with q.transaction(db) as tx:
+        with store.transaction(db) as tx:
             db.execute("INSERT INTO orders VALUES (1)")
             tx.publish("emails", 1)
         assert not db.in_transaction
-        assert q.stats("emails").ready == 1
-        with pytest.raises(ZeroDivisionError), q.transaction(db) as tx:  # noqa: PT012 - the block is what is tested
+        assert store.stats("emails").ready == 1
+        with pytest.raises(ZeroDivisionError), store.transaction(db) as tx:  # noqa: PT012 - the block is what is tested
             db.execute("INSERT INTO orders VALUES (2)")
             tx.publish("new.queue", 2)
             _ = 1 / 0
         assert db.execute("SELECT n FROM orders").fetchall() == [(1,)]
-        assert q.queues.list() == ["emails"]
+        assert store.queues.list() == ["emails"]
         db.close()
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_a_transaction_the_user_began_is_the_user_s_to_end(tmp_path: Path, end: str) -> None:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
-        q.publish("emails", 0)
-        lease = q.claim("emails")[0]
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
+        store.publish("emails", 0)
+        lease = store.claim("emails")[0]
         db = _own(tmp_path / "jobs.db")
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO orders VALUES (1)")
-        with q.transaction(db) as tx:
+        with store.transaction(db) as tx:
             tx.publish("new.queue", 1)
             tx.ack(lease)
         assert db.in_transaction
-        assert q.get(lease.id).state is State.LEASED
+        assert store.get(lease.id).state is State.LEASED
         db.execute(end)
         done = end == "COMMIT"
-        assert q.get(lease.id).state is (State.DONE if done else State.LEASED)
-        assert q.queues.list() == (["emails", "new.queue"] if done else ["emails"])
+        assert store.get(lease.id).state is (State.DONE if done else State.LEASED)
+        assert store.queues.list() == (["emails", "new.queue"] if done else ["emails"])
         assert db.execute("SELECT count(*) FROM orders").fetchone() == (int(done),)
-        q.publish("new.queue", 2)
-        assert q.stats("new.queue").ready == 1 + done
+        store.publish("new.queue", 2)
+        assert store.stats("new.queue").ready == 1 + done
         db.close()
 
 
 def test_a_connection_to_another_file_is_refused(tmp_path: Path) -> None:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
         other = sqlite3.connect(tmp_path / "other.db")
         for bad in (other, "jobs.db", 5):
-            with pytest.raises(InvalidConfig), q.transaction(bad):
+            with pytest.raises(InvalidConfig), store.transaction(bad):
                 pass
         other.close()

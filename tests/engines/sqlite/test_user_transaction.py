@@ -16,13 +16,13 @@ from tampu.broker.store import Store
 
 
 @pytest.fixture
-def q(tmp_path: Path) -> Iterator[Store]:
-    with tampu.open(tmp_path / "jobs.db", maintenance=False) as q:
-        yield q
+def store(tmp_path: Path) -> Iterator[Store]:
+    with tampu.open(tmp_path / "jobs.db", maintenance=False) as store:
+        yield store
 
 
 @pytest.fixture
-def own(tmp_path: Path, q: Store) -> Iterator[sqlite3.Connection]:
+def own(tmp_path: Path, store: Store) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(tmp_path / "jobs.db")
     yield db
     db.close()
@@ -34,28 +34,28 @@ def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rows", [None, sqlite3.Row, _as_dict])
 @pytest.mark.parametrize("text", [str, bytes])
-def test_the_form_of_the_user_s_rows_is_theirs(q: Store, own: sqlite3.Connection, rows: Any, text: Any) -> None:
-    q.publish("jobs", 1)
-    (lease,) = q.claim("jobs")
+def test_the_form_of_the_user_s_rows_is_theirs(store: Store, own: sqlite3.Connection, rows: Any, text: Any) -> None:
+    store.publish("jobs", 1)
+    (lease,) = store.claim("jobs")
     own.row_factory, own.text_factory = rows, text
-    with q.transaction(own) as tx:
+    with store.transaction(own) as tx:
         tx.ack(lease)
         tx.publish("new", 2, key="k")
         assert (own.row_factory, own.text_factory) == (rows, text)
         told = own.execute("SELECT 'a' AS name").fetchone()
     assert (told[0] if rows is None else told["name"]) == ("a" if text is str else b"a")
-    assert (q.stats("jobs").done, q.stats("new").ready) == (1, 1)
+    assert (store.stats("jobs").done, store.stats("new").ready) == (1, 1)
 
 
-def test_a_call_beside_a_joined_transaction_is_refused_at_once(q: Store, own: sqlite3.Connection) -> None:
-    with q.transaction(own) as tx:
+def test_a_call_beside_a_joined_transaction_is_refused_at_once(store: Store, own: sqlite3.Connection) -> None:
+    with store.transaction(own) as tx:
         tx.publish("jobs", 1)
-        with q.transaction(own) as inner:
+        with store.transaction(own) as inner:
             inner.publish("jobs", 2)
         with pytest.raises(InvalidState):
-            q.publish("jobs", 3)
-    q.publish("jobs", 4)
-    assert q.stats("jobs").ready == 3
+            store.publish("jobs", 3)
+    store.publish("jobs", 4)
+    assert store.stats("jobs").ready == 3
 
 
 class _Interrupted(set[int]):
@@ -64,8 +64,8 @@ class _Interrupted(set[int]):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_at_the_start_of_a_transaction_leaves_the_thread_outside(q: Store) -> None:
-    access.core(q).in_transaction = _Interrupted()
-    with pytest.raises(KeyboardInterrupt), q.transaction():
+def test_an_interrupt_at_the_start_of_a_transaction_leaves_the_thread_outside(store: Store) -> None:
+    access.core(store).in_transaction = _Interrupted()
+    with pytest.raises(KeyboardInterrupt), store.transaction():
         pass
-    q.publish("jobs", 1)
+    store.publish("jobs", 1)
