@@ -131,7 +131,7 @@ def test_wait_is_woken_by_another_task(harness: Harness) -> None:
     _run(harness, act, live=True)
 
 
-def test_wait_is_woken_by_delayed_work_coming_due(harness: Harness) -> None:
+def test_wait_is_woken_when_delayed_work_is_due(harness: Harness) -> None:
     async def act(store: AsyncStore) -> None:
         waiting = asyncio.create_task(store.claim("emails", wait=240))
         await store.publish("emails", "later", delay=0.2)
@@ -167,7 +167,7 @@ def test_transactions_commit_and_roll_back(transactional_harness: Harness) -> No
     _run(transactional_harness, act)
 
 
-def test_not_opened_and_closed_queues_say_so(harness: Harness) -> None:
+def test_not_opened_and_closed_stores_say_so(harness: Harness) -> None:
     async def main() -> None:
         store = tampu.open_async(harness.url, maintenance=False)
         with pytest.raises(InvalidState):
@@ -181,7 +181,7 @@ def test_not_opened_and_closed_queues_say_so(harness: Harness) -> None:
     asyncio.run(main())
 
 
-def test_a_stream_gives_leases_and_what_a_cancelled_wait_got_is_for_the_next(harness: Harness) -> None:
+def test_a_lease_that_a_cancelled_wait_of_a_stream_got_goes_to_the_next(harness: Harness) -> None:
     async def act(store: AsyncStore) -> None:
         async with store.stream("emails", credit=2, worker="w") as stream:
             waiting = asyncio.ensure_future(stream.next())

@@ -1,4 +1,4 @@
-"""Several calls as one unit: all of them take effect, or none; a refused one changes nothing and spoils nobody."""
+"""Several calls as one unit: all take effect, or none. A refused unit changes nothing and does not affect others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_calls_of_a_unit_take_effect_at_the_end_of_its_block(store: Store) -
     assert sorted(verbs(store)[4:]) == ["ack", "cancel", "free", "publish", "publish", "publish"]
 
 
-def test_a_message_of_a_unit_wakes_whoever_waits_for_it(harness: Harness) -> None:
+def test_a_message_of_a_unit_wakes_a_waiting_claim(harness: Harness) -> None:
     store = harness.live()
     found: list[Any] = []
     worker = threading.Thread(target=lambda: found.extend(store.claim("jobs", wait=60)))
@@ -108,7 +108,7 @@ def test_each_way_to_settle_works_in_a_unit(store: Store) -> None:
     assert store.get(third.id).attempts == 0
 
 
-def test_a_full_queue_takes_what_a_worker_puts_in_the_place_of_what_it_acks(store: Store) -> None:
+def test_a_unit_that_acks_one_message_may_publish_one_to_a_full_queue(store: Store) -> None:
     store.queues.put("jobs", max_depth=1)
     store.publish("jobs", 1)
     with store.atomic() as unit:
@@ -117,7 +117,7 @@ def test_a_full_queue_takes_what_a_worker_puts_in_the_place_of_what_it_acks(stor
     assert payloads([claim(store)]) == [2]
 
 
-def test_the_next_of_a_group_goes_when_a_unit_acks_the_one_before(store: Store) -> None:
+def test_the_next_message_of_a_group_is_ready_when_a_unit_acks_the_one_before(store: Store) -> None:
     store.queues.put("jobs", group_order=True)
     store.publish_many("jobs", [tampu.NewMessage(n, group="g") for n in (1, 2)])
     with store.atomic() as unit:
@@ -131,7 +131,7 @@ def test_the_next_of_a_group_goes_when_a_unit_acks_the_one_before(store: Store) 
     assert claim(store).payload == 3
 
 
-def test_a_message_takes_the_place_in_its_group_that_the_same_unit_leaves(store: Store) -> None:
+def test_a_message_takes_the_slot_in_its_group_that_the_same_unit_frees(store: Store) -> None:
     store.queues.put("jobs", group_order=True)
     store.publish("jobs", 1, group="g")
     with store.atomic() as unit:
@@ -308,7 +308,7 @@ def test_a_refused_call_leaves_nothing_of_its_unit(
     assert [m.payload for m in store.messages("others")] == [0, 2]
 
 
-def test_a_refused_unit_spoils_none_that_came_with_it(store: Store) -> None:
+def test_a_refused_unit_does_not_affect_others_of_its_commit(store: Store) -> None:
     store.publish_many("jobs", [1, 2])
     lost, kept = store.claim("jobs", limit=2)
     store.ack(lost)
@@ -326,7 +326,7 @@ def test_a_refused_unit_spoils_none_that_came_with_it(store: Store) -> None:
     assert counts(store, "jobs") == {"done": 2}
 
 
-def test_of_two_units_that_settle_one_lease_one_takes_effect(store: Store) -> None:
+def test_two_units_that_settle_one_lease_take_effect_once(store: Store) -> None:
     store.publish("jobs", 1)
     lease = claim(store)
     replies = run(store, unit_of(store, publishes("a", 1), acks(lease)), unit_of(store, publishes("a", 2), acks(lease)))

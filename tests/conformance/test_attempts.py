@@ -51,7 +51,7 @@ def test_nack_before_the_last_attempt_is_retried_and_at_the_last_is_dead(store: 
     assert store.get(message.id).reason == "retries_exhausted"
 
 
-def test_release_never_uses_an_attempt_up(store: Store) -> None:
+def test_release_never_uses_up_an_attempt(store: Store) -> None:
     message = store.publish("emails", 1, max_attempts=1)
     for _ in range(10):
         lease = store.claim("emails")[0]
@@ -60,7 +60,7 @@ def test_release_never_uses_an_attempt_up(store: Store) -> None:
     assert store.get(message.id).state is State.READY
 
 
-def test_max_attempts_of_the_message_beats_the_queues(store: Store) -> None:
+def test_max_attempts_of_the_message_overrides_that_of_the_queue(store: Store) -> None:
     store.queues.put("emails", max_attempts=1)
     message = store.publish("emails", 1, max_attempts=2)
     store.nack(store.claim("emails")[0], delay=0)
@@ -96,7 +96,7 @@ def test_history_keeps_every_failed_attempt_with_its_error(store: Store, harness
     assert store.get(message.id).last_error == "third"
 
 
-def test_very_long_errors_are_cut_not_refused(store: Store) -> None:
+def test_very_long_errors_are_shortened_not_refused(store: Store) -> None:
     message = store.publish("emails", 1)
     store.nack(store.claim("emails")[0], error="e" * 1_000_000, traceback="t" * 1_000_000 + "the end")
     (failure,) = store.get(message.id).failures
@@ -184,7 +184,7 @@ def test_max_attempts_of_a_nack_must_be_a_number_that_a_message_may_have(store: 
     store.ack(lease)
 
 
-def test_a_message_tells_whether_its_publisher_set_max_attempts(store: Store) -> None:
+def test_a_message_shows_whether_its_publisher_set_max_attempts(store: Store) -> None:
     store.publish_many("emails", [1, NewMessage(2, type="t"), NewMessage(3, max_attempts=5), NewMessage(4, group="g")])
     assert [lease.message.body.own_max_attempts is not None for lease in store.claim("emails", limit=4)] == [
         False,

@@ -88,7 +88,7 @@ def test_error_texts_of_any_kind_are_kept_readable(store: Store, leased: Lease) 
     failure.error.encode()
 
 
-def test_an_id_that_is_none_is_refused(store: Store, refused: Refusals, leased: Lease) -> None:
+def test_a_malformed_id_is_refused(store: Store, refused: Refusals, leased: Lease) -> None:
     calls: list[Callable[[Any], Any]] = [
         store.get,
         store.cancel,
@@ -175,7 +175,7 @@ def test_every_error_has_its_own_code() -> None:
     assert all(code == code.lower() and " " not in code for code in codes)
 
 
-def test_times_are_refused_without_a_zone_and_told_how(store: Store) -> None:
+def test_times_without_a_zone_are_refused_with_a_hint(store: Store) -> None:
     with pytest.raises(tampu.InvalidMessage) as refused:
         store.publish("emails", 1, run_at=NAIVE + timedelta(days=1))
     assert refused.value.field == "run_at"

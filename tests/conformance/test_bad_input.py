@@ -75,7 +75,7 @@ def test_delay_and_run_at_together_are_refused(filled: Store, harness: Harness, 
     refused(filled, "invalid_message", lambda: filled.publish("emails", 1, delay=5, run_at=run_at), "delay")
 
 
-def test_a_payload_that_can_not_be_encoded_is_refused(filled: Store, refused: Refusals) -> None:
+def test_a_payload_that_cannot_be_encoded_is_refused(filled: Store, refused: Refusals) -> None:
     payloads: list[Any] = [
         object(), {1, object()}, {(1, object()): 3}, "\ud800", {"\ud800": 1}, ["a", "\udfff"], DEEP,
         lambda: 1, {"a": {"b": object()}}, 1j, NAN, {"a": [1.5, -INF]},
@@ -85,7 +85,7 @@ def test_a_payload_that_can_not_be_encoded_is_refused(filled: Store, refused: Re
         refused(filled, "invalid_message", lambda p=payload: filled.publish_many("emails", [1, p]), "payload")
 
 
-def test_a_payload_that_is_no_text_needs_bytes_for_its_content_type(filled: Store, refused: Refusals) -> None:
+def test_a_content_type_that_is_not_text_needs_bytes(filled: Store, refused: Refusals) -> None:
     for payload, kind in [({"a": 1}, "text/plain"), ("a", "application/xml"), ("\ud800", "text/plain")]:
         call = lambda p=payload, k=kind: filled.publish("emails", p, content_type=k)  # noqa: E731 - one line per case
         refused(filled, "invalid_message", call, "payload")

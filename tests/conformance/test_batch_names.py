@@ -1,4 +1,4 @@
-"""A batch under a name of its own is stored once, however often it is published: what a lost answer asks for."""
+"""A batch with a name is stored once, however often it is published, so it can be repeated after a lost answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_messages_with_options_are_found_again_too(store: Store) -> None:
     assert counts(store, "jobs") == {"delayed": 1, "ready": 2, "held": 1}
 
 
-def test_a_batch_that_came_twice_in_one_commit_is_stored_once(store: Store) -> None:
+def test_a_batch_that_is_published_twice_in_one_commit_is_stored_once(store: Store) -> None:
     one, two, other = publish(store, ([1, 2], NAME), ([1, 2], NAME), ([3], NAME + "2"))
     assert ids(one) == ids(two)
     assert [m.duplicate for m in two] == [True, True]
@@ -77,7 +77,7 @@ def test_a_batch_whose_messages_were_taken_meanwhile_is_not_stored_again(store: 
     assert counts(store, "jobs") == {"done": 2, "ready": 1}
 
 
-def test_names_are_of_one_queue_and_tenant(harness: Harness, store: Store) -> None:
+def test_batch_names_are_unique_in_a_queue_of_a_tenant(harness: Harness, store: Store) -> None:
     harness.open(tenant="other")
     publish(store, ([1, 2], NAME))
     for queue, tenant in (("others", "default"), ("jobs", "other")):
@@ -85,7 +85,7 @@ def test_names_are_of_one_queue_and_tenant(harness: Harness, store: Store) -> No
         assert not any(m.duplicate for m in made)
 
 
-def test_a_name_is_no_idempotency_key(store: Store) -> None:
+def test_a_batch_name_is_not_an_idempotency_key(store: Store) -> None:
     publish(store, ([1, 2], NAME))
     assert not store.publish("jobs", 3, idempotency_key=NAME).duplicate
     assert store.publish("jobs", 3, idempotency_key=NAME).duplicate

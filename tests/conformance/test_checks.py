@@ -1,4 +1,4 @@
-"""`check` and `tampu doctor` say the same of every store; over HTTP, too."""
+"""`check` and `tampu doctor` report the same for every store, also over HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _by_command(url: str, tenant: str, folder: Path) -> list[tuple[str, str, str
     return [(one["what"], one["level"], one["detail"]) for one in told["findings"]]
 
 
-def test_check_tells_of_queues_and_readers_too(store: Store, harness: Harness) -> None:
+def test_check_reports_queues_and_journal_readers(store: Store, harness: Harness) -> None:
     healthy = {what for what, _, _ in store.check()}
     assert not healthy & {"queues", "dead", "reader"}
     _in_trouble(store, harness)

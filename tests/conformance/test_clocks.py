@@ -1,4 +1,4 @@
-"""A clock that was ahead for a moment and was set right: rates do not stand still until that time."""
+"""A clock that was ahead for a moment and is right again: rates do not stop until that time."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_new_message_of_a_group_waits_no_longer_than_its_rate_says(store: Stor
     assert payloads(store.claim("jobs", limit=5)) == [1]
 
 
-def test_a_rate_that_is_kept_is_not_touched(store: Store, harness: Harness) -> None:
+def test_a_clock_that_is_right_leaves_the_rate_alone(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=0.1, group_burst=2)
     store.publish_many("jobs", [NewMessage(n, group="a") for n in range(4)])
     assert payloads(store.claim("jobs", limit=5, lease=YEAR)) == [0, 1]

@@ -15,7 +15,7 @@ LONG = 60
 
 
 @pytest.mark.parametrize("end", ["ack", "reject", "cancel"])
-def test_result_is_waited_for_until_the_message_ends(harness: Harness, end: str) -> None:
+def test_waiting_for_a_result_ends_with_the_message(harness: Harness, end: str) -> None:
     store = harness.live()
     message = store.publish("jobs", 1)
     with ThreadPoolExecutor(2) as pool:
@@ -28,7 +28,7 @@ def test_result_is_waited_for_until_the_message_ends(harness: Harness, end: str)
         assert [one.result(LONG / 2).state for one in waiting] == [ended, ended]
 
 
-def test_result_of_what_has_ended_is_there_at_once_and_of_what_has_not_when_the_time_is_over(harness: Harness) -> None:
+def test_waiting_for_a_result_returns_at_once_or_after_its_time(harness: Harness) -> None:
     store = harness.live()
     message = store.publish("jobs", 1)
     assert store.result(message.id).state == "ready"
@@ -39,7 +39,7 @@ def test_result_of_what_has_ended_is_there_at_once_and_of_what_has_not_when_the_
         store.result("00000000-0000-7000-8000-000000000000", wait=LONG)
 
 
-def test_results_are_waited_for_by_tasks_of_a_loop(harness: Harness) -> None:
+def test_tasks_of_an_event_loop_wait_for_results(harness: Harness) -> None:
     async def main() -> list[str]:
         async with tampu.open_async(**harness.opening(live=True)) as store:
             messages = [await store.publish("jobs", n) for n in range(5)]
@@ -54,7 +54,7 @@ def test_results_are_waited_for_by_tasks_of_a_loop(harness: Harness) -> None:
 ACK = "import sys, tampu\nwith tampu.open(sys.argv[1], maintenance=False) as store: store.ack(store.claim('jobs')[0])"
 
 
-def test_end_brought_about_by_another_process_is_noticed(shared_harness: Harness) -> None:
+def test_a_message_that_another_process_ends_is_noticed(shared_harness: Harness) -> None:
     store = shared_harness.live()
     message = store.publish("jobs", 1)
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Dead letters: what is kept of them, and replaying by id or filter, with a preview."""
+"""Dead letters: what is stored with them, and replay by id or filter, with a preview."""
 
 import uuid
 from datetime import timedelta
@@ -103,7 +103,7 @@ def test_replay_of_many_goes_through_all(store: Store) -> None:
     assert counts(store, "emails") == {"ready": 601, "dead": 602}
 
 
-def test_replay_by_id_says_which_can_not_be_replayed(store: Store) -> None:
+def test_replay_by_id_says_which_cannot_be_replayed(store: Store) -> None:
     dead = _bury(store, 1)
     alive = store.publish("emails", 2).id
     elsewhere = store.publish("letters", 3).id
@@ -124,7 +124,7 @@ def test_replaying_twice_delivers_once(store: Store) -> None:
     assert len(store.claim("emails", limit=5)) == 1
 
 
-def test_one_message_that_can_not_be_replayed_does_not_stop_the_others(store: Store) -> None:
+def test_one_message_that_cannot_be_replayed_does_not_stop_the_others(store: Store) -> None:
     ids = [_bury(store, n, key="same") for n in range(3)]
     store.publish("emails", "holder", key="same")
     assert len(store.replay("emails", where={})) == 3

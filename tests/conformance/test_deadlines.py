@@ -1,4 +1,4 @@
-"""on_deadline: what becomes of a message that still waits at its deadline."""
+"""on_deadline: what happens to a message that still waits at its deadline."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ def soon(harness: Harness, seconds: float = 10) -> datetime:
     return harness.clock.time + timedelta(seconds=seconds)
 
 
-def test_a_deadline_ends_nothing_unless_it_is_asked_for(store: Store, harness: Harness) -> None:
+def test_a_deadline_ends_nothing_by_default(store: Store, harness: Harness) -> None:
     store.publish("jobs", 1, deadline=soon(harness))
     harness.clock.advance(60)
     harness.sweep()
@@ -25,7 +25,7 @@ def test_a_deadline_ends_nothing_unless_it_is_asked_for(store: Store, harness: H
 
 
 @ends
-def test_who_waits_at_its_deadline_ends(
+def test_a_message_that_waits_at_its_deadline_ends(
     store: Store, harness: Harness, setting: str, state: State, reason: str | None
 ) -> None:
     store.queues.put("jobs", on_deadline=setting)
@@ -52,7 +52,7 @@ def test_who_waits_at_its_deadline_ends(
 
 
 @ends
-def test_a_claim_gives_out_nothing_past_its_deadline(
+def test_a_claim_delivers_nothing_past_its_deadline(
     store: Store, harness: Harness, setting: str, state: State, reason: str | None
 ) -> None:
     store.queues.put("jobs", on_deadline=setting, ordering="deadline")
@@ -66,7 +66,7 @@ def test_a_claim_gives_out_nothing_past_its_deadline(
 
 @ends
 @pytest.mark.parametrize("way", ["nack", "release", "lease"])
-def test_a_worker_keeps_what_it_has_and_the_deadline_holds_again_afterwards(
+def test_a_deadline_does_not_end_a_lease_and_counts_again_after_it(
     store: Store, harness: Harness, setting: str, state: State, reason: str | None, way: str
 ) -> None:
     store.queues.put("jobs", on_deadline=setting)
@@ -100,7 +100,7 @@ def test_the_first_of_ttl_and_deadline_decides(store: Store, harness: Harness, t
     assert [store.get(id).state for id in ids] == [state, state]
 
 
-def test_who_died_of_its_deadline_runs_when_it_is_replayed(store: Store, harness: Harness) -> None:
+def test_a_message_that_died_at_its_deadline_can_be_replayed(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", on_deadline="dead")
     ids = [store.publish("jobs", n, deadline=soon(harness), **more).id for n, more in enumerate(({}, {"key": "k"}))]  # type: ignore[arg-type]
     harness.clock.advance(60)
@@ -114,7 +114,7 @@ def test_who_died_of_its_deadline_runs_when_it_is_replayed(store: Store, harness
     assert sorted(payloads(store.claim("jobs", limit=5))) == [0, 1]
 
 
-def test_a_deadline_still_to_come_holds_after_a_replay(store: Store, harness: Harness) -> None:
+def test_a_future_deadline_still_counts_after_a_replay(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", on_deadline="dead")
     id = store.publish("jobs", 1, deadline=soon(harness)).id
     store.reject(store.claim("jobs")[0], reason="bad")
@@ -124,7 +124,7 @@ def test_a_deadline_still_to_come_holds_after_a_replay(store: Store, harness: Ha
     assert store.get(id).reason == "deadline_passed"
 
 
-def test_a_change_of_the_setting_is_for_messages_published_from_then_on(store: Store, harness: Harness) -> None:
+def test_a_change_of_the_setting_affects_new_messages_only(store: Store, harness: Harness) -> None:
     published = {}
     for setting in ("keep", "dead", "expire"):
         store.queues.put("jobs", on_deadline=setting)
@@ -146,7 +146,7 @@ def test_a_key_replaces_the_payload_and_not_the_deadline(store: Store, harness: 
     assert (seen.payload, seen.state, seen.reason) == (2, State.DEAD, "deadline_passed")
 
 
-def test_the_setting_is_no_part_of_an_idempotent_request(store: Store, harness: Harness) -> None:
+def test_the_setting_is_not_part_of_an_idempotent_request(store: Store, harness: Harness) -> None:
     at = soon(harness)
     store.queues.put("jobs", on_deadline="dead")
     first = store.publish("jobs", 1, idempotency_key="i", deadline=at)
@@ -155,7 +155,7 @@ def test_the_setting_is_no_part_of_an_idempotent_request(store: Store, harness: 
 
 
 @ends
-def test_who_ends_at_its_deadline_leaves_its_place_to_the_next_of_its_group(
+def test_a_message_that_ends_at_its_deadline_gives_its_slot_to_the_next(
     store: Store, harness: Harness, setting: str, state: State, reason: str | None
 ) -> None:
     store.queues.put("jobs", on_deadline=setting, group_order=True)
@@ -168,7 +168,7 @@ def test_who_ends_at_its_deadline_leaves_its_place_to_the_next_of_its_group(
     assert counts(store, "jobs") == {str(state): 2, "leased": 1}
 
 
-def test_the_deadline_holds_after_the_store_was_opened_again(harness: Harness) -> None:
+def test_the_deadline_still_counts_after_opening_again(harness: Harness) -> None:
     store = harness.open()
     store.queues.put("*", on_deadline="dead")
     id = store.publish("jobs", 1, deadline=soon(harness)).id
@@ -179,6 +179,6 @@ def test_the_deadline_holds_after_the_store_was_opened_again(harness: Harness) -
 
 
 @pytest.mark.parametrize("value", ["drop", True, 1])
-def test_only_what_it_can_be_is_taken(store: Store, value: object) -> None:
+def test_other_values_of_the_setting_are_refused(store: Store, value: object) -> None:
     with pytest.raises(InvalidConfig):
         store.queues.put("jobs", on_deadline=value)

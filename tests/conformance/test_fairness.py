@@ -31,7 +31,7 @@ def test_groups_take_turns_and_each_keeps_its_order(f: Store) -> None:
     assert drain(f) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_a_large_backlog_of_one_does_not_hold_up_another(f: Store) -> None:
+def test_a_large_backlog_of_one_group_does_not_delay_another(f: Store) -> None:
     for start in range(0, 10_000, 1000):
         f.publish_many("jobs", group("big", *range(start, start + 1000)))
     f.settle([Ack(lease) for lease in f.claim("jobs", limit=100)])
@@ -41,14 +41,14 @@ def test_a_large_backlog_of_one_does_not_hold_up_another(f: Store) -> None:
     assert [p for p in first if isinstance(p, int)] == list(range(100, 111))
 
 
-def test_who_comes_late_begins_with_the_round_that_is_delivered(f: Store) -> None:
+def test_a_new_group_begins_in_the_current_round(f: Store) -> None:
     f.publish_many("jobs", group("a", *range(10)))
     f.settle([Ack(lease) for lease in f.claim("jobs", limit=5)])
     f.publish_many("jobs", group("b", "b1", "b2"))
     assert drain(f) == [5, "b1", 6, "b2", 7, 8, 9]
 
 
-def test_who_was_served_has_no_debt_when_the_queue_was_empty(f: Store) -> None:
+def test_a_group_has_no_debt_after_the_queue_was_empty(f: Store) -> None:
     f.publish_many("jobs", group("a", *range(50)))
     assert drain(f, limit=10) == list(range(50))
     f.publish_many("jobs", group("b", "b1", "b2"))
@@ -63,7 +63,7 @@ def test_messages_without_a_group_are_one_group(f: Store) -> None:
     assert drain(f) == [0, "a1", 1, 2, 3]
 
 
-def test_what_waits_for_its_time_gets_its_turn_when_it_has_come(f: Store, harness: Harness) -> None:
+def test_a_delayed_message_gets_its_turn_when_it_is_due(f: Store, harness: Harness) -> None:
     f.publish_many("jobs", [NewMessage(n, group="a", delay=60) for n in range(20)])
     f.publish_many("jobs", [*group("a", "now"), *group("b", "b1", "b2")])
     assert drain(f) == ["now", "b1", "b2"], "what is delayed has cost it no turn"
@@ -73,14 +73,14 @@ def test_what_waits_for_its_time_gets_its_turn_when_it_has_come(f: Store, harnes
     assert payloads(f.claim("jobs", limit=4)) == [0, "b3", 1, "b4"]
 
 
-def test_a_retry_comes_in_at_the_back_of_its_group(f: Store) -> None:
+def test_a_retry_goes_to_the_back_of_its_group(f: Store) -> None:
     f.publish_many("jobs", [*group("a", "a1", "a2", "a3"), *group("b", "b1", "b2", "b3")])
     f.nack(f.claim("jobs")[0], delay=0)
     assert drain(f) == ["b1", "a2", "b2", "a3", "b3", "a1"]
 
 
 @pytest.mark.parametrize("way", ["release", "run out", "replay", "free"])
-def test_whoever_comes_back_takes_a_turn(f: Store, harness: Harness, way: str) -> None:
+def test_a_message_that_comes_back_takes_a_turn(f: Store, harness: Harness, way: str) -> None:
     back = f.publish("jobs", "back", group="a", hold="review" if way == "free" else None)
     if way == "free":
         f.free(back.id)
@@ -119,7 +119,7 @@ def test_a_fair_message_can_be_cancelled_purged_and_replaced(f: Store) -> None:
     assert drain(f) == []
 
 
-def test_what_waits_takes_turns_when_the_queue_becomes_fair(store: Store) -> None:
+def test_waiting_messages_take_turns_when_the_queue_becomes_fair(store: Store) -> None:
     store.publish_many("jobs", [*group("a", *range(10)), *group("b", "b1", "b2")])
     late = store.publish("jobs", "late", group="b", delay=0.5)
     store.queues.put("jobs", ordering="fair")
@@ -139,7 +139,7 @@ def test_from_fair_to_first_come_first_served(f: Store) -> None:
     assert drain(f) == [1, 2, 3, 4, 5, 6]
 
 
-def test_turns_last_over_a_restart(harness: Harness) -> None:
+def test_turns_survive_a_restart(harness: Harness) -> None:
     store = harness.open()
     store.queues.put("jobs", ordering="fair")
     store.publish_many("jobs", group("a", *range(100)))
@@ -149,14 +149,14 @@ def test_turns_last_over_a_restart(harness: Harness) -> None:
     assert (got.index("b1"), got.index("b2"), got[-1]) == (1, 3, "last")
 
 
-def test_many_groups_share_alike(f: Store) -> None:
+def test_many_groups_get_equal_shares(f: Store) -> None:
     f.publish_many("jobs", [NewMessage(n, group=f"g{n % 7}") for n in range(700)])
     f.publish_many("jobs", [NewMessage(n, group=f"h{n % 5}") for n in range(50)])
     seen = Counter(lease.message.group for lease in f.claim("jobs", limit=120))
     assert seen == Counter({f"g{n}": 10 for n in range(7)} | {f"h{n}": 10 for n in range(5)})
 
 
-def test_fair_queues_and_tenants_do_not_meet(f: Store, harness: Harness) -> None:
+def test_fair_queues_of_other_names_and_tenants_are_independent(f: Store, harness: Harness) -> None:
     other = harness.open(tenant="other")
     other.queues.put("jobs", ordering="fair")
     f.publish_many("jobs", group("a", *range(5)))

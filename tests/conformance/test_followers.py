@@ -107,7 +107,7 @@ def test_each_transition_has_its_effects_once_and_in_order(store: Store, harness
     assert is_at_the_end(store)
 
 
-def test_a_handler_goes_on_where_it_was_also_in_small_pages(
+def test_a_handler_continues_at_its_position_also_in_small_pages(
     store: Store, harness: Harness, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "_PAGE", 3)
@@ -152,7 +152,7 @@ def test_a_crash_before_the_commit_has_no_effect_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_an_answer_that_is_lost_repeats_nothing(
+def test_a_lost_answer_repeats_nothing(
     store: Store, harness: Harness, echo: Echo, committed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.publish_many("jobs", range(3))
@@ -178,7 +178,7 @@ def test_an_answer_that_is_lost_repeats_nothing(
     assert counted(store) == transitions(store)
 
 
-def test_a_page_that_is_handed_over_twice_has_its_messages_once(store: Store, harness: Harness) -> None:
+def test_a_page_that_is_handled_twice_publishes_its_messages_once(store: Store, harness: Harness) -> None:
     """The ids alone see to it: here the position is set back."""
 
     class Twice:
@@ -203,7 +203,7 @@ def test_a_page_that_is_handed_over_twice_has_its_messages_once(store: Store, ha
         assert len({id for id, _ in first}) == 6
 
 
-def test_of_two_that_lead_only_one_has_any_effect(store: Store, harness: Harness, echo: Echo) -> None:
+def test_only_one_of_two_leaders_has_any_effect(store: Store, harness: Harness, echo: Echo) -> None:
     stale, fresh = Follower(harness.core()), Follower(harness.core())
     assert (stale.turn(), fresh.turn()) == (0, 0)
     store.publish_many("jobs", range(3))
@@ -253,7 +253,7 @@ def test_a_handler_that_raises_waits_longer_and_longer_is_parked_and_does_not_st
         assert is_at_the_end(store)
 
 
-def test_a_full_queue_is_waited_for_and_parks_nobody(store: Store, harness: Harness, echo: Echo) -> None:
+def test_a_handler_waits_for_a_full_queue_and_is_not_parked(store: Store, harness: Harness, echo: Echo) -> None:
     store.queues.put("echoes", max_depth=2)
     store.publish_many("jobs", range(2))
     for _ in range(ATTEMPTS + 5):
@@ -268,9 +268,7 @@ def test_a_full_queue_is_waited_for_and_parks_nobody(store: Store, harness: Harn
     assert echoes(store) == expected(*range(2))
 
 
-def test_a_document_that_was_changed_meanwhile_refuses_the_page_and_it_is_tried_again(
-    store: Store, harness: Harness, echo: Echo
-) -> None:
+def test_a_page_is_tried_again_if_its_document_has_changed(store: Store, harness: Harness, echo: Echo) -> None:
     def meddle() -> None:
         echo.fault = lambda: None
         inside(store).engine.run([PutDocument("count", "default", "echo", b"100")])
@@ -285,7 +283,7 @@ def test_a_document_that_was_changed_meanwhile_refuses_the_page_and_it_is_tried_
     assert counted(store) == 100 + transitions(store)
 
 
-def test_what_is_too_much_for_one_commit_is_several(
+def test_effects_too_large_for_one_commit_take_several(
     store: Store, harness: Harness, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "_MOST_BYTES", 1000)
@@ -320,7 +318,7 @@ def test_retention_waits_for_a_handler(store: Store, harness: Harness, echo: Ech
     assert (counts(store, "jobs"), transitions(store)) == ({}, 0)
 
 
-def test_a_handler_that_is_removed_is_not_waited_for(store: Store, harness: Harness) -> None:
+def test_retention_does_not_wait_for_a_removed_handler(store: Store, harness: Harness) -> None:
     with following(harness, Echo()):
         store.publish("jobs", 1)
     assert status(store).behind == 1
@@ -374,7 +372,7 @@ def test_the_maintenance_of_an_open_store_follows_by_itself(harness: Harness) ->
         until(lambda: counted(store) == transitions(store))
 
 
-def test_what_other_processes_did_is_followed(shared_harness: Harness) -> None:
+def test_transitions_of_other_processes_are_followed(shared_harness: Harness) -> None:
     handler = Echo()
     with followers.registered(handler):
         store = shared_harness.live()
@@ -440,7 +438,7 @@ def test_a_handler_cancels_and_frees(store: Store, harness: Harness, sibling: Si
     assert status(store, "sibling").behind == 0
 
 
-def test_what_has_ended_meanwhile_stays_and_stops_no_handler(store: Store, harness: Harness, sibling: Sibling) -> None:
+def test_a_message_that_has_ended_meanwhile_stops_no_handler(store: Store, harness: Harness, sibling: Sibling) -> None:
     gone, made = siblings(store, sibling), siblings(store, sibling)
     store.cancel(gone[0].id)
     harness.follow()
@@ -449,7 +447,7 @@ def test_what_has_ended_meanwhile_stays_and_stops_no_handler(store: Store, harne
     assert status(store, "sibling").status == "active"
 
 
-def test_what_a_dead_leader_has_decided_is_done_by_the_next(store: Store, harness: Harness, sibling: Sibling) -> None:
+def test_the_next_leader_completes_what_a_dead_one_decided(store: Store, harness: Harness, sibling: Sibling) -> None:
     made = siblings(store, sibling)
     Follower(harness.core()).turn()  # it dies right after the unit
     assert states(store, made) == {"held"}
@@ -473,7 +471,9 @@ def test_a_leader_that_is_late_decides_nothing(store: Store, harness: Harness, s
     assert states(store, made) == {"held"}
 
 
-def test_two_leaders_that_do_what_was_decided_do_no_harm(store: Store, harness: Harness, sibling: Sibling) -> None:
+def test_two_leaders_that_complete_the_same_decision_do_it_once(
+    store: Store, harness: Harness, sibling: Sibling
+) -> None:
     stale = Follower(harness.core())
     stale.turn()
     made = siblings(store, sibling)
@@ -490,5 +490,5 @@ def test_a_handler_cannot_choose_ids(store: Store, harness: Harness) -> None:
     effects = Effects("x", harness.core())
     moved = Transition(1, 0, "default", "jobs", "publish", "x", tampu.State.READY, 0)
     for name in ("id", "idempotency_key"):
-        with pytest.raises(TypeError, match="follows from its cause"):
+        with pytest.raises(TypeError, match="derived from the transition"):
             effects.publish(moved, "jobs", 1, **{name: "x"})

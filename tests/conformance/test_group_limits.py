@@ -16,7 +16,7 @@ def g(store: Store) -> Store:
     return store
 
 
-def test_so_many_of_a_group_go_at_once_and_the_others_wait(g: Store) -> None:
+def test_at_most_the_limit_of_a_group_is_leased_and_the_others_wait(g: Store) -> None:
     made = g.publish_many("jobs", group("a", 1, 2, 3, 4, 5))
     assert [m.state for m in made] == ["ready", "ready", "held", "held", "held"]
     assert made[2].reason == "group"
@@ -30,12 +30,12 @@ def test_so_many_of_a_group_go_at_once_and_the_others_wait(g: Store) -> None:
     assert payloads(g.claim("jobs", limit=10)) == [4, 5]
 
 
-def test_other_groups_and_messages_without_one_go_on(g: Store) -> None:
+def test_other_groups_and_messages_without_a_group_are_not_limited(g: Store) -> None:
     g.publish_many("jobs", [*group("a", 1, 2, 3), *group("b", 4), NewMessage(5)])
     assert payloads(g.claim("jobs", limit=10)) == [1, 2, 4, 5]
 
 
-def test_a_batch_of_acks_lets_as_many_go(g: Store) -> None:
+def test_a_batch_of_acks_admits_as_many_messages(g: Store) -> None:
     g.publish_many("jobs", [m for n in range(6) for m in (*group("a", n), *group("b", n))])
     for n in range(3):
         leases = g.claim("jobs", limit=100)
@@ -48,7 +48,7 @@ def test_a_batch_of_acks_lets_as_many_go(g: Store) -> None:
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_an_end_of_any_kind_lets_the_next_go_in_the_same_commit(g: Store, harness: Harness, way: str) -> None:
+def test_any_end_of_a_message_admits_the_next_in_the_same_commit(g: Store, harness: Harness, way: str) -> None:
     first = g.publish("jobs", "first", group="a", max_attempts=1, ttl=60)
     g.publish("jobs", "second", group="a", delay=0, ttl=90)
     third = g.publish("jobs", "third", group="a")
@@ -59,7 +59,7 @@ def test_an_end_of_any_kind_lets_the_next_go_in_the_same_commit(g: Store, harnes
 
 
 @pytest.mark.parametrize("way", ["nack", "release"])
-def test_a_retry_that_waits_gives_its_place_to_the_next(g: Store, harness: Harness, way: str) -> None:
+def test_a_retry_that_waits_gives_its_slot_to_the_next(g: Store, harness: Harness, way: str) -> None:
     g.publish_many("jobs", group("a", 1, 2, 3, 4))
     first, second = g.claim("jobs", limit=10)
     getattr(g, way)(first, delay=10)
@@ -77,7 +77,7 @@ def test_a_retry_that_waits_gives_its_place_to_the_next(g: Store, harness: Harne
 
 
 @pytest.mark.parametrize("way", ["nack now", "release", "run out"])
-def test_what_comes_back_at_once_keeps_its_place(g: Store, harness: Harness, way: str) -> None:
+def test_a_message_that_comes_back_at_once_keeps_its_slot(g: Store, harness: Harness, way: str) -> None:
     g.publish_many("jobs", group("a", 1, 2, 3))
     first, _ = g.claim("jobs", limit=2, lease=600)
     if way == "run out":
@@ -90,7 +90,7 @@ def test_what_comes_back_at_once_keeps_its_place(g: Store, harness: Harness, way
     assert [lease.id for lease in g.claim("jobs", limit=10)] == [first.id]
 
 
-def test_a_delayed_message_takes_no_place_until_its_time_has_come(g: Store, harness: Harness) -> None:
+def test_a_delayed_message_takes_no_slot_until_it_is_due(g: Store, harness: Harness) -> None:
     late = g.publish_many("jobs", [NewMessage(n, group="a", delay=10) for n in range(3)])
     assert {m.state for m in late} == {State.DELAYED}
     soon = g.publish_many("jobs", group("a", "x", "y"))
@@ -104,7 +104,7 @@ def test_a_delayed_message_takes_no_place_until_its_time_has_come(g: Store, harn
     assert payloads(g.claim("jobs", limit=10)) == [0, 1]
 
 
-def test_held_by_a_person_and_then_by_its_group(g: Store) -> None:
+def test_a_message_that_a_person_frees_may_still_wait_for_its_group(g: Store) -> None:
     held = g.publish("jobs", "held", group="a", hold="review")
     g.publish_many("jobs", group("a", 1, 2))
     leases = g.claim("jobs", limit=10)
@@ -113,7 +113,7 @@ def test_held_by_a_person_and_then_by_its_group(g: Store) -> None:
     assert payloads(g.claim("jobs", limit=10)) == ["held"]
 
 
-def test_a_replayed_message_needs_a_place(g: Store) -> None:
+def test_a_replayed_message_needs_a_slot(g: Store) -> None:
     first = g.publish("jobs", "first", group="a")
     g.reject(g.claim("jobs")[0])
     g.publish_many("jobs", group("a", 1, 2))
@@ -121,14 +121,14 @@ def test_a_replayed_message_needs_a_place(g: Store) -> None:
     assert outcome.state is State.HELD
 
 
-def test_a_higher_limit_lets_more_go_at_once(g: Store) -> None:
+def test_a_higher_limit_admits_more_at_once(g: Store) -> None:
     g.publish_many("jobs", [*group("a", *range(6)), *group("b", *range(6))])
     g.queues.put("jobs", group_concurrency=5)
     assert counts(g, "jobs") == {"ready": 10, "held": 2}
     assert len(g.claim("jobs", limit=100)) == 10
 
 
-def test_a_lower_limit_holds_as_places_come_free(g: Store) -> None:
+def test_a_lower_limit_counts_as_slots_become_free(g: Store) -> None:
     g.queues.put("jobs", group_concurrency=4)
     g.publish_many("jobs", group("a", *range(8)))
     leases = g.claim("jobs", limit=100)
@@ -140,7 +140,7 @@ def test_a_lower_limit_holds_as_places_come_free(g: Store) -> None:
     assert payloads(g.claim("jobs", limit=100)) == [4]
 
 
-def test_without_a_limit_any_more_nobody_waits(g: Store) -> None:
+def test_removing_the_limit_admits_all(g: Store) -> None:
     g.publish_many("jobs", group("a", *range(6)))
     g.queues.put("jobs", group_concurrency=0)
     assert payloads(g.claim("jobs", limit=100)) == list(range(6))
@@ -148,7 +148,7 @@ def test_without_a_limit_any_more_nobody_waits(g: Store) -> None:
     assert payloads(g.claim("jobs", limit=100)) == [7, 8]
 
 
-def test_many_that_waited_for_a_limit_that_is_gone_go_little_by_little(g: Store) -> None:
+def test_many_messages_are_admitted_in_small_steps_when_the_limit_is_removed(g: Store) -> None:
     g.publish_many("jobs", group("a", *range(300)))
     g.queues.put("jobs", group_concurrency=0)
     got: list[object] = []
@@ -158,7 +158,7 @@ def test_many_that_waited_for_a_limit_that_is_gone_go_little_by_little(g: Store)
     assert got == list(range(300))
 
 
-def test_the_limit_of_all_queues_holds_for_new_ones_too(store: Store) -> None:
+def test_the_default_limit_counts_for_new_queues_too(store: Store) -> None:
     store.queues.put("*", group_concurrency=3)
     store.publish_many("fresh", group("a", *range(5)))
     leases = store.claim("fresh", limit=10)
@@ -175,7 +175,7 @@ def test_group_order_is_the_stricter_one(store: Store) -> None:
     assert store.claim("jobs", limit=10) == []
 
 
-def test_from_order_to_a_limit_and_back(store: Store, harness: Harness) -> None:
+def test_group_order_can_change_to_a_limit_and_back(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_order=True)
     store.publish_many("jobs", group("a", *range(5)))
     store.nack(store.claim("jobs")[0], delay=10)
@@ -188,7 +188,7 @@ def test_from_order_to_a_limit_and_back(store: Store, harness: Harness) -> None:
     assert store.claim("jobs", limit=10) == []
 
 
-def test_the_limit_lasts_over_a_restart(harness: Harness) -> None:
+def test_the_limit_survives_a_restart(harness: Harness) -> None:
     store = harness.open()
     store.queues.put("jobs", group_concurrency=2)
     store.publish_many("jobs", group("a", *range(4)))

@@ -22,7 +22,7 @@ def after(harness: Harness, seconds: float) -> None:
     harness.sweep()
 
 
-def test_one_of_a_group_at_a_time_and_the_next_when_its_time_has_come(g: Store, harness: Harness) -> None:
+def test_the_next_message_of_a_group_is_claimed_when_its_time_has_come(g: Store, harness: Harness) -> None:
     made = g.publish_many("jobs", group("a", 1, 2, 3))
     assert [m.state for m in made] == ["ready", "held", "held"]
     (first,) = g.claim("jobs", limit=10)
@@ -37,7 +37,7 @@ def test_one_of_a_group_at_a_time_and_the_next_when_its_time_has_come(g: Store, 
     assert verbs(g, made[2].id) == ["publish", "free", "promote", "claim"]
 
 
-def test_groups_do_not_wait_for_each_other_nor_does_who_has_none(g: Store) -> None:
+def test_groups_and_messages_without_a_group_do_not_wait_for_each_other(g: Store) -> None:
     g.publish_many("jobs", [*group("a", 1, 2), *group("b", 3), NewMessage(4), NewMessage(5)])
     assert payloads(g.claim("jobs", limit=10)) == [1, 3, 4, 5]
 
@@ -58,7 +58,7 @@ def test_a_quiet_time_saves_up_the_burst_and_no_more(store: Store, harness: Harn
     assert payloads(store.claim("jobs", limit=10)) == [8]
 
 
-def test_one_by_one_takes_no_more_than_all_at_once(store: Store, harness: Harness) -> None:
+def test_single_claims_get_no_more_than_one_large_claim(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=0.1, group_burst=2)
     store.publish_many("jobs", group("a", *range(6)))
     assert payloads(store.claim("jobs")) == [0]
@@ -72,7 +72,7 @@ def test_one_by_one_takes_no_more_than_all_at_once(store: Store, harness: Harnes
     assert payloads(store.claim("jobs", limit=10)) == [3]
 
 
-def test_what_is_published_after_the_token_was_spent_waits_for_the_next(g: Store, harness: Harness) -> None:
+def test_a_message_published_after_the_token_is_spent_waits_for_the_next(g: Store, harness: Harness) -> None:
     g.publish("jobs", 1, group="a")
     g.ack(g.claim("jobs")[0])
     late = g.publish("jobs", 2, group="a")
@@ -126,7 +126,7 @@ def test_a_retry_waits_for_its_time_and_then_for_a_token(g: Store, harness: Harn
 
 
 @pytest.mark.parametrize("way", ["cancel", "expire", "purge"])
-def test_who_leaves_before_its_turn_leaves_its_token_to_the_next(g: Store, harness: Harness, way: str) -> None:
+def test_a_message_that_ends_before_its_turn_leaves_its_token_to_the_next(g: Store, harness: Harness, way: str) -> None:
     g.publish("jobs", 1, group="a")
     g.ack(g.claim("jobs")[0])
     second = g.publish("jobs", 2, group="a", ttl=5)
@@ -151,7 +151,7 @@ def test_a_replayed_message_waits_for_a_token(g: Store, harness: Harness) -> Non
     assert payloads(g.claim("jobs")) == [1]
 
 
-def test_with_places_too_both_limits_hold(store: Store, harness: Harness) -> None:
+def test_with_slots_too_both_limits_count(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=0.1, group_burst=3, group_concurrency=2)
     store.publish_many("jobs", group("a", *range(8)))
     first, second = store.claim("jobs", limit=10, lease=600)
@@ -196,7 +196,7 @@ def test_each_task_has_its_rate_where_types_are_groups(store: Store, harness: Ha
     assert sorted(lease.message.type for lease in store.claim("jobs", limit=10)) == ["mail.send", "pdf.render"]
 
 
-def test_a_faster_rate_holds_at_once(store: Store, harness: Harness) -> None:
+def test_a_faster_rate_counts_at_once(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate="1/h")
     store.publish_many("jobs", group("a", *range(5)))
     assert payloads(store.claim("jobs", limit=10)) == [0]
@@ -208,7 +208,7 @@ def test_a_faster_rate_holds_at_once(store: Store, harness: Harness) -> None:
     assert payloads(store.claim("jobs", limit=10)) == [2, 3]
 
 
-def test_a_slower_rate_holds_for_who_is_not_ready_yet(store: Store, harness: Harness) -> None:
+def test_a_slower_rate_counts_for_messages_that_are_not_ready_yet(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", group_rate=1, group_burst=2)
     store.publish_many("jobs", group("a", *range(6)))
     assert payloads(store.claim("jobs", limit=10)) == [0, 1]
@@ -219,7 +219,7 @@ def test_a_slower_rate_holds_for_who_is_not_ready_yet(store: Store, harness: Har
     assert len(store.claim("jobs", limit=10)) == 1
 
 
-def test_without_a_rate_any_more_nobody_waits(g: Store, harness: Harness) -> None:
+def test_removing_the_rate_admits_all(g: Store, harness: Harness) -> None:
     g.publish_many("jobs", group("a", *range(6)))
     assert payloads(g.claim("jobs", limit=10)) == [0]
     g.queues.put("jobs", group_rate=0)
@@ -229,7 +229,7 @@ def test_without_a_rate_any_more_nobody_waits(g: Store, harness: Harness) -> Non
     assert payloads(g.claim("jobs", limit=10)) == [7, 8]
 
 
-def test_the_rate_of_all_queues_holds_for_new_ones_too(store: Store, harness: Harness) -> None:
+def test_the_default_rate_counts_for_new_queues_too(store: Store, harness: Harness) -> None:
     store.queues.put("*", group_rate=0.1)
     store.publish_many("fresh", group("a", 1, 2))
     assert payloads(store.claim("fresh", limit=10)) == [1]
@@ -237,7 +237,7 @@ def test_the_rate_of_all_queues_holds_for_new_ones_too(store: Store, harness: Ha
     assert payloads(store.claim("fresh", limit=10)) == [2]
 
 
-def test_the_rate_lasts_over_a_restart(harness: Harness) -> None:
+def test_the_rate_survives_a_restart(harness: Harness) -> None:
     store = harness.open()
     store.queues.put("jobs", group_rate=0.1)
     store.publish_many("jobs", group("a", 1, 2))
@@ -248,7 +248,7 @@ def test_the_rate_lasts_over_a_restart(harness: Harness) -> None:
     assert payloads(store.claim("jobs", limit=10)) == [2]
 
 
-def test_the_tokens_of_groups_that_went_quiet_are_forgotten_and_full(g: Store, harness: Harness) -> None:
+def test_groups_that_were_quiet_for_long_have_their_full_burst(g: Store, harness: Harness) -> None:
     g.publish_many("jobs", [m for n in range(20) for m in group(f"g{n}", n)])
     for lease in g.claim("jobs", limit=100):
         g.ack(lease)
@@ -311,6 +311,6 @@ def test_never_more_than_the_rate_whatever_happens(
     [{"group_rate": -1}, {"group_rate": 10_001}, {"group_rate": "20000/s"}, {"group_rate": "often"},
      {"group_rate": True}, {"group_burst": -1}, {"group_burst": 1.5}, {"group_burst": 10_001}],
 )  # fmt: skip
-def test_what_is_no_rate_of_a_group_is_refused(store: Store, settings: dict[str, object]) -> None:
+def test_a_bad_group_rate_is_refused(store: Store, settings: dict[str, object]) -> None:
     with pytest.raises(InvalidConfig):
         store.queues.put("jobs", **settings)

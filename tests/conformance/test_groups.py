@@ -1,4 +1,4 @@
-"""Messages that wait in held: for a person, or for their turn in a group."""
+"""Held messages: they wait for a person, or for their turn in a group."""
 
 import random
 
@@ -9,7 +9,7 @@ from tampu.broker.store import Store
 from tests.conformance.harness import ENDS, Harness, counts, end_first, payloads, verbs
 
 
-def test_a_held_message_goes_on_when_it_is_freed(store: Store) -> None:
+def test_a_held_message_is_delivered_when_it_is_freed(store: Store) -> None:
     message = store.publish("emails", 1, hold="review")
     (outcome,) = store.free(message.id)
     assert (outcome.id, outcome.state) == (message.id, State.READY)
@@ -36,7 +36,7 @@ def test_free_answers_for_each(store: Store) -> None:
     assert isinstance(store.free(held.id)[0].error, InvalidState)
 
 
-def test_a_hold_lasts_over_restarts_and_time(harness: Harness) -> None:
+def test_a_hold_survives_restarts_and_time(harness: Harness) -> None:
     store = harness.open()
     message = store.publish("emails", 1, hold="review")
     store = harness.reopen()
@@ -62,7 +62,7 @@ def test_a_group_is_delivered_one_at_a_time_in_publish_order(g: Store) -> None:
     assert counts(g, "jobs") == {"done": 4}
 
 
-def test_other_groups_and_messages_without_one_are_not_held_up(g: Store) -> None:
+def test_other_groups_and_messages_without_a_group_are_not_delayed(g: Store) -> None:
     for payload, group in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("free 1", None), ("free 2", None)]:
         g.publish("jobs", payload, group=group)
     assert payloads(g.claim("jobs", limit=10)) == ["a1", "b1", "free 1", "free 2"]
@@ -95,7 +95,7 @@ def test_the_next_of_a_group_is_ready_in_the_commit_that_ended_the_one_before(
     assert payloads(g.claim("jobs", limit=10)) == ["second"]
 
 
-def test_a_message_that_waits_for_its_turn_can_not_be_freed_by_hand(g: Store, harness: Harness) -> None:
+def test_a_message_that_waits_for_its_turn_cannot_be_freed_by_hand(g: Store, harness: Harness) -> None:
     _, second = g.publish_many("jobs", [NewMessage(n, group="a") for n in range(2)])
     with harness.unchanged(g):
         assert isinstance(g.free(second.id)[0].error, InvalidState)
@@ -116,7 +116,7 @@ def test_a_delayed_message_of_a_group_is_waited_for(g: Store, harness: Harness) 
     assert payloads(g.claim("jobs", limit=10)) == ["first"]
 
 
-def test_a_person_s_hold_and_a_turn_are_both_waited_for(g: Store) -> None:
+def test_a_message_waits_for_both_its_hold_and_its_turn(g: Store) -> None:
     held = g.publish("jobs", "held", group="a", hold="review")
     g.publish("jobs", "next", group="a")
     (lease,) = g.claim("jobs", limit=10)
@@ -136,7 +136,7 @@ def test_a_replayed_message_waits_for_its_turn(g: Store) -> None:
     assert payloads(g.claim("jobs", limit=10)) == ["first"]
 
 
-def test_groups_of_one_name_in_two_queues_do_not_meet(g: Store) -> None:
+def test_groups_of_one_name_in_two_queues_are_independent(g: Store) -> None:
     g.queues.put("other", group_order=True)
     g.publish("jobs", 1, group="a")
     assert g.publish("other", 2, group="a").state is State.READY

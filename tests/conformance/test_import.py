@@ -1,4 +1,4 @@
-"""Import: messages of another store, as they are. Here the other store is another tenant, who has ids of its own."""
+"""Import: messages of another store, unchanged. Here the other store is another tenant, which has its own ids."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _all_states(store: Store, harness: Harness) -> None:
     store.publish("jobs", "own", id="0123abcd-0000-4000-8000-000000000001", max_attempts=9)
 
 
-def test_messages_come_as_they_went(store: Store, other: Store, harness: Harness) -> None:
+def test_messages_arrive_unchanged(store: Store, other: Store, harness: Harness) -> None:
     _all_states(store, harness)
     gone = kept(store)
     assert {item.state for item in gone} == set(MOVABLE)
@@ -103,7 +103,7 @@ def test_pages_of_any_size_give_the_same(store: Store, harness: Harness) -> None
         assert kept(store, state=state, limit=1) == kept(store, state=state, limit=2) == kept(store, state=state)
 
 
-def test_of_a_queue_that_does_not_exist_there_is_nothing(store: Store) -> None:
+def test_exporting_a_queue_that_does_not_exist_gives_nothing(store: Store) -> None:
     assert inside(store).engine.kept(store.tenant, "none", State.READY, None, 10) is None
     assert requests(store) == []
 
@@ -148,7 +148,7 @@ def test_the_order_of_delivery_is_kept(
     assert payloads(other.claim("jobs", limit=50)) == payloads(store.claim("jobs", limit=50))
 
 
-def test_groups_go_on_in_their_order(store: Store, other: Store) -> None:
+def test_groups_keep_their_order(store: Store, other: Store) -> None:
     for tenant in (store, other):
         tenant.queues.put("jobs", group_order=True)
     for n in range(9):
@@ -167,7 +167,7 @@ def test_groups_go_on_in_their_order(store: Store, other: Store) -> None:
     assert other.free(held.id)[0].state is State.READY
 
 
-def test_one_that_finds_its_group_busy_waits(store: Store, other: Store) -> None:
+def test_a_message_that_finds_its_group_busy_waits(store: Store, other: Store) -> None:
     for tenant in (store, other):
         tenant.queues.put("jobs", group_order=True)
     other.publish("jobs", "first", group="g")
@@ -189,7 +189,7 @@ def test_a_key_stands_for_the_message_it_stood_for(store: Store, other: Store) -
         assert counts(tenant, "jobs") == {"ready": 2}
 
 
-def test_attempts_are_counted_on(store: Store, other: Store) -> None:
+def test_attempts_continue_from_their_count(store: Store, other: Store) -> None:
     store.queues.put("jobs", max_attempts=3)
     store.publish("jobs", 1)
     store.nack(store.claim("jobs")[0], "one", delay=0)
@@ -213,7 +213,7 @@ def test_a_receipt_of_the_other_store_is_refused(store: Store, other: Store) -> 
     assert other.claim("jobs")[0].attempt == 2
 
 
-def test_time_goes_on(store: Store, other: Store, harness: Harness) -> None:
+def test_delays_and_expiry_count_from_the_original_times(store: Store, other: Store, harness: Harness) -> None:
     store.publish("jobs", "later", delay=60)
     store.publish("jobs", "expires", ttl=30)
     store.publish("jobs", "held and later", hold="person", delay=90)
@@ -309,7 +309,7 @@ def test_the_journal_says_where_messages_came_from(store: Store, other: Store) -
     ]
 
 
-def test_who_waits_is_woken_and_what_is_due_is_told(store: Store, other: Store) -> None:
+def test_an_import_wakes_waiting_claims_and_reports_what_is_due(store: Store, other: Store) -> None:
     store.publish_many("jobs", range(3))
     heard: list[object] = []
 
@@ -350,7 +350,7 @@ def test_imported_messages_survive_reopening(store: Store, harness: Harness) -> 
     assert payloads(again.claim("jobs", limit=9)) == [0, 1, 2]
 
 
-def test_a_journal_that_is_empty_goes_on_after_an_offset(store: Store) -> None:
+def test_an_empty_journal_can_continue_after_an_offset(store: Store) -> None:
     engine: Any = inside(store).engine
     store.queues.put("jobs", max_attempts=2)
     after = {"0": 41, "default/jobs": 41, "no/such": 7, "default": 3}

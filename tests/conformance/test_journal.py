@@ -36,7 +36,7 @@ def test_every_move_is_exactly_one_transition(store: Store, harness: Harness) ->
     ]
 
 
-def test_a_transition_says_who_what_when_and_why(store: Store, harness: Harness) -> None:
+def test_a_transition_has_the_worker_verb_time_and_reason(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1, type="email.send")
     harness.clock.advance(3)
     store.nack(store.claim("emails", worker="w1")[0], error="boom 17\nmore", delay=1)
@@ -97,7 +97,7 @@ def test_pages_of_any_size_give_the_same_transitions(store: Store, harness: Harn
     assert found == whole
 
 
-def test_reading_goes_on_from_any_position_also_within_a_batch(store: Store, harness: Harness) -> None:
+def test_reading_continues_from_any_position_also_within_a_batch(store: Store, harness: Harness) -> None:
     _history(store, harness)
     whole = store.journal().transitions
     position: dict[str, int] = {}
@@ -106,7 +106,7 @@ def test_reading_goes_on_from_any_position_also_within_a_batch(store: Store, har
         assert store.journal(after=position).transitions == whole[n + 1 :]
 
 
-def test_a_bare_offset_is_a_position_where_there_is_one_partition(store: Store, harness: Harness) -> None:
+def test_an_offset_alone_is_a_position_where_there_is_one_partition(store: Store, harness: Harness) -> None:
     _history(store, harness)
     whole = store.journal().transitions
     if {transition.partition for transition in whole} == {"0"}:

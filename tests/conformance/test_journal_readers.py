@@ -1,4 +1,4 @@
-"""Readers of the journal: retention removes nothing that one of them has not got, and sooner what it has."""
+"""Readers of the journal: retention keeps what one of them has not read, and may remove sooner what all have read."""
 
 from tampu import Ack
 from tampu.broker import journal_readers
@@ -30,7 +30,7 @@ def _end_of_journal(store: Store) -> int:
     return store.journal(limit=1).latest[_partition(store)]
 
 
-def test_what_a_reader_has_not_got_stays_however_old(store: Store, harness: Harness) -> None:
+def test_what_a_reader_has_not_read_stays_however_old(store: Store, harness: Harness) -> None:
     _register(store, 0)
     _end(store, 1, 2)
     harness.clock.advance(30 * DAY)
@@ -38,7 +38,7 @@ def test_what_a_reader_has_not_got_stays_however_old(store: Store, harness: Harn
         harness.trim(journal=60)
 
 
-def test_what_a_reader_has_goes_with_its_time(store: Store, harness: Harness) -> None:
+def test_what_a_reader_has_read_is_removed_after_its_retention(store: Store, harness: Harness) -> None:
     _end(store, 1, 2)
     _register(store, _end_of_journal(store))
     harness.clock.advance(2 * DAY)
@@ -79,7 +79,7 @@ def test_a_record_that_was_read_in_part_stays_whole(store: Store, harness: Harne
     assert len(store.journal().transitions) == 3
 
 
-def test_a_reader_that_moves_on_lets_go_step_by_step(store: Store, harness: Harness) -> None:
+def test_what_a_reader_passes_is_removed_step_by_step(store: Store, harness: Harness) -> None:
     left = []
     for turn in range(4):
         _end(store, turn)

@@ -1,4 +1,4 @@
-"""Leases and their fence: who may still settle, and what becomes of the message of a worker that is gone."""
+"""Leases: which receipts may settle, and what happens to a message whose worker is gone."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ def _all_ways(store: Store, lease: Lease) -> None:
     assert all(isinstance(o.error, LeaseLost) and o.state is None for o in outcomes)
 
 
-def test_crashed_consumers_message_comes_back_when_its_lease_runs_out(store: Store, harness: Harness) -> None:
+def test_a_message_of_a_crashed_worker_comes_back_when_its_lease_expires(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1)
     store.claim("emails", lease=30, worker="crashed")
     harness.clock.advance(29.999)
@@ -36,9 +36,7 @@ def test_crashed_consumers_message_comes_back_when_its_lease_runs_out(store: Sto
 
 
 @pytest.mark.parametrize("way", ["ready", "dead", "cancelled", "delayed"])
-def test_the_journal_tells_when_a_lease_ended_that_nobody_noticed_for_long(
-    store: Store, harness: Harness, way: str
-) -> None:
+def test_the_journal_says_when_a_lease_ended_that_was_reaped_late(store: Store, harness: Harness, way: str) -> None:
     if way == "delayed":
         store.queues.put("emails", group_rate=0.001, group_burst=1)
     message = store.publish(
@@ -58,14 +56,14 @@ def test_the_journal_tells_when_a_lease_ended_that_nobody_noticed_for_long(
     assert (last.detail, last.worker) == (lease_end(extended.until_us), "gone")
 
 
-def test_lease_that_ran_out_goes_to_the_back(store: Store, harness: Harness) -> None:
+def test_a_message_whose_lease_expired_goes_to_the_back(store: Store, harness: Harness) -> None:
     store.publish_many("emails", ["a", "b", "c"])
     store.claim("emails", lease=10)
     harness.clock.advance(10)
     assert payloads(store.claim("emails", limit=3)) == ["b", "c", "a"]
 
 
-def test_lease_that_ran_out_on_the_last_attempt_is_dead(store: Store, harness: Harness) -> None:
+def test_a_message_whose_lease_expired_on_the_last_attempt_is_dead(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1, max_attempts=1)
     lease = store.claim("emails", lease=10, worker="w9")[0]
     harness.clock.advance(10)
@@ -162,7 +160,7 @@ def test_extend_lets_the_lease_run_from_now(store: Store, harness: Harness) -> N
     assert store.claim("emails")[0].attempt == 2
 
 
-def test_extend_without_a_time_takes_the_queues_lease(store: Store, harness: Harness) -> None:
+def test_extend_without_a_time_takes_the_lease_of_the_queue(store: Store, harness: Harness) -> None:
     store.queues.put("emails", lease=100)
     store.publish("emails", 1)
     lease = store.claim("emails", lease=10)[0]
@@ -195,7 +193,7 @@ def test_healthy_long_work_that_extends_is_never_run_twice(store: Store, harness
     assert store.get(lease.id).attempts == 1
 
 
-def test_one_extended_lease_of_a_batch_does_not_save_the_others(store: Store, harness: Harness) -> None:
+def test_extending_one_lease_of_a_batch_does_not_extend_the_others(store: Store, harness: Harness) -> None:
     store.publish_many("emails", ["a", "b", "c"])
     a, _, _ = store.claim("emails", limit=3, lease=10)
     store.extend(a, 60)
@@ -216,7 +214,7 @@ def test_no_lease_is_left_for_ever(store: Store, harness: Harness) -> None:
     assert counts(store, "emails") == {"ready": 10}
 
 
-def test_running_out_is_one_transition(store: Store, harness: Harness) -> None:
+def test_the_expiry_of_a_lease_is_one_transition(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1)
     store.claim("emails", lease=10)
     harness.clock.advance(10)

@@ -1,4 +1,4 @@
-"""Opening and closing: what a queue does after its end, in a fork, and from many threads."""
+"""Opening and closing: what a store does after close, in a fork, and from many threads."""
 
 import os
 import resource
@@ -36,7 +36,7 @@ from tests.conformance.harness import Harness, payloads
         lambda store: store.check(),
     ],
 )
-def test_a_closed_queue_refuses_every_call(harness: Harness, call: Callable[[Store], Any]) -> None:
+def test_a_closed_store_refuses_every_call(harness: Harness, call: Callable[[Store], Any]) -> None:
     store = harness.open()
     store.publish("emails", 1)
     store.close()
@@ -51,7 +51,7 @@ def test_closing_twice_is_fine(harness: Harness) -> None:
     store.close()
 
 
-def test_a_queue_is_a_context_manager(harness: Harness) -> None:
+def test_a_store_is_a_context_manager(harness: Harness) -> None:
     with tampu.open(harness.url, maintenance=False) as store:
         store.publish("emails", 1)
     with pytest.raises(Unavailable):
@@ -126,7 +126,7 @@ store.close()
 """
 
 
-def test_a_queue_opened_before_a_fork_is_refused_in_the_child(harness: Harness) -> None:
+def test_a_store_opened_before_a_fork_is_refused_in_the_child(harness: Harness) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, harness.url], check=True, timeout=120)
 
 

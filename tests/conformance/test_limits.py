@@ -64,7 +64,7 @@ def test_raising_max_depth_lets_more_in(store: Store) -> None:
     store.publish_many("emails", range(100))
 
 
-def test_max_in_flight_holds_across_workers(store: Store, harness: Harness) -> None:
+def test_max_in_flight_counts_across_workers(store: Store, harness: Harness) -> None:
     store.queues.put("emails", max_in_flight=5)
     store.publish_many("emails", range(20))
     other = harness.open()
@@ -77,7 +77,7 @@ def test_max_in_flight_holds_across_workers(store: Store, harness: Harness) -> N
     assert len(store.claim("emails", limit=10)) == 2
 
 
-def test_a_lease_that_ran_out_frees_its_place(store: Store, harness: Harness) -> None:
+def test_an_expired_lease_makes_room(store: Store, harness: Harness) -> None:
     store.queues.put("emails", max_in_flight=1)
     store.publish_many("emails", range(2))
     store.claim("emails", lease=10)
@@ -94,7 +94,7 @@ def test_max_in_flight_is_per_queue(store: Store) -> None:
     assert [lease.queue for lease in leases] == ["emails", "letters", "letters", "letters"]
 
 
-def test_rate_is_soft_fewer_come_back(store: Store, harness: Harness) -> None:
+def test_a_claim_beyond_the_rate_gets_fewer_messages(store: Store, harness: Harness) -> None:
     store.queues.put("emails", rate=10)
     store.publish_many("emails", range(100))
     assert len(store.claim("emails", limit=50)) == 10
@@ -105,7 +105,7 @@ def test_rate_is_soft_fewer_come_back(store: Store, harness: Harness) -> None:
     assert len(store.claim("emails", limit=50)) == 10
 
 
-def test_rate_holds_across_workers(store: Store, harness: Harness) -> None:
+def test_the_rate_counts_across_workers(store: Store, harness: Harness) -> None:
     store.queues.put("emails", rate=4)
     store.publish_many("emails", range(100))
     other = harness.open()
@@ -150,7 +150,7 @@ def test_limits_of_one_queue_do_not_bind_another(store: Store) -> None:
     assert len(store.claim(["slow", "fast"], limit=30)) == 30
 
 
-def test_whoever_waits_is_told_of_a_lease_that_ended_in_a_limited_queue_only(
+def test_a_waiting_claim_is_woken_by_the_end_of_a_lease_in_a_limited_queue_only(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[tuple[str, str], int]] = []
@@ -164,7 +164,7 @@ def test_whoever_waits_is_told_of_a_lease_that_ended_in_a_limited_queue_only(
         assert [found for found in told if found] == ([{("default", queue): 2}] if queue == "emails" else [])
 
 
-def test_a_claim_that_finds_its_rate_used_up_knows_when_to_come_again(store: Store, harness: Harness) -> None:
+def test_a_claim_at_a_used_up_rate_knows_when_to_try_again(store: Store, harness: Harness) -> None:
     store.queues.put("emails", rate=4, burst=1)
     store.publish_many("emails", range(3))
     assert len(store.claim("emails", limit=3)) == 1

@@ -1,4 +1,4 @@
-"""A policy is a new file: a publish step and a follower, on every engine, without a line in any of them."""
+"""A policy is a new file with a publish step and a follower. It works on every engine without changing one."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_calls_of_one_commit_each_get_their_own_reply(engine: Any, store: Store)
     assert (counts(store, "jobs"), counts(store, "other")) == ({"ready": 2}, {"ready": 1})
 
 
-def test_a_refused_publish_does_not_spoil_its_neighbours(engine: Any, store: Store) -> None:
+def test_a_refused_publish_does_not_affect_others_of_its_commit(engine: Any, store: Store) -> None:
     engine.run([_publish("first", idempotency_key="i")])
     full = port.Publish("default", "jobs", _publish(1, 2, 3).items, max_depth=2)
     replies = engine.run(
@@ -164,7 +164,7 @@ def test_next_due_is_the_earliest_of_delay_lease_and_expiry(engine: Any, store: 
     assert engine.next_due() is None
 
 
-def test_poll_status_tells_the_time_what_is_due_what_is_ready_and_what_changed(
+def test_poll_status_has_the_time_what_is_due_what_is_ready_and_what_changed(
     engine: Any, store: Store, harness: Harness
 ) -> None:
     queues = [("default", "jobs"), ("default", "none"), ("other", "jobs")]
@@ -183,13 +183,13 @@ def test_poll_status_tells_the_time_what_is_due_what_is_ready_and_what_changed(
     assert engine.poll_status([]).ready == {}
 
 
-def test_poll_status_tells_who_may_lead(engine: Any, harness: Harness) -> None:
+def test_poll_status_says_whether_this_process_may_lead(engine: Any, harness: Harness) -> None:
     assert engine.poll_status([]).free
     assert engine.lead()
     assert engine.poll_status([]).free, "it is ours"
 
 
-def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, store: Store, harness: Harness) -> None:
+def test_listeners_get_what_became_ready_and_what_is_due(engine: Any, store: Store, harness: Harness) -> None:
     heard: list[object] = []
 
     class Ear:
@@ -211,7 +211,7 @@ def test_listeners_hear_what_became_ready_and_what_is_due(engine: Any, store: St
     assert heard == [("ready", {("default", "jobs"): 3}), ("due", harness.clock.now() + 9_000_000)]
 
 
-def test_listeners_hear_of_leases_that_ran_out(engine: Any, store: Store, harness: Harness) -> None:
+def test_listeners_get_expired_leases(engine: Any, store: Store, harness: Harness) -> None:
     heard: list[object] = []
 
     class Ear:

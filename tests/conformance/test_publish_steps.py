@@ -67,7 +67,7 @@ def test_a_step_changes_routes_and_copies(store: Store) -> None:
     assert counts(store, "other") == {"ready": 1}
 
 
-def test_what_a_step_refuses_is_not_stored_and_the_error_has_its_path(store: Store, harness: Harness) -> None:
+def test_a_message_that_a_step_refuses_is_not_stored_and_the_error_has_its_path(store: Store, harness: Harness) -> None:
     store.publish("orders", {"total": 1})
     with harness.unchanged(store):
         with pytest.raises(tampu.InvalidMessage, match="needs a total") as one:
@@ -93,7 +93,7 @@ def test_publishing_again_finds_the_message_and_its_copies(store: Store) -> None
     )
 
 
-def test_what_a_step_changed_is_validated_by_the_queue_it_goes_to(store: Store) -> None:
+def test_a_changed_message_is_validated_by_the_queue_it_goes_to(store: Store) -> None:
     store.queues.put("large-orders", max_payload=20)
     store.publish("orders", {"total": 101})
     with pytest.raises(tampu.PayloadTooLarge):
@@ -112,7 +112,7 @@ def test_a_message_and_its_copies_are_stored_together_or_not_at_all(transactiona
         store.publish_many("orders", [{"total": 3}, {"total": 300}])
 
 
-def test_steps_of_tasks_and_transactions(transactional_harness: Harness) -> None:
+def test_steps_run_for_tasks_and_transactions(transactional_harness: Harness) -> None:
     async def tasks() -> None:
         async with tampu.open_async(**transactional_harness.opening()) as store:
             made = await store.publish_many("orders", [{"total": 1}, {"total": 200}])

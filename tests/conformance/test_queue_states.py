@@ -39,7 +39,7 @@ def test_a_closed_queue_does_neither(store: Store, harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("stop", ["pause", "drain", "close_queue"])
-def test_work_in_hand_can_be_settled_in_every_state(store: Store, stop: str) -> None:
+def test_leases_can_be_settled_in_every_state(store: Store, stop: str) -> None:
     store.publish_many("emails", range(4))
     a, b, c, d = store.claim("emails", limit=4)
     getattr(store, stop)("emails")

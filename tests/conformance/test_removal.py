@@ -32,7 +32,7 @@ def test_a_removed_queue_is_gone_with_its_settings_and_ended_messages(store: Sto
     assert [t.verb for t in store.journal().transitions if t.queue == "emails"][-3:] == ["purge"] * 3
 
 
-def test_a_queue_with_messages_that_wait_is_only_removed_by_force(store: Store, harness: Harness) -> None:
+def test_a_queue_with_waiting_messages_is_only_removed_by_force(store: Store, harness: Harness) -> None:
     store.publish("emails", 1)
     store.publish("emails", 2, delay=60)
     store.publish("emails", 3, hold="asks")
@@ -53,7 +53,7 @@ def test_a_queue_with_leased_messages_is_never_removed(store: Store, harness: Ha
     assert store.queues.remove("emails", force=True) == 2
 
 
-def test_publishing_to_a_removed_queue_makes_it_anew(store: Store) -> None:
+def test_publishing_to_a_removed_queue_creates_it_again(store: Store) -> None:
     store.queues.put("emails", lease=77)
     store.queues.remove("emails")
     assert store.claim("emails") == []
@@ -63,14 +63,14 @@ def test_publishing_to_a_removed_queue_makes_it_anew(store: Store) -> None:
     assert payloads(store.claim("emails")) == [1]
 
 
-def test_a_queue_that_was_made_anew_can_be_removed_again(store: Store) -> None:
+def test_a_queue_that_was_created_again_can_be_removed_again(store: Store) -> None:
     for n in range(3):
         store.publish("emails", n)
         assert store.queues.remove("emails", force=True) == 1
         assert store.queues.list() == []
 
 
-def test_settings_make_a_removed_queue_anew(store: Store) -> None:
+def test_settings_create_a_removed_queue_again(store: Store) -> None:
     store.publish("emails", 1)
     store.queues.remove("emails", force=True)
     store.queues.put("emails", lease=5)
@@ -78,7 +78,7 @@ def test_settings_make_a_removed_queue_anew(store: Store) -> None:
     assert store.stats("emails").depth == 0
 
 
-def test_a_queue_that_was_never_there_can_not_be_removed(store: Store) -> None:
+def test_a_queue_that_does_not_exist_cannot_be_removed(store: Store) -> None:
     with pytest.raises(NotFound):
         store.queues.remove("nobody")
 

@@ -1,4 +1,4 @@
-"""Results: what ack was given, for as long as the queue keeps it."""
+"""Results: what the worker gave to ack, kept as long as the queue says."""
 
 import pytest
 

@@ -58,7 +58,7 @@ def test_each_queue_has_its_own_retention(store: Store, harness: Harness) -> Non
     assert store.get(ids["long"]).state is State.DONE
 
 
-def test_the_default_retention_of_the_tenant_holds(store: Store, harness: Harness) -> None:
+def test_the_default_retention_of_the_tenant_counts(store: Store, harness: Harness) -> None:
     other = harness.open(tenant="other")
     store.queues.put("*", retention=60)
     for tenant in (store, other):
@@ -117,7 +117,7 @@ def test_one_large_batch_is_removed_in_bounded_steps(store: Store, harness: Harn
     assert not store.messages("emails", state="done", after=page.cursor).messages
 
 
-def test_a_page_goes_on_where_it_was_while_older_messages_are_removed(store: Store, harness: Harness) -> None:
+def test_paging_continues_while_older_messages_are_removed(store: Store, harness: Harness) -> None:
     store.publish_many("emails", list(range(900)))
     store.settle([Ack(lease) for lease in store.claim("emails", limit=900)])
     page = store.messages("emails", state="done", limit=600)

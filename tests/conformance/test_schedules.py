@@ -1,4 +1,4 @@
-"""Schedules: what is put is told and published in its time; they are paused, changed, ended, and refused when wrong."""
+"""Schedules: they publish on time, are listed, paused, changed and ended, and are refused if they are wrong."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_schedule_publishes_its_message_at_each_tick(store: Store, harness: Ha
     assert store.get(seen.last_id or "").headers["tampu-tick"].startswith("2026-01-02")
 
 
-def test_what_was_put_is_told(store: Store) -> None:
+def test_a_schedule_is_shown_as_it_was_put(store: Store) -> None:
     start, end = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
     made = store.schedules.put(
         "s", queue="jobs", payload=b"\x00\xff", every=timedelta(hours=2), start=start, end=end, limit=9, jitter=30,
@@ -62,7 +62,7 @@ def test_what_was_put_is_told(store: Store) -> None:
     assert (made.message.key, made.message.correlation_id, made.message.max_attempts) == ("k", "c", 3)
 
 
-def test_an_interval_fires_from_its_making_on_and_with_a_start_from_there(store: Store, harness: Harness) -> None:
+def test_an_interval_starts_at_its_creation_or_at_its_start(store: Store, harness: Harness) -> None:
     put(store, "plain", every=90)
     put(store, "later", queue="others", every=90, start=harness.clock.time + timedelta(seconds=100))
     for _ in range(200):
@@ -72,7 +72,7 @@ def test_an_interval_fires_from_its_making_on_and_with_a_start_from_there(store:
     assert [m.headers["tampu-tick"][14:19] for m in store.messages("others")] == ["01:40", "03:10"]
 
 
-def test_schedules_of_a_tenant_are_its_own(store: Store, harness: Harness) -> None:
+def test_tenants_have_their_own_schedules(store: Store, harness: Harness) -> None:
     other = harness.open(tenant="acme")
     put(store, every=MINUTE)
     put(other, every=MINUTE, payload="theirs")
@@ -164,7 +164,7 @@ def test_putting_the_same_again_changes_nothing(store: Store, harness: Harness) 
     assert fired(store) == ["01-01T01:00", "01-01T02:00"]
 
 
-def test_other_times_hold_from_now_on(store: Store, harness: Harness) -> None:
+def test_changed_times_count_from_now_on(store: Store, harness: Harness) -> None:
     put(store, every=HOUR, missed="all(9)")
     harness.clock.advance(2.5 * HOUR)
     changed = put(store, every=None, cron="0 * * * *", missed="all(9)")
@@ -173,7 +173,7 @@ def test_other_times_hold_from_now_on(store: Store, harness: Harness) -> None:
     assert fired(store) == []
 
 
-def test_fire_now_publishes_besides_the_ticks(store: Store, harness: Harness) -> None:
+def test_fire_publishes_now_without_changing_the_ticks(store: Store, harness: Harness) -> None:
     put(store, every=HOUR, type="t")
     message = store.schedules.fire("s")
     assert (message.payload, message.type, message.headers) == ({"n": 1}, "t", {"tampu-schedule": "s"})
@@ -222,7 +222,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_bad_terms_are_refused_with_their_field(store: Store) -> None:
+def test_bad_schedules_are_refused_with_their_field(store: Store) -> None:
     for field, changes in BAD:
         terms = {"name": "s", **changes}
         with pytest.raises(InvalidMessage) as refused:
@@ -231,7 +231,7 @@ def test_bad_terms_are_refused_with_their_field(store: Store) -> None:
     assert store.schedules.list() == []
 
 
-def test_a_payload_larger_than_the_queue_takes_is_refused(store: Store) -> None:
+def test_a_payload_larger_than_the_limit_of_the_queue_is_refused(store: Store) -> None:
     store.queues.put("jobs", max_payload=100)
     with pytest.raises(PayloadTooLarge):
         put(store, payload="x" * 200)
@@ -250,7 +250,7 @@ async def _by_a_loop(harness: Harness, act: Callable[[Any], Any]) -> Any:
         return await act(store)
 
 
-def test_event_loops_have_the_same_verbs(harness: Harness) -> None:
+def test_the_async_store_has_the_same_verbs(harness: Harness) -> None:
     import asyncio
 
     async def act(store: Any) -> None:
@@ -275,7 +275,7 @@ def test_maintenance_fires_by_itself(harness: Harness) -> None:
     assert [lease.payload for lease in store.claim("jobs", limit=5, wait=60)] == ["tick"]
 
 
-def test_a_schedule_of_another_process_is_heard_of(shared_harness: Harness) -> None:
+def test_a_schedule_of_another_process_is_noticed(shared_harness: Harness) -> None:
     keeping = shared_harness.live()
     assert keeping.queues.list() == []
     store = shared_harness.open(live=True)

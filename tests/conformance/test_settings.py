@@ -36,14 +36,14 @@ def test_put_changes_only_what_is_named(store: Store) -> None:
     assert own == store.queues.get("emails", inherited=False)
 
 
-def test_put_makes_the_queue(store: Store) -> None:
+def test_put_creates_the_queue(store: Store) -> None:
     store.queues.put("emails", max_attempts=2)
     assert store.queues.list() == ["emails"]
     store.queues.put("*", max_attempts=3)
     assert store.queues.list() == ["emails"]
 
 
-def test_a_queue_is_made_by_its_first_message(store: Store) -> None:
+def test_a_queue_is_created_by_its_first_message(store: Store) -> None:
     assert store.queues.list() == []
     store.publish("emails", 1)
     assert store.queues.list() == ["emails"]
@@ -76,7 +76,7 @@ def test_settings_survive_opening_again(harness: Harness) -> None:
     ],
     ids=str,
 )
-def test_backoff_is_taken_in_every_form(store: Store, given: object, kept: tampu.Backoff) -> None:
+def test_backoff_is_accepted_in_every_form(store: Store, given: object, kept: tampu.Backoff) -> None:
     assert store.queues.put("emails", backoff=given).backoff == kept
     assert store.queues.get("emails").backoff == kept
 
@@ -146,7 +146,7 @@ class Watch:
         return self.seconds
 
 
-def test_a_change_is_noticed_within_a_second_by_who_has_the_store_open(
+def test_a_change_is_noticed_within_a_second_by_all_open_stores(
     shared_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watch()
@@ -169,7 +169,7 @@ def test_a_change_is_noticed_within_a_second_by_who_has_the_store_open(
     assert two.publish("jobs", 1).max_attempts == 5
 
 
-def test_who_waits_on_a_paused_queue_goes_on_when_another_process_resumes_it(shared_harness: Harness) -> None:
+def test_a_claim_waiting_at_a_paused_queue_continues_when_another_process_resumes_it(shared_harness: Harness) -> None:
     worker, other = shared_harness.live(), shared_harness.open(live=True)
     other.publish("jobs", "hello")
     other.pause("jobs")
@@ -187,7 +187,7 @@ def test_a_rate_can_be_written_with_its_unit(store: Store, text: str, rate: floa
 
 
 @pytest.mark.parametrize("text", ["", "fast", "10", "10/d", "-1/s", "1e3/s", "/s", "10/s/s"])
-def test_what_is_no_rate_is_refused(store: Store, text: str) -> None:
+def test_a_bad_rate_is_refused(store: Store, text: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         store.queues.put("emails", rate=text)
     assert refused.value.field == "rate"

@@ -88,7 +88,7 @@ def test_oldest_ready_age_is_the_wait_of_the_oldest_ready_message(store: Store, 
     assert store.stats("emails").oldest_ready_age is None
 
 
-def test_oldest_ready_age_is_right_whatever_the_ordering(store: Store, harness: Harness) -> None:
+def test_oldest_ready_age_is_right_in_every_ordering(store: Store, harness: Harness) -> None:
     store.queues.put("emails", ordering="priority")
     store.publish("emails", "old", priority=0)
     harness.clock.advance(60)

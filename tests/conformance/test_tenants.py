@@ -1,4 +1,4 @@
-"""Tenants: nothing crosses. Ids, keys, receipts, settings, limits, journal."""
+"""Tenants are isolated: ids, keys, receipts, settings, limits, journal."""
 
 from uuid import uuid4
 
@@ -35,7 +35,7 @@ def test_ids_of_one_tenant_mean_nothing_to_another(store: Store, b: Store, harne
             assert isinstance(outcome.error, NotFound)
 
 
-def test_a_receipt_of_another_tenant_is_no_lease(store: Store, b: Store, harness: Harness) -> None:
+def test_a_receipt_of_another_tenant_is_refused(store: Store, b: Store, harness: Harness) -> None:
     store.publish("emails", 1)
     b.publish("emails", 2)
     lease = store.claim("emails")[0]
@@ -89,7 +89,7 @@ def test_the_id_of_another_tenants_message_may_be_used(store: Store, b: Store) -
     assert (store.claim("emails")[0].id, b.claim("emails")[0].id) == (first.id, first.id)
 
 
-def test_settings_of_one_tenant_do_not_hold_in_another(store: Store, b: Store) -> None:
+def test_settings_of_one_tenant_do_not_affect_another(store: Store, b: Store) -> None:
     store.queues.put("*", max_attempts=1)
     store.queues.put("emails", max_depth=1)
     store.publish("emails", 1)
@@ -101,7 +101,7 @@ def test_settings_of_one_tenant_do_not_hold_in_another(store: Store, b: Store) -
     assert b.queues.get("emails").max_depth == 0
 
 
-def test_queues_stats_and_purge_are_of_the_own_tenant(store: Store, b: Store) -> None:
+def test_queues_stats_and_purge_see_only_their_tenant(store: Store, b: Store) -> None:
     store.publish_many("emails", range(3))
     store.publish("only.here", 1)
     b.publish("emails", 1)
@@ -114,7 +114,7 @@ def test_queues_stats_and_purge_are_of_the_own_tenant(store: Store, b: Store) ->
     assert counts(store, "emails") == {"ready": 3}
 
 
-def test_limits_in_flight_are_of_the_own_tenant(store: Store, b: Store) -> None:
+def test_limits_in_flight_count_only_their_tenant(store: Store, b: Store) -> None:
     for tenant in (store, b):
         tenant.queues.put("emails", max_in_flight=2, rate=2)
         tenant.publish_many("emails", range(5))
@@ -122,7 +122,7 @@ def test_limits_in_flight_are_of_the_own_tenant(store: Store, b: Store) -> None:
     assert len(b.claim("emails", limit=5)) == 2
 
 
-def test_the_journal_shows_only_the_own_tenant(store: Store, b: Store) -> None:
+def test_the_journal_shows_only_its_tenant(store: Store, b: Store) -> None:
     mine = {store.publish("emails", 1).id}
     b.publish_many("emails", range(3))
     mine |= {m.id for m in store.publish_many("emails", range(2))}
@@ -136,7 +136,7 @@ def test_the_journal_shows_only_the_own_tenant(store: Store, b: Store) -> None:
         assert not set(page.position) & set(b.journal().position)
 
 
-def test_groups_of_two_tenants_do_not_meet(store: Store, b: Store) -> None:
+def test_groups_of_two_tenants_are_independent(store: Store, b: Store) -> None:
     for tenant in (store, b):
         tenant.queues.put("jobs", group_order=True)
     store.publish("jobs", 1, group="g")

@@ -1,4 +1,4 @@
-"""Ticks of schedules: each fires exactly once, whoever looks, dies, restarts or moves the clock."""
+"""Ticks of schedules: each fires exactly once, although processes die, restart, or the clock moves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_five_schedulers_fire_each_tick_once(store: Store, harness: Harness) -> 
         assert store.schedules.get(name).fired == 6
 
 
-def test_a_schedule_goes_on_after_a_restart(harness: Harness) -> None:
+def test_a_schedule_continues_after_a_restart(harness: Harness) -> None:
     store = harness.open()
     put(store, missed="all(5)")
     harness.clock.advance(MINUTE)
@@ -87,7 +87,7 @@ def steps_of(core: Core, name: str = "s") -> Generator[None]:
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("away", [0, 30, 7 * DAY])
-def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
+def test_a_scheduler_that_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
     store: Store, harness: Harness, steps: int, away: float
 ) -> None:
     """Also when nobody is there for longer than any key is remembered, and the message has been worked off."""
@@ -118,7 +118,7 @@ def test_who_dies_between_any_two_steps_leaves_a_tick_that_fires_once(
         assert (seen.fired, seen.next) == (not late, seen.created_at + timedelta(days=60))
 
 
-def test_who_was_away_between_two_steps_and_comes_back_late_fires_nothing_again(store: Store, harness: Harness) -> None:
+def test_a_scheduler_that_pauses_between_two_steps_fires_nothing_again(store: Store, harness: Harness) -> None:
     """A process that was stopped goes on after others have gone on without it."""
     store.queues.put("jobs", retention=0, idempotency_window=0)
     put(store, missed="all(9)")
@@ -157,7 +157,7 @@ def test_a_schedule_that_was_changed_between_two_steps_does_not_fire_again(store
     assert fired(store, "elsewhere") == ["01-01T00:02"]
 
 
-def test_a_schedule_made_again_under_its_name_has_ticks_of_its_own(store: Store, harness: Harness) -> None:
+def test_a_schedule_created_again_under_its_name_has_new_ticks(store: Store, harness: Harness) -> None:
     put(store, every=HOUR)
     harness.clock.advance(HOUR)
     harness.fire()
@@ -199,7 +199,7 @@ def test_a_tick_that_is_a_little_late_is_not_missed(store: Store, harness: Harne
     assert fired(store) == ["01-02T00:00"]
 
 
-def test_a_clock_that_goes_back_fires_no_tick_again(store: Store, harness: Harness) -> None:
+def test_a_clock_that_is_set_back_fires_no_tick_again(store: Store, harness: Harness) -> None:
     put(store, missed="all(9)")
     harness.clock.advance(3 * MINUTE)
     harness.fire()
@@ -235,7 +235,7 @@ def test_each_day_has_one_tick_across_changes_of_the_clock(
 # -- what can not be published
 
 
-def test_a_tick_that_is_refused_is_tried_again_and_told(store: Store, harness: Harness) -> None:
+def test_a_tick_that_is_refused_is_tried_again_and_reported(store: Store, harness: Harness) -> None:
     store.queues.put("jobs", max_depth=1)
     blocker = store.publish("jobs", "blocker")
     put(store, missed="once", type="tick")
@@ -256,7 +256,7 @@ def test_a_tick_that_is_refused_is_tried_again_and_told(store: Store, harness: H
         store.publish("jobs", "full again")
 
 
-def test_a_refused_schedule_does_not_hold_up_others(store: Store, harness: Harness) -> None:
+def test_a_refused_schedule_does_not_delay_others(store: Store, harness: Harness) -> None:
     put(store, "a", queue="shut")
     put(store, "b")
     store.publish("shut", 1)

@@ -1,4 +1,4 @@
-"""What time alone brings about: delays falling due, TTLs passing; and what time must never take away."""
+"""What happens with time: delayed messages become ready, TTLs expire; and what must never be removed."""
 
 from datetime import timedelta
 
@@ -62,7 +62,7 @@ def test_no_live_message_is_dropped_however_many_there_are(store: Store) -> None
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "held"])
-def test_ttl_ends_what_waits(store: Store, harness: Harness, state: str) -> None:
+def test_ttl_ends_waiting_messages(store: Store, harness: Harness, state: str) -> None:
     message = store.publish(
         "emails", 1, ttl=60, delay=3600 if state == "delayed" else None, hold="x" if state == "held" else None
     )
@@ -78,7 +78,7 @@ def test_ttl_ends_what_waits(store: Store, harness: Harness, state: str) -> None
     assert verbs(store, message.id) == ["publish", "expire"]
 
 
-def test_claim_never_gives_an_expired_message_also_when_nobody_swept(store: Store, harness: Harness) -> None:
+def test_claim_never_delivers_an_expired_message_even_before_a_sweep(store: Store, harness: Harness) -> None:
     store.publish("emails", "old", ttl=60)
     store.publish("emails", "new")
     harness.clock.advance(60)
@@ -132,7 +132,7 @@ def test_work_that_comes_back_before_its_ttl_still_expires_at_it(store: Store, h
     assert store.get(message.id).state is State.EXPIRED
 
 
-def test_ttl_of_the_queue_holds_for_messages_without_their_own(store: Store, harness: Harness) -> None:
+def test_ttl_of_the_queue_counts_for_messages_without_their_own(store: Store, harness: Harness) -> None:
     store.queues.put("emails", ttl=60)
     own = store.publish("emails", 1, ttl=3600)
     plain = store.publish("emails", 2)
@@ -172,7 +172,7 @@ def test_sweeping_twice_moves_nothing_twice(store: Store, harness: Harness) -> N
         assert harness.sweep() == 0
 
 
-def test_time_going_back_loses_nothing(store: Store, harness: Harness) -> None:
+def test_a_clock_that_is_set_back_loses_nothing(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1)
     lease = store.claim("emails", lease=30)[0]
     harness.clock.advance(-3600)

@@ -73,7 +73,7 @@ def test_a_rolled_back_ack_leaves_the_lease(t: Store) -> None:
     t.ack(lease)
 
 
-def test_a_lost_lease_in_a_transaction_takes_the_own_writes_back(t: Store, transactional_harness: Harness) -> None:
+def test_a_lost_lease_in_a_transaction_rolls_back_the_own_writes(t: Store, transactional_harness: Harness) -> None:
     t.publish("emails", 1)
     stale = t.claim("emails", lease=10)[0]
     transactional_harness.clock.advance(10)
@@ -84,7 +84,7 @@ def test_a_lost_lease_in_a_transaction_takes_the_own_writes_back(t: Store, trans
     assert _orders(t) == []
 
 
-def test_a_refusal_that_is_caught_leaves_the_rest_to_commit(t: Store) -> None:
+def test_after_a_caught_error_the_rest_of_a_transaction_commits(t: Store) -> None:
     t.queues.put("emails", max_depth=1)
     with t.transaction() as tx:
         tx.publish("emails", 1)
@@ -126,7 +126,7 @@ def test_a_waiting_claim_is_woken_by_the_commit(t: Store) -> None:
     assert claimed == ["in a transaction"]
 
 
-def test_calling_the_queue_itself_inside_is_refused(t: Store) -> None:
+def test_calling_the_store_itself_inside_is_refused(t: Store) -> None:
     with t.transaction() as tx:
         tx.publish("emails", 1)
         for call in (lambda: t.publish("emails", 2), lambda: t.stats("emails"), lambda: t.claim("emails")):

@@ -67,13 +67,13 @@ def _arrived(store: Store) -> Any:
     return lease.payload
 
 
-def test_what_json_has_is_published_as_json(store: Store) -> None:
+def test_values_that_json_keeps_are_published_as_json(store: Store) -> None:
     for value in IN_JSON:
         assert store.publish("emails", value).content_type == JSON
         assert _arrived(store) == value
 
 
-def test_what_only_messagepack_has_arrives_unchanged(store: Store) -> None:
+def test_values_that_only_messagepack_keeps_arrive_unchanged(store: Store) -> None:
     for value in IN_MSGPACK:
         assert store.publish("emails", value).content_type == MSGPACK
         (lease,) = store.claim("emails")
@@ -99,7 +99,7 @@ def test_each_message_of_a_batch_has_the_format_that_keeps_it(store: Store) -> N
     assert found == [{"a": 1}, {"b": b"x"}, b"raw", {1: 2}, {"c": AT}, "text"]
 
 
-def test_what_neither_format_has_is_refused_with_a_remedy(store: Store) -> None:
+def test_values_that_neither_format_keeps_are_refused_with_a_remedy(store: Store) -> None:
     for value, remedy in REFUSED:
         for payload in (value, {"a": [1, {"b": value}]}, Order(1, value), (value,)):
             for publish in (store.publish, lambda queue, p: store.publish_many(queue, [{"a": 1}, p])):
@@ -110,12 +110,12 @@ def test_what_neither_format_has_is_refused_with_a_remedy(store: Store) -> None:
     assert store.claim("emails") == []
 
 
-def test_a_key_that_neither_format_has_is_refused(store: Store) -> None:
+def test_a_key_that_neither_format_keeps_is_refused(store: Store) -> None:
     with pytest.raises(InvalidMessage, match="key"):
         store.publish("emails", {"a": {uuid.UUID(int=1): 2}})
 
 
-def test_a_result_that_messagepack_does_not_have_is_refused_and_the_lease_stays(store: Store) -> None:
+def test_a_result_that_neither_format_keeps_is_refused_and_the_lease_stays(store: Store) -> None:
     store.publish("emails", 1)
     (lease,) = store.claim("emails")
     for value, remedy in REFUSED:
@@ -128,13 +128,13 @@ def test_a_result_that_messagepack_does_not_have_is_refused_and_the_lease_stays(
     assert store.get(lease.id).result == "fine"
 
 
-def test_who_asks_for_json_gets_what_json_makes_of_it(store: Store) -> None:
+def test_a_caller_that_asks_for_json_gets_what_json_makes_of_it(store: Store) -> None:
     stored = store.publish("emails", {"price": Decimal("1.50"), "on": date(2026, 3, 1), "b": b"abc"}, content_type=JSON)
     assert stored.content_type == JSON
     assert _arrived(store) == {"price": "1.50", "on": "2026-03-01", "b": "YWJj"}
 
 
-def test_who_asks_for_messagepack_gets_it(store: Store) -> None:
+def test_a_caller_that_asks_for_messagepack_gets_it(store: Store) -> None:
     assert store.publish("emails", {"a": 1}, content_type=MSGPACK).content_type == MSGPACK
     assert _arrived(store) == {"a": 1}
     with pytest.raises(InvalidMessage, match="Decimal"):

@@ -78,10 +78,10 @@ class Effects:
     def publish(self, cause: Transition, queue: str, payload: Any, **options: Any) -> str:
         """Publish to a queue of the tenant of ``cause``, with the options of `Store.publish`; the id of the message.
 
-        The id follows from the transition, the handler, and how many messages it has published for the transition.
+        The id is derived from the transition, the handler, and how many messages it has published for the transition.
         """
         if "id" in options or "idempotency_key" in options:
-            raise TypeError("the id of a message that a handler publishes follows from its cause")
+            raise TypeError("a handler cannot set id or idempotency_key: the id is derived from the transition")
         place = (cause.partition, cause.offset)
         n = self._counts[place] = self._counts.get(place, 0) + 1
         id = derived_id(cause, self._handler, n)

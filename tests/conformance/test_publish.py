@@ -1,4 +1,4 @@
-"""publish: where a message goes, and every field coming back as it was given."""
+"""publish: which state a message gets, and that every field comes back as it was given."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID, uuid4
@@ -37,7 +37,7 @@ def test_publish_without_a_time_is_ready(store: Store) -> None:
     assert counts(store, "emails") == {"ready": 1}
 
 
-def test_publish_with_a_time_to_come_is_delayed(store: Store, harness: Harness) -> None:
+def test_publish_with_a_future_time_is_delayed(store: Store, harness: Harness) -> None:
     message = store.publish("emails", 1, delay=60)
     assert message.state is State.DELAYED
     assert message.run_at == harness.clock.time + timedelta(seconds=60)
@@ -182,7 +182,7 @@ def test_ids_grow_also_when_the_clock_goes_back(store: Store, harness: Harness) 
     assert [lease.id for lease in store.claim("emails", limit=2)] == [first.id, second.id]
 
 
-def test_own_id_is_kept_and_publishing_it_again_answers_the_first(store: Store) -> None:
+def test_an_own_id_is_kept_and_publishing_it_again_returns_the_first(store: Store) -> None:
     own = str(uuid4())
     first = store.publish("emails", "first", id=own)
     again = store.publish("emails", "second", id=own.upper())

@@ -1,4 +1,4 @@
-"""What time brings about is done in bounded steps, however much there is at once."""
+"""Expired leases are handled in bounded steps, however many there are at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _steps(harness: Harness, limit: int) -> list[int]:
     return steps
 
 
-def test_leases_that_ran_out_come_back_a_bounded_part_at_a_time(harness: Harness, store: tampu.Store) -> None:
+def test_expired_leases_come_back_in_bounded_steps(harness: Harness, store: tampu.Store) -> None:
     store.publish_many("jobs", range(30))
     for limit in (12, 1, 1, 16):
         assert len(store.claim("jobs", limit=limit, lease=30)) == limit
@@ -32,7 +32,7 @@ def test_leases_that_ran_out_come_back_a_bounded_part_at_a_time(harness: Harness
     assert payloads(store.claim("jobs", limit=30)) == list(range(30))
 
 
-def test_what_is_left_of_a_large_claim_is_found_behind_what_was_settled(harness: Harness, store: tampu.Store) -> None:
+def test_the_rest_of_a_large_claim_is_found_behind_what_was_settled(harness: Harness, store: tampu.Store) -> None:
     store.publish_many("jobs", range(2500))
     leases = store.claim("jobs", limit=2500, lease=30)
     other = harness.open()

@@ -1,4 +1,4 @@
-"""settle: ack, nack, reject, release; where each leads, once, however often it is said."""
+"""settle: ack, nack, reject and release; each takes effect once, however often it is repeated."""
 
 from datetime import timedelta
 from typing import Any
@@ -72,7 +72,7 @@ def test_reject_without_a_reason_says_unrecoverable(store: Store) -> None:
     assert store.get(lease.id).reason == "unrecoverable"
 
 
-def test_release_gives_back_uncounted(store: Store) -> None:
+def test_release_does_not_count_the_attempt(store: Store) -> None:
     lease = _leased(store)
     assert store.release(lease).state is State.READY
     assert store.get(lease.id).attempts == 0
@@ -136,7 +136,7 @@ VERBS = ("ack", "nack", "nack now", "reject", "release")
 
 @pytest.mark.parametrize("first", VERBS)
 @pytest.mark.parametrize("second", VERBS)
-def test_a_settled_lease_can_not_be_settled_in_another_way(
+def test_a_settled_lease_cannot_be_settled_in_another_way(
     store: Store, harness: Harness, first: str, second: str
 ) -> None:
     if first.split(maxsplit=1)[0] == second.split(maxsplit=1)[0]:
@@ -152,7 +152,7 @@ def test_a_settled_lease_can_not_be_settled_in_another_way(
 
 @pytest.mark.parametrize("first", ["nack", "release"])
 @pytest.mark.parametrize("second", VERBS)
-def test_a_cancelled_lease_can_not_be_settled_in_another_way(
+def test_a_cancelled_lease_cannot_be_settled_in_another_way(
     store: Store, harness: Harness, first: str, second: str
 ) -> None:
     if first == second.split(maxsplit=1)[0]:
@@ -164,7 +164,7 @@ def test_a_cancelled_lease_can_not_be_settled_in_another_way(
         _settle(store, second, lease)
 
 
-def test_the_last_nack_can_not_be_repeated_as_a_reject(store: Store, harness: Harness) -> None:
+def test_the_last_nack_cannot_be_repeated_as_a_reject(store: Store, harness: Harness) -> None:
     lease = _leased(store, max_attempts=1)
     store.nack(lease)
     with harness.unchanged(store), pytest.raises(LeaseLost):
@@ -227,7 +227,7 @@ def test_a_message_that_was_removed_has_no_lease(store: Store) -> None:
         store.get(lease.id)
 
 
-def test_a_message_given_back_for_later_waits_and_its_attempt_does_not_count(store: Store, harness: Harness) -> None:
+def test_a_message_released_with_a_delay_waits_and_its_attempt_does_not_count(store: Store, harness: Harness) -> None:
     lease = _leased(store)
     assert store.release(lease, delay=60).state is State.DELAYED
     with harness.unchanged(store):
@@ -241,7 +241,7 @@ def test_a_message_given_back_for_later_waits_and_its_attempt_does_not_count(sto
     assert verbs(store, lease.id)[:3] == ["publish", "claim", "release"]
 
 
-def test_a_cancelled_message_given_back_for_later_ends(store: Store) -> None:
+def test_a_cancelled_message_released_with_a_delay_ends(store: Store) -> None:
     lease = _leased(store)
     store.cancel(lease.id)
     assert store.release(lease, delay=60).state is State.CANCELLED

@@ -1,4 +1,4 @@
-"""Long polls: woken by work, wherever it comes from; with the real clock and maintenance running."""
+"""Long polls are woken by work, wherever it comes from; with the real clock and maintenance running."""
 
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def test_as_many_wake_as_there_are_messages_and_each_gets_one(live: Store, pool:
     assert sorted(p for w in waiting for p in payloads(_soon(w))) == list(range(6))
 
 
-def test_wait_is_woken_by_delayed_work_coming_due(live: Store, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_when_delayed_work_is_due(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     message = live.publish("emails", "later", delay=0.2)
@@ -76,7 +76,7 @@ def test_wait_is_woken_by_delayed_work_coming_due(live: Store, pool: ThreadPoolE
     assert inside(live).engine.now() >= message.run_us
 
 
-def test_wait_is_woken_by_a_lease_running_out(live: Store) -> None:
+def test_wait_is_woken_when_a_lease_expires(live: Store) -> None:
     live.publish("emails", 1)
     live.claim("emails", lease=0.2)
     assert [lease.attempt for lease in live.claim("emails", wait=LONG)] == [2]
@@ -103,7 +103,7 @@ def test_wait_is_woken_by_work_that_comes_back(live: Store, pool: ThreadPoolExec
     assert [lease.id for lease in _soon(waiting)] == [message.id]
 
 
-def test_wait_is_woken_when_a_group_s_turn_comes(live: Store, pool: ThreadPoolExecutor) -> None:
+def test_wait_is_woken_when_the_turn_of_a_group_comes(live: Store, pool: ThreadPoolExecutor) -> None:
     live.queues.put("jobs", group_order=True)
     live.publish_many("jobs", [NewMessage(n, group="g") for n in range(2)])
     first = live.claim("jobs")[0]
@@ -134,14 +134,14 @@ def test_wait_does_not_wait_when_there_is_work(live: Store) -> None:
     assert len(live.claim("emails", limit=100, wait=LONG)) == 1
 
 
-def test_closing_wakes_who_waits_with_nothing(live: Store, pool: ThreadPoolExecutor) -> None:
+def test_closing_wakes_waiting_claims_with_nothing(live: Store, pool: ThreadPoolExecutor) -> None:
     waiting = pool.submit(live.claim, "emails", wait=LONG)
     until(lambda: waits(live))
     live.close()
     assert _soon(waiting) == []
 
 
-def test_waiting_works_without_maintenance_of_our_own(harness: Harness) -> None:
+def test_waiting_works_without_maintenance_in_this_process(harness: Harness) -> None:
     store = harness.open(live=True)
     store.publish("emails", "later", delay=0.1)
     assert payloads(store.claim("emails", wait=LONG)) == ["later"]
@@ -204,7 +204,9 @@ def test_wait_at_a_full_queue_ends_when_a_lease_does(live: Store, pool: ThreadPo
         assert len(_soon(one)) == 1
 
 
-def test_wait_at_a_full_queue_is_told_by_another_process(shared_harness: Harness, pool: ThreadPoolExecutor) -> None:
+def test_wait_at_a_full_queue_ends_when_a_lease_of_another_process_does(
+    shared_harness: Harness, pool: ThreadPoolExecutor
+) -> None:
     live = shared_harness.live()
     live.queues.put("emails", max_in_flight=1)
     live.publish_many("emails", ["first", "second"])

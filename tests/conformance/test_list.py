@@ -1,4 +1,4 @@
-"""get and messages: keyset pages that see each message once, in the order of its index."""
+"""get and messages: pages contain each message once, in the order of its index."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_paging_sees_each_message_once_while_others_are_added(store: Store, harn
     assert found[: len(made)] == made
 
 
-def test_a_message_that_left_meanwhile_does_not_upset_the_pages(store: Store) -> None:
+def test_a_message_that_left_meanwhile_does_not_disturb_the_pages(store: Store) -> None:
     made = [m.id for m in store.publish_many("emails", range(6))]
     page = store.messages("emails", state="ready", limit=3)
     store.cancel(made[2], made[3])
@@ -84,7 +84,7 @@ def test_a_message_that_left_meanwhile_does_not_upset_the_pages(store: Store) ->
     assert [m.id for m in rest] == made[4:]
 
 
-def test_filters_hold_for_every_page(store: Store) -> None:
+def test_filters_apply_to_every_page(store: Store) -> None:
     store.publish_many("emails", [NewMessage(n, type="odd" if n % 2 else "even") for n in range(20)])
     found = []
     after = None
@@ -135,7 +135,7 @@ def test_a_cursor_is_good_after_opening_again(harness: Harness) -> None:
 @pytest.mark.parametrize(
     "id", ["019b76da-a800-7000-8000-000000000001", "ffffffff-ffff-7fff-bfff-ffffffffffff", "0" * 32]
 )
-def test_an_id_that_was_never_given_out_is_not_found(store: Store, id: str) -> None:
+def test_an_id_that_was_never_used_is_not_found(store: Store, id: str) -> None:
     store.publish("emails", 1)
     with pytest.raises(NotFound) as missing:
         store.get(id)

@@ -1,4 +1,4 @@
-"""claim: which messages come, in which batch, and what a lease carries."""
+"""claim: which messages are delivered, in which batch, and what a lease contains."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ def test_claim_gives_at_most_the_limit(store: Store) -> None:
     assert store.claim("emails", limit=100) == []
 
 
-def test_claim_from_a_queue_that_does_not_exist_is_empty_and_makes_none(store: Store) -> None:
+def test_claim_from_a_queue_that_does_not_exist_is_empty_and_creates_none(store: Store) -> None:
     assert store.claim("nowhere") == []
     assert store.queues.list() == []
 
@@ -75,7 +75,7 @@ def test_receipts_do_not_repeat_after_opening_again(harness: Harness) -> None:
     assert second.receipt != first.receipt
 
 
-def test_lease_time_is_the_queues_unless_given(store: Store, harness: Harness) -> None:
+def test_lease_time_is_that_of_the_queue_unless_given(store: Store, harness: Harness) -> None:
     store.publish_many("emails", range(3))
     assert store.claim("emails")[0].until == harness.clock.time + timedelta(seconds=30)
     store.queues.put("emails", lease=timedelta(minutes=5))
@@ -91,7 +91,7 @@ def test_two_workers_never_get_the_same_message(store: Store, harness: Harness) 
     assert set(got) == made
 
 
-def test_what_is_due_comes_with_the_claim_itself(store: Store, harness: Harness) -> None:
+def test_a_claim_delivers_what_is_due(store: Store, harness: Harness) -> None:
     """Nobody has to sweep: memory or a background loop is never the only way to durable work."""
     store.publish("emails", "delayed", delay=10)
     store.publish("emails", "leased")

@@ -1,4 +1,4 @@
-"""Load: many plain messages at once, under ids of their own, with every promise of publish."""
+"""Load: many simple messages at once, with given ids and every promise of publish."""
 
 from __future__ import annotations
 
@@ -136,9 +136,7 @@ def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> Non
     ],
     ids=repr,
 )
-def test_a_load_that_is_not_one_is_refused(
-    engine: port.Engine, store: Store, harness: Harness, more: dict[str, Any]
-) -> None:
+def test_a_malformed_load_is_refused(engine: port.Engine, store: Store, harness: Harness, more: dict[str, Any]) -> None:
     call = load([1, 2])
     fields = {name: getattr(call, name) for name in call.__struct_fields__} | more
     with harness.unchanged(store):

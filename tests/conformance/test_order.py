@@ -28,7 +28,7 @@ def test_fifo_is_publish_order(store: Store, harness: Harness) -> None:
     assert _drain(store) == list(range(20))
 
 
-def test_priority_where_it_has_no_effect_is_told_once_for_each_queue(
+def test_a_priority_without_effect_is_logged_once_for_each_queue(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.queues.put("urgent", ordering="priority")
@@ -88,7 +88,7 @@ def test_without_ageing_priority_never_yields(store: Store, harness: Harness) ->
     assert _drain(store) == ["high", "low"]
 
 
-def test_extreme_priority_with_long_ageing_is_taken_and_ordered(store: Store) -> None:
+def test_extreme_priority_with_long_ageing_is_accepted_and_ordered(store: Store) -> None:
     store.queues.put("jobs", ordering="priority", ageing=timedelta(days=36_500))
     for priority in (-1_000_000_000, 0, 1_000_000_000):
         store.publish("jobs", priority, priority=priority)
@@ -139,7 +139,7 @@ def test_retried_work_keeps_its_priority(store: Store) -> None:
 
 
 @pytest.mark.parametrize("back", ["reset", "inherit"])
-def test_changing_the_ordering_ranks_the_backlog_anew(store: Store, harness: Harness, back: str) -> None:
+def test_changing_the_ordering_ranks_the_backlog_again(store: Store, harness: Harness, back: str) -> None:
     now = harness.clock.time
     for n, (priority, hours) in enumerate([(1, 3), (3, 2), (2, 1)]):
         store.publish("jobs", n, priority=priority, deadline=now + timedelta(hours=hours))
@@ -154,7 +154,7 @@ def test_changing_the_ordering_ranks_the_backlog_anew(store: Store, harness: Har
     assert _drain(store) == [0, 1, 2]
 
 
-def test_a_new_ordering_holds_for_all_of_a_large_backlog(store: Store) -> None:
+def test_a_new_ordering_reaches_all_of_a_large_backlog(store: Store) -> None:
     """More than one step of re-ranking, with messages in every waiting state."""
     given = [NewMessage(n, priority=n % 7) for n in range(1300)]
     store.publish_many("jobs", given)
@@ -162,7 +162,7 @@ def test_a_new_ordering_holds_for_all_of_a_large_backlog(store: Store) -> None:
     assert _drain(store, 1000) == sorted(range(1300), key=lambda n: (-(n % 7), n))
 
 
-def test_a_new_ordering_holds_for_what_comes_back_later(store: Store, harness: Harness) -> None:
+def test_a_new_ordering_counts_for_messages_that_come_back_later(store: Store, harness: Harness) -> None:
     for n in range(4):
         store.publish("jobs", n, priority=n, delay=10)
     store.publish("jobs", "leased", priority=99)
@@ -175,7 +175,7 @@ def test_a_new_ordering_holds_for_what_comes_back_later(store: Store, harness: H
     assert _drain(store) == ["leased", "held", 3, 2, 1, 0]
 
 
-def test_the_default_ordering_of_all_queues_holds_for_each(store: Store) -> None:
+def test_the_default_ordering_counts_for_every_queue(store: Store) -> None:
     for name in ("jobs", "other"):
         store.publish(name, "low", priority=0)
         store.publish(name, "high", priority=1)
@@ -185,7 +185,7 @@ def test_the_default_ordering_of_all_queues_holds_for_each(store: Store) -> None
     assert payloads(store.claim("other", limit=2)) == ["low", "high"]
 
 
-def test_a_new_ordering_holds_for_dead_letters_that_are_replayed(store: Store) -> None:
+def test_a_new_ordering_counts_for_replayed_dead_letters(store: Store) -> None:
     store.queues.put("jobs", ordering="deadline")
     store.publish("jobs", "dead")
     store.reject(store.claim("jobs")[0])

@@ -1,4 +1,4 @@
-"""cancel: ends what waits, asks the worker of what is leased."""
+"""cancel: ends waiting messages, and asks the worker of a leased one to stop."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.conformance.harness import Harness, counts, payloads, verbs
 
 
 @pytest.mark.parametrize("fields", [{}, {"delay": 60}, {"hold": "x"}], ids=["ready", "delayed", "held"])
-def test_cancel_ends_what_waits(store: Store, harness: Harness, fields: dict[str, object]) -> None:
+def test_cancel_ends_a_waiting_message(store: Store, harness: Harness, fields: dict[str, object]) -> None:
     message = store.publish("emails", 1, **fields)  # type: ignore[arg-type]  # a bag of fields
     (outcome,) = store.cancel(message.id)
     assert (outcome.id, outcome.state, outcome.ok) == (message.id, State.CANCELLED, True)
@@ -31,7 +31,7 @@ def test_cancel_of_a_leased_message_asks_the_worker(store: Store) -> None:
     assert counts(store, "emails") == {"leased": 1}
 
 
-def test_a_worker_that_was_not_asked_is_told_nothing(store: Store) -> None:
+def test_a_worker_whose_message_is_not_cancelled_is_not_asked_to_stop(store: Store) -> None:
     store.publish("emails", 1)
     longer = store.extend(store.claim("emails")[0], 30)
     assert longer is not None
@@ -39,7 +39,9 @@ def test_a_worker_that_was_not_asked_is_told_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("way", ["nack", "release", "run out"])
-def test_a_message_asked_to_stop_is_cancelled_when_its_worker_lets_go(store: Store, harness: Harness, way: str) -> None:
+def test_a_cancelled_leased_message_ends_when_its_worker_gives_it_back(
+    store: Store, harness: Harness, way: str
+) -> None:
     message = store.publish("emails", 1)
     lease = store.claim("emails", lease=30)[0]
     store.cancel(message.id)
@@ -57,7 +59,7 @@ def test_a_message_asked_to_stop_is_cancelled_when_its_worker_lets_go(store: Sto
             store.ack(lease)
 
 
-def test_a_worker_that_finishes_all_the_same_is_done(store: Store) -> None:
+def test_a_cancelled_leased_message_that_is_acked_is_done(store: Store) -> None:
     message = store.publish("emails", 1)
     lease = store.claim("emails")[0]
     store.cancel(message.id)
@@ -80,7 +82,7 @@ def test_cancelling_twice_answers_the_same(store: Store, harness: Harness) -> No
         assert store.cancel(message.id)[0].state is State.CANCELLED
 
 
-def test_cancel_of_what_has_ended_changes_nothing(store: Store, harness: Harness) -> None:
+def test_cancel_of_an_ended_message_changes_nothing(store: Store, harness: Harness) -> None:
     done = store.publish("emails", 1)
     store.ack(store.claim("emails")[0])
     dead = store.publish("emails", 2)
