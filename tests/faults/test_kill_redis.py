@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.redis.resharding import Move
+from tests.engines.redis.reshard import Move
 from tests.faults.server_stories import furnish, processes_are_killed, the_server_is_killed
 from tests.faults.verdict import outlives_its_lease
 from tests.servers.redis import DURABLE, Server, Trio, redis_binary, valkey_binary

@@ -23,7 +23,7 @@ from tampu.maintenance import follower, supervisor, trimmer
 from tampu.model.journal import Transition
 from tests.conformance.harness import until
 from tests.servers import mariadb, postgres, redis
-from tests.servers.counting import Counted
+from tests.servers.round_trips import Counted
 
 STORES: dict[str, Callable[[], str]] = {
     "postgres": postgres.databases.url, "mariadb": mariadb.databases.url, "redis": redis.redis.url,

@@ -13,7 +13,7 @@ from tampu.broker import access
 from tampu.engines.port import Claim, QueueClaim
 from tampu.engines.redis import checks
 from tests.conformance.harness import payloads, until, waits
-from tests.engines.redis.resharding import owns
+from tests.engines.redis.reshard import owns
 from tests.servers import redis
 from tests.servers.redis import Server, Trio, redis_binary
 

@@ -16,7 +16,7 @@ from tampu.engines.redis.connection import wire
 from tampu.engines.redis.connection.node import Patience
 from tampu.engines.redis.connection.wire import Wire
 from tests.conformance.harness import payloads, until
-from tests.engines.redis.resharding import Move, ask, owns
+from tests.engines.redis.reshard import Move, ask, owns
 from tests.servers.redis import Server, Trio, redis_binary
 
 TAG = "{tampu:default:moving}"
