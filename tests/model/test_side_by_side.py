@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.model import stores
 from tests.model.machine import SideBySide
+from tests.seeds import OTHER_THREADS_DRAW
 
+pytestmark = OTHER_THREADS_DRAW
 EXAMPLES = int(os.environ.get("TAMPU_MODEL_EXAMPLES", "40"))
 
 

@@ -22,8 +22,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tampu.server.app import framework
+from tests.seeds import OTHER_THREADS_DRAW
 from tests.servers.http import Stall
 
+pytestmark = OTHER_THREADS_DRAW  # a whole server runs in threads of this process
 EXAMPLES = int(os.environ.get("TAMPU_OPENAPI_EXAMPLES", "6"))
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 

@@ -6,6 +6,9 @@ import threading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import OTHER_THREADS_DRAW
+
+pytestmark = OTHER_THREADS_DRAW
 _draw = vars(random)["random"]  # as a library would
 
 
