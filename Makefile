@@ -1,5 +1,5 @@
-# The first target that needs it makes .venv from the locked requirements; later runs find it fresh.
-# PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the command, JOBS=2 runs so many tests at once.
+# The first target that needs .venv creates it from the locked requirements; later runs use it as long as these are unchanged.
+# PYTHON=python3.12 chooses the interpreter, ARGS="..." is passed to the command, JOBS=2 runs two tests at once.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -12,9 +12,10 @@ PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
 PACKAGE = ROOT / "src" / "tampu"
 
 
-def test_every_path_on_the_page_exists() -> None:
-    named = set(re.findall(r"`((?:src|tests|docs)/[\w/.-]+)`", PAGE.read_text()))
-    assert len(named) > 20
+def test_every_file_and_folder_on_the_page_is_named_by_its_whole_path() -> None:
+    words = re.findall(r"`([^`\s]+)`", PAGE.read_text())
+    named = {word for word in words if "://" not in word and re.search(r"/|\.(py|sql|lua|md|toml)$", word)}
+    assert len(named) > 50
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
@@ -41,3 +42,9 @@ def test_every_package_says_what_lives_there() -> None:
         if len(init.read_text().split('"""')) < 3 or len(init.read_text().split('"""')[1].split()) < 5
     ]
     assert silent == []
+
+
+def test_every_top_package_says_what_does_not_live_there() -> None:
+    inits = [path / "__init__.py" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    assert len(inits) > 10
+    assert [init.parent.name for init in inits if "Not here: " not in init.read_text().split('"""')[1]] == []

@@ -152,7 +152,7 @@ END $$;
 -- key, digest, type, body; tenant; q and depth of limited queues; window. Out: n, seq, state, now, why refused.
 -- Items that share a key or idempotency key are folded by the engine first. A batch that must look before it writes
 -- (keys, groups, depths) sends `locks` before it in the same pipeline: a statement's snapshot is older than the locks
--- it waits for, so looking and waiting can not be one statement.
+-- it waits for, so looking and waiting cannot be one statement.
 PREPARE publish AS
 WITH t AS MATERIALIZED (SELECT now_us() AS now),
 item AS MATERIALIZED (

@@ -52,16 +52,14 @@ class FollowerVerbs:
         return found
 
     def resume_follower(self, name: str) -> Steps[FollowerStatus]:
-        """Let a follower that is parked, or waits after an error, go on from where it is, within a second or two."""
+        """Resume a follower that is parked or waits after an error. It continues at its position within two seconds."""
         key = reader_name(validate.name(name, "follower"))
         while True:
             document: Document | None = yield Read(
                 lambda e: e.document(journal_readers.KIND, journal_readers.TENANT, key)
             )
             if document is None:
-                raise NotFound(
-                    f"no follower {name}", field="name", hint="tampu followers list shows those that there are"
-                )
+                raise NotFound(f"no follower {name}", field="name", hint="list them with: tampu followers list")
             reader = journal_readers.decode(document)
             if reader.failure is not None:
                 reader = msgspec.structs.replace(reader, failure=None)

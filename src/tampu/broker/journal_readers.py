@@ -116,7 +116,7 @@ def findings(engine: Engine) -> list[tuple[str, str, str]]:
 
 
 def _advice(reader: str) -> str:
-    """How to let a reader go on, or let go of it."""
+    """How to start a reader again, or remove it."""
     if reader.startswith(FOLLOWER):
         name = reader.removeprefix(FOLLOWER)
         return f"Start a process that has its handler, or remove it: tampu followers remove {name}"

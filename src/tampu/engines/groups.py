@@ -21,7 +21,7 @@ import msgspec
 
 ORDERED = 0
 ANY = 1 << 30
-"""So many slots that no message waits for one."""
+"""More slots than any group has messages: none waits for one."""
 MOST_FREED = 100
 """Messages of a group that one commit admits at most. Only after a limit was raised or removed there may be more."""
 

@@ -1,1 +1,6 @@
-"""Background tasks of a store: sweep, trim, schedule, reorder. The supervisor runs them, in the leader only."""
+"""Background tasks of a store: sweep (promote, reap, expire), trim, schedule, follow, reorder.
+
+The supervisor runs them, in the leader only.
+
+Not here: the rules. A task decides when something is due, and calls the broker or the engine to do it.
+"""

@@ -157,7 +157,7 @@ class Follower:
         """Keep the error with the position, and when to try again."""
         attempts = reader.failure.attempts if reader.failure is not None else 0
         wait = _FULL_WAIT_US
-        if not isinstance(error, QueueFull | QueueClosed):  # it is for others to make room: that is no fault
+        if not isinstance(error, QueueFull | QueueClosed):  # no error of the handler: the queue has no room
             attempts += 1
             wait = min(_FIRST_WAIT_US << (attempts - 1), _LONGEST_WAIT_US)
         text = validate.clip(f"{type(error).__name__}: {error}", _ERROR_CHARACTERS)
@@ -172,13 +172,13 @@ class Follower:
             self._known[handler.name] = waiting, self._core.do(journal_readers.saving(waiting, version))
 
     def forget(self) -> None:
-        """Another process may move the positions: read them again."""
+        """Drop the cached positions, because another process may have moved them."""
         self._known.clear()
 
     # -- the thread
 
     def start(self) -> None:
-        """Follow the journal if there is anybody to do it for; nothing happens if that is so already."""
+        """Start the thread, unless it runs already or there are no followers."""
         if FOLLOWERS and self._thread is None:
             self._core.coalescer.on_commit.append(self._committed)
             self._thread = threading.Thread(target=self._run, name="tampu-follower", daemon=True)
@@ -190,7 +190,7 @@ class Follower:
         self._wake.set()
 
     def hear(self, status: PollStatus) -> None:
-        """Look soon if a document was changed since the last poll or, where the engine tells it, the journal."""
+        """Look soon if a document has changed since the last poll, or the journal if the engine reports its end."""
         heard = (status.revision, status.journal_end)
         self._longest = _LAST_SECONDS if status.journal_end is None else _HEARING_SECONDS
         if heard != self._heard:
@@ -217,7 +217,7 @@ class Follower:
                 self._wake.wait(seconds)
 
     def look(self) -> float:
-        """Hand over what is new; for how long there is nothing to do if nobody wakes it."""
+        """Give new transitions to the handlers. Return the seconds to wait, unless something wakes the thread."""
         if not FOLLOWERS or not self._leads():
             self.forget()
             return _RETRY_SECONDS

@@ -3,6 +3,8 @@
 import tampu.spark
 spark = tampu.spark.session()
 spark.read.format("tampu").option("url", "jobs.db").option("queue", "emails").load()
+
+Not here: how the rows are read from a store (`stores/`), and the tables that are kept of them (`lake/`).
 """
 
 from __future__ import annotations

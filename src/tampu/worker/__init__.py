@@ -1,4 +1,4 @@
 """Tasks (functions that handle messages) and the worker that claims messages and calls them.
 
-The command line is in `tampu.cli`; how messages are stored is up to the engines.
+Not here: the command line (`cli/`), and how messages are stored (`engines/`). A worker uses a store as any program.
 """

@@ -33,7 +33,7 @@ class Tail:
         self._reader: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self.position: Position = {}
-        """Behind what the sinks were told; the cursor is ahead of it while a page is on its way."""
+        """The position after the last event the sinks got. While a page is being read, the cursor is ahead of it."""
 
     def __len__(self) -> int:
         return len(self._sinks)

@@ -34,7 +34,7 @@ def protocol_for(settings: ServerSettings, server: ServerState | None = None) ->
 
 
 def _length(headers: list[tuple[bytes, bytes]]) -> int:
-    """The bytes of a body by its headers; a number that nobody sends if they do not say it."""
+    """The length of the body in bytes, from its headers; `_UNKNOWN` if they do not give it."""
     for name, value in headers:
         if name == b"content-length":
             return int(value) if value.isdigit() else _UNKNOWN

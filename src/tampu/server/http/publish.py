@@ -208,7 +208,7 @@ def _most_body(server: ServerState, most: int) -> int:
 def published(caller: Caller, m: Message, form: str, whole: bool = True) -> bodies.Published:
     """``whole``: return the whole message, because it may differ from what the caller sent.
 
-    A message that was there before is somebody else's, perhaps in another queue. Its content is for who may view it.
+    A message that existed before may be another caller's. Its content is shown only to callers that may view its queue.
     """
     created = moment(m.created_us)
     if m.duplicate and not caller.may("view", m.queue):
