@@ -262,3 +262,27 @@ def test_a_broken_call_fails_alone(engine: Any, store: Store) -> None:
     assert isinstance(failed, tampu.TampuError)
     assert sorted(m.payload for m in store.messages("jobs")) == ["a", "b"]
     assert [t.verb for t in store.journal().transitions] == ["publish", "publish"]
+
+
+def test_documents_are_found_by_the_beginning_of_their_names(engine: Any) -> None:
+    names = ["a", "a/", "a/1", "a/10", "a/2", "a/é", "a/\U0001f600", "a0", "A/1", "b/1", "a.b/1", "a%b", "ab", "a_b"]
+    engine.run([port.PutDocument("range", "default", name, name.encode()) for name in names])
+    engine.run(
+        [port.PutDocument(kind, tenant, "a/other", b"") for kind, tenant in (("range", "t2"), ("rang", "default"))]
+    )
+
+    def found(prefix: str, after: str = "", limit: int | None = None) -> list[str]:
+        documents = engine.documents("range", "default", prefix, after, limit)
+        assert [document.value.decode() for document in documents] == [document.name for document in documents]
+        return [document.name for document in documents]
+
+    assert found("") == sorted(names)
+    for prefix in ("a", "a/", "a/1", "a%", "a_", "A", "nothing"):
+        there = sorted(name for name in names if name.startswith(prefix))
+        assert found(prefix) == there
+        assert found(prefix, limit=2) == there[:2]
+        if there:
+            assert found(prefix, there[0], 2) == there[1:3]
+            assert found(prefix, there[-1]) == []
+    assert found("", limit=3) == sorted(names)[:3]
+    assert (engine.count_documents("range", "default"), engine.count_documents("range", "nobody")) == (len(names), 0)

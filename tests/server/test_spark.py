@@ -345,3 +345,38 @@ def test_a_document_has_a_bounded_size_and_costs(stall: Stall, web: Web) -> None
 
     assert put((1 << 20) + 1).code == "payload_too_large"
     assert [put(10).status for _ in range(3)] == [200, 200, 429]
+
+
+def test_a_tenant_has_a_bounded_number_of_documents(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tampu.server.spark.spark_store.MAX_DOCUMENTS", 3)
+
+    def put(kind: str, *names: str, key: Web = web) -> Any:
+        changes = [{"do": "put", "kind": kind, "name": f"orders/{name}", "value": b"1"} for name in names]
+        body = msgspec.msgpack.encode({"changes": changes})
+        return key.post("/v1/spark/changes", body, content_type=MSGPACK, accept=JSON)
+
+    assert put(STREAMS, "a", "b").status == 200
+    assert put(STREAMS, "c", "d").code == "storage_full"
+    assert put(STREAMS, "c").status == 200
+    assert put(STREAMS, "d").code == "storage_full"
+    assert put(STREAMS, "a", "c").status == 200, "those that are there can be replaced"
+    assert put(JOBS, "a").status == 200, "each kind is counted by itself"
+    gone = {"changes": [{"do": "delete", "kind": STREAMS, "name": "orders/a"}]}
+    assert web.post("/v1/spark/changes", gone).status == 200
+    assert put(STREAMS, "d").status == 200
+
+
+def test_a_prefix_is_answered_in_pages(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tampu.server.spark.spark_store._PAGE_BYTES", 2000)
+    with store(stall) as opened:
+        for queue, kind in (("orders", JOBS), ("orders", STAGED_ROWS), ("orders-other", JOBS)):
+            opened.within(queue).run([PutDocument(kind, "default", f"{n:03}", bytes(100)) for n in range(90)])
+    for kind, most in ((JOBS, 32), (STAGED_ROWS, 20)):
+        page = web.post("/v1/spark/documents", {"kind": kind, "prefix": "orders/"}).json
+        assert len(page["documents"]) == most
+        assert page["cursor"] == f"orders/{most - 1:03}"
+        with store(stall) as opened:
+            names = [document.name for document in opened.within("orders").documents(kind, "default")]
+            assert names == [f"{n:03}" for n in range(90)]
+            few = opened.within("orders").documents(kind, "default", "08")
+            assert [document.name for document in few] == [f"08{n}" for n in range(10)]

@@ -453,7 +453,13 @@ class Engine(Protocol):
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None: ...
 
-    def documents(self, kind: str, tenant: str) -> list[Document]: ...
+    def documents(
+        self, kind: str, tenant: str, prefix: str = "", after: str = "", limit: int | None = None
+    ) -> list[Document]:
+        """Those whose names begin with ``prefix``, by name; at most ``limit`` after the name ``after``."""
+        ...
+
+    def count_documents(self, kind: str, tenant: str) -> int: ...
 
     def all_documents(self) -> list[Document]:
         """Every document, of all kinds and tenants."""

@@ -57,8 +57,8 @@ class EngineStore(Generic[E]):
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
         return self.engine.document(kind, tenant, name)
 
-    def documents(self, kind: str, tenant: str) -> list[Document]:
-        return self.engine.documents(kind, tenant)
+    def documents(self, kind: str, tenant: str, prefix: str = "") -> list[Document]:
+        return self.engine.documents(kind, tenant, prefix)
 
     def within(self, _queue: str | None) -> Self:
         return self

@@ -163,17 +163,21 @@ class HttpStore:
         return f"{self._scope}/{name}" if kind in _SCOPED else name
 
     def document(self, kind: str, tenant: str, name: str) -> Document | None:
-        found = self._documents(tenant, wire.SparkLookup(kind, name=self._named(kind, name)))
+        found = self._documents(tenant, wire.SparkLookup(kind, name=self._named(kind, name))).documents
         return Document(kind, tenant, name, found[0].version, found[0].value) if found else None
 
-    def documents(self, kind: str, tenant: str) -> list[Document]:
-        prefix = self._named(kind, "")
-        found = self._documents(tenant, wire.SparkLookup(kind, prefix=prefix))
-        return [Document(kind, tenant, one.name.removeprefix(prefix), one.version, one.value) for one in found]
+    def documents(self, kind: str, tenant: str, prefix: str = "") -> list[Document]:
+        scope = self._named(kind, "")
+        found: list[wire.SparkDocument] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self._documents(tenant, wire.SparkLookup(kind, prefix=scope + prefix, after=cursor))
+            found, cursor = found + page.documents, page.cursor
+        return [Document(kind, tenant, one.name.removeprefix(scope), one.version, one.value) for one in found]
 
-    def _documents(self, tenant: str, lookup: wire.SparkLookup) -> list[wire.SparkDocument]:
+    def _documents(self, tenant: str, lookup: wire.SparkLookup) -> wire.SparkDocuments:
         reply: wire.SparkDocuments = self._do(tenant, Request("POST", "/v1/spark/documents", _read_documents, lookup))
-        return reply.documents
+        return reply
 
     def staging(self) -> str | None:
         return None

@@ -92,11 +92,13 @@ class SparkChanged(msgspec.Struct, frozen=True):
 
 
 class SparkLookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One document by name, or all whose names begin with a prefix."""
+    """One document by name, or a page of those whose names begin with a prefix."""
 
     kind: Kind
     name: Name | None = None
     prefix: Name | None = None
+    after: Annotated[str, Meta(max_length=700)] = ""
+    """The cursor of the page before."""
 
 
 class SparkDocument(msgspec.Struct, frozen=True):
@@ -107,6 +109,8 @@ class SparkDocument(msgspec.Struct, frozen=True):
 
 class SparkDocuments(msgspec.Struct, frozen=True):
     documents: list[SparkDocument]
+    cursor: str | None = None
+    """Where the next page starts; None at the end."""
 
 
 class SparkQueue(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from tampu.model.errors import VersionConflict
 
 _KEYS_PER_SCAN = 1000
 """Keys that one script looks at."""
+_ALL = 1 << 53
 
 
 def _key_ending(kind: str, tenant: str) -> str:
@@ -102,8 +103,20 @@ def _read(kind: str, tenant: str, name: str, raw: bytes) -> Document:
     return Document(kind, tenant, name, int(version), value)
 
 
-def list_all(registry: QueueRegistry, kind: str, tenant: str) -> Operation[list[Document]]:
-    (reply,) = yield [registry.write.plain("HGETALL", registry.tags.registry, f"doc:{_key_ending(kind, tenant)}")]
+def count(registry: QueueRegistry, kind: str, tenant: str) -> Operation[int]:
+    (reply,) = yield [registry.write.plain("HLEN", registry.tags.registry, f"doc:{_key_ending(kind, tenant)}")]
+    return int(ok(reply))
+
+
+def of_kind(
+    registry: QueueRegistry, kind: str, tenant: str, prefix: str = "", after: str = "", limit: int | None = None
+) -> Operation[list[Document]]:
+    tag, end = registry.tags.registry, _key_ending(kind, tenant)
+    if prefix or after or limit is not None:
+        most = _ALL if limit is None else limit
+        (reply,) = yield [registry.write.script("list_documents", tag, end, prefix, after, most)]
+    else:
+        (reply,) = yield [registry.write.plain("HGETALL", tag, f"doc:{end}")]
     flat = ok(reply)
     return [
         _read(kind, tenant, name, value)
@@ -116,7 +129,7 @@ def list_everything(registry: QueueRegistry) -> Operation[list[Document]]:
     documents: list[Document] = []
     for end in sorted((yield from _key_endings(registry))):
         kind, tenant = map(unescape, end.split(":"))
-        documents += yield from list_all(registry, kind, tenant)
+        documents += yield from of_kind(registry, kind, tenant)
     return documents
 
 

@@ -265,8 +265,13 @@ class RedisEngine:
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
         return self.query(documents.get(self.registry, kind, tenant, name))
 
-    def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        return self.query(documents.list_all(self.registry, kind, tenant))
+    def documents(
+        self, kind: str, tenant: str, prefix: str = "", after: str = "", limit: int | None = None
+    ) -> list[port.Document]:
+        return self.query(documents.of_kind(self.registry, kind, tenant, prefix, after, limit))
+
+    def count_documents(self, kind: str, tenant: str) -> int:
+        return self.query(documents.count(self.registry, kind, tenant))
 
     def all_documents(self) -> list[port.Document]:
         return self.query(documents.list_everything(self.registry))

@@ -91,8 +91,13 @@ class BaseEngine(abc.ABC):
     def document(self, kind: str, tenant: str, name: str) -> port.Document | None:
         return self.readers.ask(lambda db: documents.get(db, kind, tenant, name))
 
-    def documents(self, kind: str, tenant: str) -> list[port.Document]:
-        return self.readers.ask(lambda db: documents.list_all(db, kind, tenant))
+    def documents(
+        self, kind: str, tenant: str, prefix: str = "", after: str = "", limit: int | None = None
+    ) -> list[port.Document]:
+        return self.readers.ask(lambda db: documents.of_kind(db, kind, tenant, prefix, after, limit))
+
+    def count_documents(self, kind: str, tenant: str) -> int:
+        return int(self.readers.ask(lambda db: db.value("count_documents", kind, tenant)))
 
     def all_documents(self) -> list[port.Document]:
         return self.readers.ask(documents.every)

@@ -77,14 +77,14 @@ async def documents(request: CurrentRequest, caller: CurrentCaller) -> Response:
     name = body.prefix if body.name is None else body.name
     everyone = await request.server.of_all_tenants(caller)
     tenant = permissions.check_document(caller, body.kind, name or "", write=False, everyone=everyone)
-    store = spark_store.store
     if body.name is not None:
-        one = await _do(store.document, body.kind, tenant, body.name)
-        found = [] if one is None else [one]
+        one = await _do(spark_store.store.document, body.kind, tenant, body.name)
+        found, cursor = [] if one is None else [one], None
     else:
-        there = await _do(store.documents, body.kind, tenant)
-        found = [document for document in there if document.name.startswith(body.prefix or "")]
-    return answer(request, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found]))
+        await request.spend(caller, 1)
+        step = 1 if body.kind in permissions.LARGE else 16
+        found, cursor = await _do(spark_store.page, body.kind, tenant, body.prefix, body.after, step)
+    return answer(request, wire.SparkDocuments([wire.SparkDocument(d.name, d.version, d.value) for d in found], cursor))
 
 
 @router.post(
@@ -147,6 +147,7 @@ def _change(owners: Sequence[str], spark_store: SparkStore, body: wire.SparkChan
             made = load.publish(tenant, change, functools.partial(settings_of, tenant), remember_us)
         counted.append((len(calls), len(calls) + len(made.rows)))
         calls += (*made.rows, *made.copies)
+    spark_store.check_room([call for call in calls if isinstance(call, port.PutDocument)])
     replies = spark_store.change(calls, again=body.again)
     return [sum(int(stored(reply)) for reply in replies[first:last]) for first, last in counted]
 

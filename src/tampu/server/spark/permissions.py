@@ -23,7 +23,7 @@ from tampu.stores.wire import ANY, SparkDelete, SparkPut
 _CONSUMERS = frozenset({HEADS, PAGES, OUTCOMES})
 _OF_THE_STORE = frozenset({journal_readers.KIND, journal_readers.OBJECTIVES, journal_readers.IDENTITY[0]})
 _WRITERS = frozenset({JOBS, STREAMS, STAGED_NAMES, STAGED_ROWS})
-_LARGE = frozenset({STAGED_ROWS, OUTCOMES, PAGES})
+LARGE = frozenset({STAGED_ROWS, OUTCOMES, PAGES})
 """They have rows; the size of a request bounds them."""
 MAX_DOCUMENT = 1 << 20
 """Maximum bytes of any other document."""
@@ -63,7 +63,7 @@ def check_prefix(kind: str, prefix: str) -> None:
 
 def check_size(change: SparkPut | SparkDelete) -> None:
     """Refuse a document that is too large."""
-    if isinstance(change, SparkPut) and change.kind not in _LARGE and len(change.value) > MAX_DOCUMENT:
+    if isinstance(change, SparkPut) and change.kind not in LARGE and len(change.value) > MAX_DOCUMENT:
         raise PayloadTooLarge(f"a document has at most {MAX_DOCUMENT} bytes, not {len(change.value)}", field="value")
 
 

@@ -9,15 +9,16 @@ import asyncio
 import contextlib
 import hmac
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tampu.broker.core import Core
-from tampu.engines.port import Call, DeleteDocument, PutDocument
+from tampu.engines.port import Call, DeleteDocument, Document, PutDocument
 from tampu.model.decoders import from_json, from_msgpack
-from tampu.model.errors import InvalidConfig, InvalidMessage, VersionConflict
+from tampu.model.errors import InvalidConfig, InvalidMessage, StorageFull, VersionConflict
 from tampu.server.auth.keys import TENANT
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 _SIGNATURE_BYTES = 32
 STREAMS = 16
 """Arrow streams at once on a node; each holds a batch in memory. More have to wait."""
+MAX_DOCUMENTS = 100_000
+"""Documents of one kind in one tenant."""
+_PAGE_DOCUMENTS = 1000
+_PAGE_BYTES = 8 << 20
 
 
 class Planned(msgspec.Struct, array_like=True, frozen=True):
@@ -73,6 +78,8 @@ class SparkStore:
         self.store: ArrowStore = store_of(core.engine)
         self.slots = asyncio.Semaphore(STREAMS)
         self._secret = _signing_secret(core)
+        self._room: dict[tuple[str, str], int] = {}
+        """How many puts are allowed before the documents are counted again, by (kind, tenant)."""
 
     # -- pieces
 
@@ -93,6 +100,33 @@ class SparkStore:
 
     def queues(self, tenant: str | None) -> set[str]:
         return {name for owner, name in self._core.engine.queues() if tenant is None or owner == tenant}
+
+    # -- documents
+
+    def page(self, kind: str, tenant: str, prefix: str, after: str, step: int) -> tuple[list[Document], str | None]:
+        """Documents whose names begin with ``prefix``, and the cursor of the next page. Read ``step`` at a time."""
+        found: list[Document] = []
+        size = 0
+        while size < _PAGE_BYTES and len(found) < _PAGE_DOCUMENTS:
+            some = self._core.engine.documents(kind, tenant, prefix, found[-1].name if found else after, step)
+            found += some
+            size += sum(len(document.value) for document in some)
+            if len(some) < step:
+                return found, None
+        return found, found[-1].name
+
+    def check_room(self, puts: Sequence[PutDocument]) -> None:
+        """Refuse new documents beyond the number that a tenant may have of a kind."""
+        for (kind, tenant), count in Counter((put.kind, put.tenant) for put in puts).items():
+            if self._room.get((kind, tenant), 0) < count:  # not every put was a new document: count them again
+                room = MAX_DOCUMENTS - self._core.engine.count_documents(kind, tenant)
+                if room < count and any(self._core.engine.document(kind, tenant, put.name) is None for put in puts):
+                    raise StorageFull(
+                        f"a tenant has at most {MAX_DOCUMENTS} documents of kind {kind}",
+                        hint="remove those of programs that are gone",
+                    )
+                self._room[kind, tenant] = max(room, count)
+            self._room[kind, tenant] -= count
 
     # -- changes
 

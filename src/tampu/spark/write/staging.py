@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -212,19 +212,18 @@ class InStore:
                 yield from reader
 
     def remove(self, folder: str) -> None:
-        self._delete(lambda name, _: name.startswith(f"{folder}/"))
+        self._delete(f"{folder}/")
 
     def clean(self) -> None:
-        limit = self._store.now() - _STALE_SECONDS * SECOND
-        self._delete(lambda _, kept: kept.at_us < limit)
+        self._delete("", self._store.now() - _STALE_SECONDS * SECOND)
 
     def clean_owner(self, owner: str) -> None:
-        self._delete(lambda name, _: name.startswith(f"{_digest(owner)}-"))
+        self._delete(f"{_digest(owner)}-")
 
-    def _delete(self, chosen: Callable[[str, _Kept], bool]) -> None:
-        for document in self._store.documents(STAGED_NAMES, self._tenant):
+    def _delete(self, prefix: str, before_us: int | None = None) -> None:
+        for document in self._store.documents(STAGED_NAMES, self._tenant, prefix):
             kept = _to_kept(document.value)
-            if chosen(document.name, kept):
+            if before_us is None or kept.at_us < before_us:
                 delete(self._store, self._tenant, document.name, kept.parts)
 
 

@@ -46,12 +46,20 @@ SELECT kind, tenant, name, version, value FROM tampu.document
 WHERE kind = $1::text AND tenant = $2::text AND name = $3::text
 
 -- name: list_documents
--- The documents of one kind and tenant.
+-- The documents of one kind and tenant whose names are in a range.
 -- Run by: list of documents
--- In:  $1 kind, $2 tenant
+-- In:  $1 kind, $2 tenant, $3 first name, $4 only after this name, $5 only before this name, $6 at most
 -- Out: kind, tenant, name, version, value
 SELECT kind, tenant, name, version, value FROM tampu.document
-WHERE kind = $1::text AND tenant = $2::text ORDER BY name
+WHERE kind = $1::text AND tenant = $2::text AND name >= $3::text AND name > $4::text AND name < $5::text
+ORDER BY name LIMIT $6::int8
+
+-- name: count_documents
+-- The number of documents of one kind and tenant.
+-- Run by: the limit for documents of Spark programs
+-- In:  $1 kind, $2 tenant
+-- Out: how many
+SELECT count(*) FROM tampu.document WHERE kind = $1::text AND tenant = $2::text
 
 -- name: list_all_documents
 -- Every document.

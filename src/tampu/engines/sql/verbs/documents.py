@@ -12,6 +12,9 @@ from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Db
 from tampu.model.errors import TampuError, VersionConflict
 
+_LAST_CHARACTER = "\U0010ffff"
+_ALL = (1 << 63) - 1
+
 
 def put(commit: Commit, calls: Sequence[PutDocument]) -> list[int | TampuError]:
     replies: list[int | TampuError] = []
@@ -49,8 +52,10 @@ def get(db: Db, kind: str, tenant: str, name: str) -> Document | None:
     return None if row is None else Document(*row)
 
 
-def list_all(db: Db, kind: str, tenant: str) -> list[Document]:
-    return [Document(*row) for row in db.rows("list_documents", kind, tenant)]
+def of_kind(db: Db, kind: str, tenant: str, prefix: str, after: str, limit: int | None) -> list[Document]:
+    end = prefix + _LAST_CHARACTER
+    most = _ALL if limit is None else limit
+    return [Document(*row) for row in db.rows("list_documents", kind, tenant, prefix, after, end, most)]
 
 
 def every(db: Db) -> list[Document]:

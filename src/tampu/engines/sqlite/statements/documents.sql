@@ -43,11 +43,20 @@ DELETE FROM tampu_document WHERE kind = $1 AND tenant = $2 AND name = $3 RETURNI
 SELECT kind, tenant, name, version, value FROM tampu_document WHERE kind = $1 AND tenant = $2 AND name = $3
 
 -- name: list_documents
--- The documents of one kind and tenant.
+-- The documents of one kind and tenant whose names are in a range.
 -- Run by: list of documents
--- In:  $1 kind, $2 tenant
+-- In:  $1 kind, $2 tenant, $3 first name, $4 only after this name, $5 only before this name, $6 at most
 -- Out: kind, tenant, name, version, value
-SELECT kind, tenant, name, version, value FROM tampu_document WHERE kind = $1 AND tenant = $2 ORDER BY name
+SELECT kind, tenant, name, version, value FROM tampu_document
+WHERE kind = $1 AND tenant = $2 AND name >= $3 AND name > $4 AND name < $5
+ORDER BY name LIMIT $6
+
+-- name: count_documents
+-- The number of documents of one kind and tenant.
+-- Run by: the limit for documents of Spark programs
+-- In:  $1 kind, $2 tenant
+-- Out: how many
+SELECT count(*) FROM tampu_document WHERE kind = $1 AND tenant = $2
 
 -- name: list_all_documents
 -- Every document.
