@@ -147,18 +147,36 @@ def test_idempotency_key_answers_also_when_the_first_was_removed(store: Store) -
     assert store.claim("emails") == []
 
 
-@pytest.mark.parametrize(
-    ("queue", "payload", "fields"),
-    [("emails", 2, {}), ("letters", 1, {}), ("emails", 1, {"type": "t"}), ("emails", 1, {"labels": {"a": "b"}})],
-)
+@pytest.mark.parametrize(("payload", "fields"), [(2, {}), (1, {"type": "t"}), (1, {"labels": {"a": "b"}})])
 def test_idempotency_key_with_another_body_is_a_conflict(
-    store: Store, harness: Harness, queue: str, payload: int, fields: dict[str, object]
+    store: Store, harness: Harness, payload: int, fields: dict[str, object]
 ) -> None:
     store.publish("emails", 1, idempotency_key="i")
-    store.publish("letters", 0)
     with harness.unchanged(store), pytest.raises(IdempotencyConflict) as refused:
-        store.publish(queue, payload, idempotency_key="i", **fields)  # type: ignore[arg-type]  # a bag of fields
+        store.publish("emails", payload, idempotency_key="i", **fields)  # type: ignore[arg-type]  # a bag of fields
     assert (refused.value.code, refused.value.field) == ("idempotency_conflict", "idempotency_key")
+
+
+def test_the_same_idempotency_key_in_another_queue_is_another_message(store: Store) -> None:
+    first, other = (store.publish(queue, 1, idempotency_key="i") for queue in ("emails", "letters"))
+    assert (first.duplicate, other.duplicate) == (False, False)
+    assert [store.publish(queue, 1, idempotency_key="i").id for queue in ("emails", "letters")] == [first.id, other.id]
+    assert (counts(store, "emails"), counts(store, "letters")) == ({"ready": 1}, {"ready": 1})
+
+
+def test_keys_with_slashes_belong_to_their_queue(store: Store) -> None:
+    messages = [store.publish("a", 1, idempotency_key=key) for key in ("a/i", "/i", "i", "b/a/i")]
+    messages += [store.publish("b", 1, idempotency_key=key) for key in ("i", "a/i")]
+    assert len({message.id for message in messages}) == 6
+
+
+def test_an_idempotency_key_does_not_outlive_its_window_in_another_queue(store: Store, harness: Harness) -> None:
+    store.queues.put("emails", idempotency_window=60)
+    store.publish("emails", 1, idempotency_key="i")
+    other = store.publish("letters", 1, idempotency_key="i")
+    harness.clock.advance(60)
+    assert not store.publish("emails", 2, idempotency_key="i").duplicate
+    assert store.publish("letters", 1, idempotency_key="i").id == other.id
 
 
 def test_idempotency_key_is_free_again_when_its_window_ends(store: Store, harness: Harness) -> None:

@@ -47,11 +47,9 @@ class New:
     hold: str | None = None
     id: str | None = None
 
-    def body(self, queue: str) -> tuple[Any, ...]:
+    def body(self) -> tuple[Any, ...]:
         """What an idempotency key stands for: all that was said, except when it is to run."""
-        return (
-            queue, self.payload, self.priority, self.deadline, self.key, self.idempotency_key, self.group, self.hold,
-        )  # fmt: skip
+        return (self.payload, self.priority, self.deadline, self.key, self.idempotency_key, self.group, self.hold)
 
 
 @dataclass(eq=False)

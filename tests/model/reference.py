@@ -33,7 +33,7 @@ class Model:
     """By (tenant, id)."""
     removed: set[tuple[str, str]] = field(default_factory=set)
     status: dict[tuple[str, str], str] = field(default_factory=dict)
-    remembered: dict[tuple[str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
+    remembered: dict[tuple[str, str, str], tuple[str, tuple[Any, ...], int]] = field(default_factory=dict)
     """Idempotency keys: (tenant, key) → (id, body, until)."""
     spent: dict[tuple[str, str, str | None], int] = field(default_factory=dict)
     """Of groups with a rate: when all their tokens are there again."""
@@ -258,16 +258,16 @@ class Model:
 
     def _known(self, tenant: str, queue: str, new: New) -> Entry | str | None:
         if new.idempotency_key is not None:
-            first = self.remembered.get((tenant, new.idempotency_key))
+            first = self.remembered.get((tenant, queue, new.idempotency_key))
             if first is not None and first[2] > self.now:
-                if first[1] != new.body(queue):
+                if first[1] != new.body():
                     raise Refused("idempotency_conflict")
                 return first[0]
         return None if new.id is None else self.find(tenant, new.id)
 
     def _remember(self, tenant: str, queue: str, new: New, id: str, rules: Rules) -> None:
         if new.idempotency_key is not None:
-            self.remembered[tenant, new.idempotency_key] = (id, new.body(queue), self.now + rules.idempotency)
+            self.remembered[tenant, queue, new.idempotency_key] = (id, new.body(), self.now + rules.idempotency)
 
     def _rank(self, rules: Rules, new: New) -> float:
         if rules.ordering == "priority":

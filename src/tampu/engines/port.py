@@ -472,7 +472,7 @@ class Engine(Protocol):
         ...
 
     def requests(self, tenant: str, after: tuple[Any, ...] | None, limit: int) -> RequestPage:
-        """The idempotency keys of a tenant within their window. A key may appear on two pages."""
+        """The idempotency keys of a tenant's queues within their window. A key may appear on two pages."""
         ...
 
     def revision(self) -> int:

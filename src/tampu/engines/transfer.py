@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     until_us: int
     id: str
     queue: str | None
-    """None: the message is gone, and the store no longer knows its queue."""
+    """None: the message was gone when the store was migrated from a schema that did not say the queue."""
 
 
 class RequestPage(msgspec.Struct, frozen=True):

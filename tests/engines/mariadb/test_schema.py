@@ -207,3 +207,30 @@ def test_groups_that_wait_go_on_after_the_second_version(server: MariaDb, db: An
             assert lease.payload == n
             store.ack(lease)
     assert migrations.version_of(db, database) == NOW
+
+
+def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(
+    server: MariaDb, db: Any, database: str
+) -> None:
+    url = server.url(database)
+    with tampu.open(url, maintenance=False) as q:
+        kept = q.publish("jobs", 1, idempotency_key="x")
+        slash = q.publish("other", 2, idempotency_key="jobs/x")
+        gone = q.publish("gone", 3, idempotency_key="y")
+        q.purge("gone", state="ready")
+    _run(
+        db,
+        f"UPDATE {database}.tampu_idempotency SET tenant = 'default', word = SUBSTR(word, LOCATE('/', word) + 1)",
+    )
+    _run(
+        db,
+        f"ALTER TABLE {database}.tampu_idempotency MODIFY tenant varchar(128) CHARACTER SET utf8mb4"
+        " COLLATE utf8mb4_nopad_bin, MODIFY word varbinary(2048)",
+    )
+    _run(db, f"UPDATE {database}.tampu_meta SET value = '3' WHERE name = 'schema'")
+    with tampu.open(url, maintenance=False) as q:
+        assert q.publish("jobs", 1, idempotency_key="x").id == kept.id
+        assert q.publish("other", 2, idempotency_key="jobs/x").id == slash.id
+        assert q.publish("gone", 3, idempotency_key="y").id == gone.id
+        assert not q.publish("other", 3, idempotency_key="y").duplicate
+        assert not q.publish("other", 1, idempotency_key="x").duplicate

@@ -156,6 +156,27 @@ def test_groups_that_wait_go_on_after_the_second_version(
     assert migrations.version_of(db, schema) == NOW
 
 
+def test_idempotency_keys_of_the_fourth_version_are_those_of_their_queues(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    url = server.url(schema=schema)
+    with tampu.open(url, maintenance=False) as q:
+        kept = q.publish("jobs", 1, idempotency_key="x")
+        slash = q.publish("other", 2, idempotency_key="jobs/x")
+        gone = q.publish("gone", 3, idempotency_key="y")
+        q.purge("gone", state="ready")
+    db.execute(
+        f"UPDATE {schema}.idempotency SET tenant = 'default', key = substr(key, position('\\x2f'::bytea in key) + 1)"
+    )
+    db.execute(f"UPDATE {schema}.meta SET value = '4' WHERE name = 'schema'")
+    with tampu.open(url, maintenance=False) as q:
+        assert q.publish("jobs", 1, idempotency_key="x").id == kept.id
+        assert q.publish("other", 2, idempotency_key="jobs/x").id == slash.id
+        assert q.publish("gone", 3, idempotency_key="y").id == gone.id
+        assert not q.publish("other", 3, idempotency_key="y").duplicate
+        assert not q.publish("other", 1, idempotency_key="x").duplicate
+
+
 @pytest.mark.parametrize(
     ("settings", "asked", "gives"),
     [

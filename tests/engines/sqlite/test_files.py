@@ -272,6 +272,29 @@ def test_groups_that_wait_go_on_after_the_second_version(tmp_path: Path) -> None
             store.ack(lease)
 
 
+def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with tampu.open(path, maintenance=False) as q:
+        kept = q.publish("jobs", 1, idempotency_key="x")
+        slash = q.publish("other", 2, idempotency_key="jobs/x")
+        gone = q.publish("gone", 3, idempotency_key="y")
+        q.purge("gone", state="ready")
+    db = sqlite3.connect(path)
+    db.executescript(
+        "UPDATE tampu_idempotency SET tenant = 'default', key = substr(key, instr(key, '/') + 1);"
+        "UPDATE tampu_meta SET value = 3 WHERE name = 'schema'"
+    )
+    db.close()
+    with tampu.open(path, maintenance=False) as q:
+        assert q.publish("jobs", 1, idempotency_key="x").id == kept.id
+        assert q.publish("other", 2, idempotency_key="jobs/x").id == slash.id
+        assert q.publish("gone", 3, idempotency_key="y").id == gone.id
+        assert not q.publish("other", 3, idempotency_key="y").duplicate
+        with pytest.raises(tampu.IdempotencyConflict):
+            q.publish("jobs", 2, idempotency_key="x")
+        assert not q.publish("other", 1, idempotency_key="x").duplicate
+
+
 def test_schema_steps_are_numbered_without_gaps() -> None:
     assert [number for number, _ in files.migrations()] == list(range(1, len(files.migrations()) + 1))
 

@@ -75,43 +75,22 @@ class MessageTransfer:
 
     def requests(self, tenant: str) -> tuple[int, int]:
         """Copy the idempotency keys of a tenant: (how many, how many not, because their queue is unknown)."""
-        copied = 0
-        lost: dict[str, list[Request]] = {}
+        copied = lost = 0
         after = None
         while True:
             page = self._source.requests(tenant, after, PAGE)
+            by_queue: dict[str, list[Request]] = {}
             for request in page.items:
                 if request.queue is None:
-                    lost.setdefault(request.id, []).append(request)
-            copied += self._import_requests(tenant, [request for request in page.items if request.queue is not None])
+                    lost += 1
+                else:
+                    by_queue.setdefault(request.queue, []).append(request)
+            for queue, some in by_queue.items():
+                do(self._target, Import(tenant, queue, [], self._origin, some))
+                copied += len(some)
             after = page.cursor
             if after is None:
-                break
-        for id, queue in self._queues_of(tenant, set(lost)):
-            found = [msgspec.structs.replace(request, queue=queue) for request in lost.pop(id)]
-            copied += self._import_requests(tenant, found)
-        return copied, sum(map(len, lost.values()))
-
-    def _import_requests(self, tenant: str, requests: Sequence[Request]) -> int:
-        by_queue: dict[str, list[Request]] = {}
-        for request in requests:
-            by_queue.setdefault(request.queue or "", []).append(request)
-        for queue, some in by_queue.items():
-            do(self._target, Import(tenant, queue, [], self._origin, some))
-        return len(requests)
-
-    def _queues_of(self, tenant: str, ids: set[str]) -> Iterator[tuple[str, str]]:
-        """(id, queue) of removed messages, as far as the journal still has them."""
-        position = None
-        while ids:
-            page = self._source.journal(position, 10_000, tenant)
-            for t in page.transitions:
-                if t.id in ids:
-                    ids.discard(t.id)
-                    yield t.id, t.queue
-            if not page.transitions and page.position == position:
-                return
-            position = page.position
+                return copied, lost
 
 
 def run_out(item: MessageSnapshot, now: int) -> MessageSnapshot:

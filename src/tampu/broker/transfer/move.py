@@ -232,7 +232,8 @@ class Move:
             lost += unknown
         if lost:
             made.notes.append(
-                f"{lost} idempotency keys are not copied: their messages are gone, and their queue is unknown"
+                f"{lost} idempotency keys of an earlier version are not copied: their messages are gone, and their"
+                " queue is unknown"
             )
 
     def _finish(self, away: SourceProgress, coming: TargetProgress) -> None:

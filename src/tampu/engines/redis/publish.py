@@ -147,6 +147,7 @@ def pack_item(item: Item) -> dict[str, Any]:
             packed[name] = value
     if body.idempotency_key is not None:
         packed["i"], packed["id"] = body.idempotency_key, (item.digest or b"").hex()
+        packed["iw"] = item.window_us
     return packed
 
 

@@ -1,8 +1,8 @@
-"""Reservations make names unique in a tenant, over all its queues. Names are idempotency keys and ids that users gave.
+"""Reservations make the ids that users give unique in a tenant, over all its queues.
 
-The queue of a message stores the name with the message, in one script. The tenant only stores which queue to ask: the
+The queue of a message stores the id with the message, in one script. The tenant only stores which queue to ask: the
 reservation, made before the message is stored. A process that dies in between leaves a reservation without a message.
-A publisher that wants the name for another queue asks the first queue. That queue answers that the name is in use, or
+A publisher that wants the id for another queue asks the first queue. That queue answers that the id is in use, or
 marks the reservation (its token) as void. A publisher that was only slow is then refused by its own queue and reserves
 again. Nothing is lost or stored twice, and nothing needs a timeout.
 """
@@ -29,85 +29,65 @@ LOOK_US = 86_400_000_000
 
 
 def needed(items: Sequence[Item]) -> bool:
-    return any(item.body.idempotency_key is not None or item.id is not None for item in items)
+    return any(item.id is not None for item in items)
 
 
 class Reservations:
-    """The names of one publish."""
+    """The ids of one publish."""
 
     def __init__(self, context: RunContext, entry: QueueEntry, items: Sequence[Item]) -> None:
         self._context = context
         self._entry = entry
         self._items = items
-        self._voided: dict[tuple[str, str], str] = {}
-        self._tokens: dict[str, tuple[str, str]] = {}
+        self._held: dict[str, str] = {}
+        self._voided: dict[str, str] = {}
         self._tries = 0
-
-    def _wanted(self) -> dict[tuple[str, str], int]:
-        names: dict[tuple[str, str], int] = {}
-        for item in self._items:
-            if item.body.idempotency_key is not None:
-                names["i", item.body.idempotency_key] = item.window_us
-            if item.id is not None:
-                names["o", item.id] = LOOK_US
-        return names
 
     def lose(self, tokens: Sequence[bytes]) -> None:
         """Record that the queue has voided these reservations."""
-        for token in tokens:
-            kind_and_name = self._tokens.get(token.decode())
-            if kind_and_name is not None:
-                self._voided[kind_and_name] = token.decode()
+        lost = {token.decode() for token in tokens}
+        self._voided.update({id: token for id, token in self._held.items() if token in lost})
 
     def reserve(self, packed: Sequence[dict[str, Any]]) -> Operation[dict[int, Message]]:
         """Write the reservations into the packed items. Returns the messages that have these ids already, by index."""
         known: dict[int, Message] = {}
         found = yield from self._made_by_tampu()
-        conflicts: set[str] = set()
         while True:
             self._tries += 1
             if self._tries > TRIES:
-                raise Unavailable("other processes keep publishing with the same ids or keys", hint="try again")
-            others, held = yield from self._request_names()
-            for kind, name, queue, token in others:
-                used, message = yield from self._elsewhere(kind, name, queue, token)
+                raise Unavailable("other processes keep publishing with the same ids", hint="try again")
+            others = yield from self._request()
+            for id, queue, token in others:
+                message = yield from self._elsewhere(id, queue, token)
                 if message is not None:
-                    found[name] = message
-                elif used and kind == "i":
-                    conflicts.add(name)
-            if all(name in (conflicts if kind == "i" else found) for kind, name, _, _ in others):
+                    found[id] = message
+            if all(id in found for id, _, _ in others):
                 break
         for i, item in enumerate(self._items):
             packed[i].pop("f", None)
             if item.id in found:
                 known[i], packed[i]["f"] = found[item.id], 1
-            key = item.body.idempotency_key
-            if key in conflicts:  # the script reports it: an earlier item may be refused first
-                packed[i]["c"] = 1
-            elif key is not None:
-                packed[i]["ic"], packed[i]["iw"] = held["i", key]
-            if item.id is not None and ("o", item.id) in held:
-                packed[i]["oc"] = held["o", item.id][0]
+            if item.id in self._held:
+                packed[i]["oc"] = self._held[item.id]
         return known
 
-    def _request_names(
-        self,
-    ) -> Operation[tuple[list[tuple[str, str, str, str]], dict[tuple[str, str], tuple[str, int]]]]:
-        """Reservations of other queues, and (token, until) of those of this queue."""
-        names = self._wanted()
-        argument = [(kind, name, window, self._voided.get((kind, name), "")) for (kind, name), window in names.items()]
+    def _request(self) -> Operation[list[tuple[str, str, str]]]:
+        """Reserve the ids for this queue. Returns (id, queue, token) of those that other queues have."""
+        names = list(dict.fromkeys(item.id for item in self._items if item.id is not None))
+        argument = [(id, self._voided.get(id, "")) for id in names]
         token = f"{secrets.randbits(63):x}"
         tag = self._context.registry.tags.tenant(self._entry.tenant)
-        (reply,) = yield [self._context.write.script("reserve", tag, self._entry.queue, token, rows.encode(argument))]
-        others, held = [], {}
-        for (kind, name), answer in zip(names, ok(reply), strict=True):
-            if answer[0] == -1:
-                others.append((kind, name, answer[1].decode(), answer[2].decode()))
+        (reply,) = yield [
+            self._context.write.script("reserve", tag, self._entry.queue, token, LOOK_US, rows.encode(argument))
+        ]
+        others = []
+        self._held = {}
+        for id, (mine, *rest) in zip(names, ok(reply), strict=True):
+            if mine:
+                self._held[id] = rest[0].decode()
             else:
-                mine = answer[1].decode() if answer[0] else ""
-                held[kind, name] = (mine, answer[0])
-                self._tokens[mine] = (kind, name)
-        return others, held
+                others.append((id, rest[0].decode(), rest[1].decode()))
+        return others
 
     def _made_by_tampu(self) -> Operation[dict[str, Message]]:
         """Messages of given ids that tampu made itself."""
@@ -126,17 +106,14 @@ class Reservations:
         found = [(id, self._read(entry, reply)) for (id, entry, _), reply in zip(places, replies, strict=True)]
         return {id: message for id, message in found if message is not None}
 
-    def _elsewhere(self, kind: str, name: str, queue: str, token: str) -> Operation[tuple[bool, Message | None]]:
-        """Ask the queue that has the name: is it in use, and for an id by which message? If not, it is void there."""
+    def _elsewhere(self, id: str, queue: str, token: str) -> Operation[Message | None]:
+        """Ask the queue that has the id for its message. If there is none, the reservation is void there."""
         entry = yield from self._context.registry.register(self._entry.tenant, queue)
-        (reply,) = yield [self._context.write.script("void_reservation", entry.tag, kind, name, token, VOID_US)]
+        (reply,) = yield [self._context.write.script("void_reservation", entry.tag, "o", id, token, VOID_US)]
         if not ok(reply):
-            self._voided[kind, name] = token
-            return False, None
-        return True, (yield from self._load(entry, name)) if kind == "o" else None
-
-    def _load(self, entry: QueueEntry, name: str) -> Operation[Message | None]:
-        (reply,) = yield [self._context.write.script("get_message", entry.tag, name)]
+            self._voided[id] = token
+            return None
+        (reply,) = yield [self._context.write.script("get_message", entry.tag, id)]
         return self._read(entry, reply)
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Import messages of another store as they are, and export the messages of this one.
 
 Contract of import: a call is all or nothing, in one script of its queue. A message whose id the tenant has already, in
-any of its queues, is left out. Ids and idempotency keys are reserved in the tenant first, as for publish.
+any of its queues, is left out. Ids are reserved in the tenant first, as for publish.
 """
 
 from __future__ import annotations
@@ -31,14 +31,10 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
     entry = yield from context.registry.register(call.tenant, call.queue)
     items = [_item(item) for item in call.items]
     requests = [_request(entry, request) for request in call.requests]
-    (answer,) = yield [context.write.script("server_time", entry.tag)]
-    now = ok(answer)
-    names = reservations.Reservations(
-        context, entry, [*map(_reserve_id, call.items), *(_reserve_key(request, now) for request in call.requests)]
-    )
+    names = reservations.Reservations(context, entry, [Item(_NOTHING, b"", 0, id=item.id) for item in call.items])
     parts = [part for item in call.items for part in (pack_body(item.body), _failures(item.failures), _result(item))]
     while True:
-        yield from names.reserve([*items, *requests])
+        yield from names.reserve(items)
         (reply,) = yield [
             context.write.script(
                 "import_messages",
@@ -58,16 +54,6 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
         if new:
             yield from context.registry.confirm(entry)
         return int(stored)
-
-
-def _reserve_id(item: MessageSnapshot) -> Item:
-    """What to reserve for a message: its id."""
-    return Item(_NOTHING, b"", 0, id=item.id)
-
-
-def _reserve_key(request: Request, now: int) -> Item:
-    """What to reserve for an idempotency key: the key and its remaining time."""
-    return Item(Body("", b"", idempotency_key=request.key), b"", 0, window_us=max(0, request.until_us - now))
 
 
 def _item(item: MessageSnapshot) -> dict[str, Any]:

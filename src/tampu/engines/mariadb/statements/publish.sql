@@ -20,7 +20,7 @@ VALUES {($3, $1, $5, $4, $6, $7, $2, $8)}
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish
--- In:  $1 tenant, $2 idempotency keys, $3 now
+-- In:  $1 scope, $2 names of idempotency keys in it, $3 now
 -- Out: key, seq, stamp, id, digest of those whose window is open
 SELECT word, seq, stamp, id, digest FROM tampu_idempotency FORCE INDEX (PRIMARY)
 WHERE tenant = $1 AND word IN ($2) AND until > $3
@@ -93,7 +93,7 @@ UPDATE tampu_message FORCE INDEX (PRIMARY) SET body = ELT(FIELD(seq, $1), $2) WH
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish
--- In:  $1 tenant, columns: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
+-- In:  $1 scope, columns: $2 name of an idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
 -- Out: nothing
 INSERT INTO tampu_idempotency (tenant, word, seq, stamp, until, id, digest) VALUES {($1, $2, $3, $4, $5, $6, $7)}
 ON DUPLICATE KEY UPDATE seq = VALUES(seq), stamp = VALUES(stamp), until = VALUES(until), id = VALUES(id),

@@ -24,15 +24,11 @@ WHERE seq IN ($1) ORDER BY seq, no
 -- name: page_idempotency_keys
 -- A page of idempotency keys, in order.
 -- Run by: export
--- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
--- Out: key, digest, until, seq, stamp, id, queue or NULL if the message is gone, whether its window is open
-SELECT d.word, d.digest, d.until, d.seq, d.stamp, d.id, u.name,
-  d.until > COALESCE($3, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
-FROM (SELECT word, digest, until, seq, stamp, id FROM tampu_idempotency FORCE INDEX (PRIMARY)
-  WHERE tenant = $1 AND word > $2 ORDER BY word LIMIT $4) AS d
-LEFT JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = d.seq
-LEFT JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
-ORDER BY d.word
+-- In:  $1 scope, $2 name to continue after, $3 now or NULL (then the server's clock), $4 limit
+-- Out: name of the key, digest, until, seq, stamp, id, whether its window is open
+SELECT word, digest, until, seq, stamp, id,
+  until > COALESCE($3, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
+FROM tampu_idempotency FORCE INDEX (PRIMARY) WHERE tenant = $1 AND word > $2 ORDER BY word LIMIT $4
 
 -- name: import_messages
 -- Stores imported messages. They enter an index afterwards.
@@ -81,7 +77,7 @@ VALUES {($1, NEXTVAL(tampu_entry), $2, $3, $4, $5, $6, $7)}
 -- name: import_idempotency_keys
 -- Records idempotency keys. One that is in use here stays as it is. Its window is set last: the others read it.
 -- Run by: import
--- In:  $1 tenant, $2 now, columns: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
+-- In:  $1 scope, $2 now, columns: $3 name of an idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
 -- Out: nothing
 INSERT INTO tampu_idempotency (tenant, word, seq, stamp, until, id, digest) VALUES {($1, $3, $4, $5, $6, $7, $8)}
 ON DUPLICATE KEY UPDATE seq = IF(until <= $2, VALUES(seq), seq), stamp = IF(until <= $2, VALUES(stamp), stamp),

@@ -60,7 +60,7 @@ INSERT INTO tampu.expiry (at, seq) SELECT expires, seq FROM item WHERE expires I
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish
--- In:  $1 tenant, $2 idempotency keys, $3 now
+-- In:  $1 scope, $2 names of idempotency keys in it, $3 now
 -- Out: key, seq, stamp, id, digest of those whose window is open
 SELECT d.key, d.seq, d.stamp, d.id, d.digest FROM unnest($2::bytea[]) AS i(key) CROSS JOIN LATERAL (
   SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key = i.key OFFSET 0) AS d
@@ -119,7 +119,7 @@ UPDATE tampu.message SET body = ($2::bytea[])[array_position($1::int8[], seq)] W
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish
--- In:  $1 tenant, arrays: $2 idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
+-- In:  $1 scope, arrays: $2 name of an idempotency key, $3 seq, $4 stamp, $5 until, $6 id, $7 digest
 -- Out: nothing
 INSERT INTO tampu.idempotency (tenant, key, seq, stamp, until, id, digest)
 SELECT $1::text, key, seq, stamp, until, id, digest

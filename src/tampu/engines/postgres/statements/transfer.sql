@@ -26,14 +26,11 @@ CROSS JOIN LATERAL (SELECT * FROM tampu.failure f WHERE f.seq = s.seq ORDER BY f
 -- name: page_idempotency_keys
 -- A page of idempotency keys, in order.
 -- Run by: export
--- In:  $1 tenant, $2 key to continue after, $3 now or NULL (then the server's clock), $4 limit
--- Out: key, digest, until, seq, stamp, id, queue or NULL if the message is gone, whether its window is open
-SELECT d.key, d.digest, d.until, d.seq, d.stamp, d.id, u.name,
+-- In:  $1 scope, $2 name to continue after, $3 now or NULL (then the server's clock), $4 limit
+-- Out: name of the key, digest, until, seq, stamp, id, whether its window is open
+SELECT d.key, d.digest, d.until, d.seq, d.stamp, d.id,
   d.until > coalesce($3::int8, (extract(epoch FROM statement_timestamp()) * 1000000)::int8)
-FROM (SELECT * FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key > $2::bytea
-  ORDER BY d.tenant, d.key LIMIT $4::int8) AS d
-LEFT JOIN LATERAL (SELECT m.q FROM tampu.message m WHERE m.seq = d.seq OFFSET 0) AS m ON true
-LEFT JOIN LATERAL (SELECT u.name FROM tampu.queue u WHERE u.q = m.q OFFSET 0) AS u ON true ORDER BY d.key
+FROM tampu.idempotency d WHERE d.tenant = $1::text AND d.key > $2::bytea ORDER BY d.tenant, d.key LIMIT $4::int8
 
 -- name: import_messages
 -- Stores imported messages. Ended and dead ones enter their index too.
@@ -87,7 +84,7 @@ FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::bytea[], $5::bytea[], $6::by
 -- name: import_idempotency_keys
 -- Records idempotency keys. One that is in use here stays as it is.
 -- Run by: import
--- In:  $1 tenant, $2 now, arrays: $3 idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
+-- In:  $1 scope, $2 now, arrays: $3 name of an idempotency key, $4 seq, $5 stamp, $6 until, $7 id, $8 digest
 -- Out: nothing
 INSERT INTO tampu.idempotency AS d (tenant, key, seq, stamp, until, id, digest)
 SELECT $1::text, key, seq, stamp, until, id, digest

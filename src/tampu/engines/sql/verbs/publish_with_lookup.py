@@ -18,6 +18,7 @@ from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, Uuids, blob
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
 from tampu.engines.sql.read import find, load
+from tampu.engines.sql.rules import idempotency_keys
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold, restore_marks
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -53,7 +54,7 @@ def locks(call: Publish) -> set[bytes]:
     for item in call.items:
         body = item.body
         if body.idempotency_key is not None:
-            names.add(b"request/%s/%s" % (tenant, body.idempotency_key.encode()))
+            names.add(b"request/%s/%s" % (tenant, idempotency_keys.name(call.queue, body.idempotency_key)))
         if item.id is not None:
             names.add(b"id/%s/%s" % (tenant, item.id.encode()))
         if body.key is not None:
@@ -103,10 +104,12 @@ class _LookupBatch:
     def _look_up(self) -> None:
         """Find the messages that the keys and ids of the call refer to."""
         db, tenant, items = self.commit.db, self.call.tenant, self.call.items
-        requests = {item.body.idempotency_key.encode() for item in items if item.body.idempotency_key is not None}
+        requests = {item.body.idempotency_key for item in items if item.body.idempotency_key is not None}
         self._requests: dict[bytes, tuple[int, int, bytes | None, bytes]] = {}
         if requests:
-            rows = db.rows("find_idempotency_keys", tenant, Blobs(requests), self.commit.now)
+            names = {idempotency_keys.name(self.call.queue, key) for key in requests}
+            names.update(map(idempotency_keys.without_queue, requests))
+            rows = db.rows("find_idempotency_keys", idempotency_keys.scope(tenant), Blobs(names), self.commit.now)
             self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
         given = [item.id for item in items if item.id is not None]
         known = find(db, self.commit.registry, tenant, given) if given else {}
@@ -135,7 +138,7 @@ class _LookupBatch:
     def _known(self, item: Item) -> Message | None:
         """The existing message with the item's id or idempotency key."""
         if item.body.idempotency_key is not None:
-            entry = self._requests.get(item.body.idempotency_key.encode())
+            entry = self._request(item, item.body.idempotency_key)
             if entry is not None:
                 seq, stamp, own, digest = entry
                 if digest != item.digest:
@@ -148,6 +151,16 @@ class _LookupBatch:
             if found is not None:
                 return as_duplicate(found)
         return None
+
+    def _request(self, item: Item, key: str) -> tuple[int, int, bytes | None, bytes] | None:
+        """What the idempotency key refers to. One without a queue is of this one if the digests, which include the
+        queue, are equal."""
+        entry = self._requests.get(idempotency_keys.name(self.call.queue, key))
+        if entry is None:
+            entry = self._requests.get(idempotency_keys.without_queue(key))
+            if entry is not None and entry[3] != item.digest:
+                return None
+        return entry
 
     def _message(self, seq: int) -> Message | None:
         made = self.new.get(seq)
@@ -202,7 +215,7 @@ class _LookupBatch:
             made = self.commit.registry.id.seq_of(id)
             own = None if made is not None and made[1] == seq else id_bytes(id)
             stamp = self.commit.stamp if made is None else made[0]
-            self._requests[key.encode()] = (seq, stamp, own, item.digest)
+            self._requests[idempotency_keys.name(self.call.queue, key)] = (seq, stamp, own, item.digest)
             self._new_requests.append((item, seq, stamp, own))
 
     # -- writing
@@ -280,8 +293,8 @@ class _LookupBatch:
             rows = list(last.values())
             self.commit.db.send(
                 "upsert_idempotency_keys",
-                self.call.tenant,
-                Blobs(blob(item.body.idempotency_key) for item, _, _, _ in rows),
+                idempotency_keys.scope(self.call.tenant),
+                Blobs(idempotency_keys.name(self.call.queue, key) for key in last if key is not None),
                 Ints(seq for _, seq, _, _ in rows),
                 Ints(stamp for _, _, stamp, _ in rows),
                 Ints(self.commit.now + item.window_us for item, _, _, _ in rows),

@@ -18,6 +18,7 @@ from tampu.engines.sql.db import Blobs, Db, Ints, Uuids, blob, text
 from tampu.engines.sql.locks import group_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.engines.sql.read import find, keys, last_cursor, load
+from tampu.engines.sql.rules import idempotency_keys
 from tampu.engines.sql.rules.groups import admit
 from tampu.engines.sql.rules.indexes import hold
 from tampu.engines.sql.rules.message_row import MessageRow
@@ -45,7 +46,7 @@ def import_messages(commit: Commit, calls: Sequence[Import]) -> list[int | Tampu
 
 def _locks(call: Import) -> set[bytes]:
     tenant, queue = call.tenant.encode(), call.queue.encode()
-    names = {b"request/%s/%s" % (tenant, request.key.encode()) for request in call.requests}
+    names = {b"request/%s/%s" % (tenant, idempotency_keys.name(call.queue, request.key)) for request in call.requests}
     for item in call.items:
         names.add(b"id/%s/%s" % (tenant, item.id.encode()))
         if item.has_key and item.body.key is not None:
@@ -180,9 +181,9 @@ def _import_requests(commit: Commit, call: Import) -> None:
     )  # for messages that no longer exist: any unused number
     commit.db.send(
         "import_idempotency_keys",
-        call.tenant,
+        idempotency_keys.scope(call.tenant),
         commit.now,
-        Blobs(request.key.encode() for request in requests),
+        Blobs(idempotency_keys.name(call.queue, request.key) for request in requests),
         Ints(known[request.id][0] if request.id in known else next(gone) for request in requests),
         Ints([commit.stamp] * len(requests)),
         Ints(request.until_us for request in requests),
@@ -241,12 +242,13 @@ def requests(
     db: Db, registry: QueueRegistry, tenant: str, after: tuple[Any, ...] | None, limit: int, now: int | None
 ) -> RequestPage:
     (last,) = after or ("",)
-    rows = db.rows("page_idempotency_keys", tenant, last.encode(), now, limit)
-    items = [
-        Request(key.decode(), digest, until, registry.id.of(stamp, seq) if own is None else id_text(own), queue)
-        for key, digest, until, seq, stamp, own, queue, holds in rows
-        if holds
-    ]
+    rows = db.rows("page_idempotency_keys", idempotency_keys.scope(tenant), last.encode(), now, limit)
+    items = []
+    for stored_key, digest, until, seq, stamp, own, holds in rows:
+        if holds:
+            queue, key = idempotency_keys.parse(stored_key)
+            id = registry.id.of(stamp, seq) if own is None else id_text(own)
+            items.append(Request(key, digest, until, id, queue))
     if len(rows) < limit:
         return RequestPage(items, None)
     end, *_ = rows[-1]

@@ -3,7 +3,7 @@
 -- name: find_idempotency_keys
 -- Finds the messages that were published with these idempotency keys.
 -- Run by: publish, units
--- In:  $1 tenant, $2 idempotency keys, $3 now
+-- In:  $1 scope, $2 names of idempotency keys in it, $3 now
 -- Out: key, seq, stamp, id, digest of those whose window is open
 SELECT bytes(key), seq, seq >> 20, id, digest FROM tampu_idempotency WHERE tenant = $1 AND key = text($2) AND until > $3
 
@@ -54,7 +54,7 @@ UPDATE tampu_message SET body = $2 WHERE seq = $1
 -- name: upsert_idempotency_keys
 -- Records which message an idempotency key refers to.
 -- Run by: publish, units
--- In:  $1 tenant, columns: $2 idempotency key, $3 seq, $4 not used, $5 until, $6 id, $7 digest
+-- In:  $1 scope, columns: $2 name of an idempotency key, $3 seq, $4 not used, $5 until, $6 id, $7 digest
 -- Out: nothing
 INSERT OR REPLACE INTO tampu_idempotency (tenant, key, seq, id, digest, until)
 VALUES ($1, text($2), $3, $6, $7, $5)

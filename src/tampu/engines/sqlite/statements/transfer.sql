@@ -22,11 +22,10 @@ FROM json_each($1) j CROSS JOIN tampu_failure f ON f.seq = j.value ORDER BY f.se
 -- name: page_idempotency_keys
 -- A page of idempotency keys, in order.
 -- Run by: export
--- In:  $1 tenant, $2 key to continue after, $3 now, $4 limit
--- Out: key, digest, until, seq, stamp, id, queue or NULL if the message is gone, whether its window is open
-SELECT bytes(d.key), d.digest, d.until, d.seq, d.seq >> 20, d.id, u.name, d.until > $3
-FROM tampu_idempotency d LEFT JOIN tampu_message m ON m.seq = d.seq LEFT JOIN tampu_queue u ON u.q = m.q
-WHERE d.tenant = $1 AND d.key > text($2) ORDER BY d.key LIMIT $4
+-- In:  $1 scope, $2 name to continue after, $3 now, $4 limit
+-- Out: name of the key, digest, until, seq, stamp, id, whether its window is open
+SELECT bytes(key), digest, until, seq, seq >> 20, id, until > $3
+FROM tampu_idempotency WHERE tenant = $1 AND key > text($2) ORDER BY key LIMIT $4
 
 -- name: import_messages
 -- Stores imported messages. Ended and dead ones enter their index too.
@@ -66,7 +65,7 @@ VALUES ($1, (SELECT coalesce(max(no), 0) + 1 FROM tampu_failure WHERE seq = $1),
 -- name: import_idempotency_keys
 -- Records idempotency keys. One that is in use here stays as it is.
 -- Run by: import
--- In:  $1 tenant, $2 now, columns: $3 idempotency key, $4 seq, $5 not used, $6 until, $7 id, $8 digest
+-- In:  $1 scope, $2 now, columns: $3 name of an idempotency key, $4 seq, $5 not used, $6 until, $7 id, $8 digest
 -- Out: nothing
 INSERT INTO tampu_idempotency (tenant, key, seq, id, digest, until) VALUES ($1, text($3), $4, $7, $8, $6)
 ON CONFLICT (tenant, key) DO UPDATE

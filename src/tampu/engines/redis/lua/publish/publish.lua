@@ -8,8 +8,7 @@
 --       u run_at, l ttl, e latest expiry, k key, n group that keeps order or has slots, h hold reason,
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set,
 --       o own id, oc token of its reservation, f another queue has a message with the own id,
---       i idempotency key, id digest of the body, iw end of its window, ic token of its reservation, c another queue
---       has a message with the key
+--       i idempotency key, id digest of the body, iw its window
 -- Returns {newly_ready, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
 --       {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check that would not
 --       be refused: {0, nil, 0, now}.
@@ -37,10 +36,9 @@ local void, ids, owns, keys = {}, {}, {}, {}
 for i, item in ipairs(items) do
   item.b = ARGV[3 + i]
   local known = false
-  if item.c then return { 0, false, 0, now, 'conflict' } end
   if item.i then
+    item.iw = now + item.iw
     local entry = ids[item.i] or open_idem(item.i)
-    if call('HGET', K .. 'void', 'i' .. item.i) == item.ic then void[#void + 1] = item.ic end
     if entry then
       if entry[2] ~= item.id then return { 0, false, 0, now, 'conflict' } end
       known = true

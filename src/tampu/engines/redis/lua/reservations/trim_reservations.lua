@@ -1,4 +1,5 @@
--- trim_reservations: remove expired reservations of idempotency keys; return the own ids (o) and id prefixes (s) to check.
+-- trim_reservations: return the own ids (o) and id prefixes (s) to check. Removes expired idempotency keys (i), which had
+-- reservations when they were unique in their tenant.
 -- needs: base
 -- KEYS  1: tag of the tenant
 -- ARGV  1: now   2: limit (0: only count)   3: limit of the count   4: time until the others are checked again

@@ -2,17 +2,12 @@
 -- with its token is refused.
 -- needs: base
 -- KEYS  1: tag of the queue
--- ARGV  1: now   2: i (idempotency key), o (own id) or s (id prefix)   3: name   4: token
+-- ARGV  1: now   2: o (own id) or s (id prefix)   3: name   4: token
 --       5: how long to remember that it is void
 -- Returns 1 if it is in use, else 0
 -- `void`: kind .. name -> token; by time in `void.until`.
 local kind, name = ARGV[2], ARGV[3]
-if kind == 'i' then
-  local raw = call('HGET', K .. 'idem', name)
-  if raw and decode(raw)[1] > now then return 1 end
-elseif call('HEXISTS', K .. (kind == 'o' and 'own' or 'stems'), name) == 1 then
-  return 1
-end
+if call('HEXISTS', K .. (kind == 'o' and 'own' or 'stems'), name) == 1 then return 1 end
 call('HSET', K .. 'void', kind .. name, ARGV[4])
 call('ZADD', K .. 'void.until', now + tonumber(ARGV[5]), kind .. name)
 return 0

@@ -7,8 +7,8 @@
 --       s state, t type, n attempts, a max_attempts, r rank (16 hex), c created, u run_at, e expires, z when it ended,
 --       y reason, l group, w waits for its turn, k key, hk it is the waiting message of its key,
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set, le last error,
---       ru expiry of its result. A request is a map: i idempotency key, id digest, iw end of its window, ic token of its
---       reservation, o id, n its number if this queue made the id, c another queue has the key
+--       ru expiry of its result. A request is a map: i idempotency key, id digest, iw end of its window, o id,
+--       n its number if this queue made the id
 -- Returns {newly_ready, due, whether the queue is new, number stored}, or {0, nil, 0, 'void', token, …}: these
 --       reservations were voided meanwhile, nothing was stored.
 local origin, items, requests = ARGV[2], decode(ARGV[3]), decode(ARGV[4])
@@ -19,9 +19,6 @@ for i, item in ipairs(items) do
     if call('HGET', K .. 'void', 'o' .. item.o) == item.oc then void[#void + 1] = item.oc end
     if call('HEXISTS', K .. 'own', item.o) == 0 then chosen[#chosen + 1] = i end
   end
-end
-for _, request in ipairs(requests) do
-  if not request.c and call('HGET', K .. 'void', 'i' .. request.i) == request.ic then void[#void + 1] = request.ic end
 end
 if #void > 0 then return { 0, false, 0, 'void', unpack(void, 1, 1000) } end
 
@@ -64,7 +61,7 @@ end
 
 local function remember(request)
   local raw = call('HGET', K .. 'idem', request.i)
-  if request.c or request.iw <= now or (raw and decode(raw)[1] > now) then return end
+  if request.iw <= now or (raw and decode(raw)[1] > now) then return end
   -- If the message is gone, any unused number will do.
   local seq = call('HGET', K .. 'own', request.o) or request.n or number()
   call('HSET', K .. 'idem', request.i, encode({ request.iw, request.id, seq, request.o }))
