@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import tampu
-from tampu import NewMessage, State
+from tampu import IdempotencyConflict, InvalidMessage, NewMessage, State
 from tampu.broker.store import Store
 from tests.conformance.harness import Harness, counts
 
@@ -180,6 +180,31 @@ def test_ids_grow_also_when_the_clock_goes_back(store: Store, harness: Harness) 
     second = store.publish("emails", 2)
     assert second.id > first.id
     assert [lease.id for lease in store.claim("emails", limit=2)] == [first.id, second.id]
+
+
+def test_the_id_of_a_message_of_another_queue_is_a_conflict(store: Store, harness: Harness) -> None:
+    own = "0123abcd-0000-4000-8000-0000000000aa"
+    store.publish("letters", "secret", id=own)
+    store.publish("emails", 1)
+    for batch in ([NewMessage(1, id=own)], [NewMessage(2), NewMessage(3, id=own), NewMessage(4, key="k")]):
+        with harness.unchanged(store), pytest.raises(IdempotencyConflict) as refused:
+            store.publish_many("emails", batch)
+        assert (refused.value.field, "secret" in str(refused.value)) == ("id", False)
+
+
+def test_an_id_that_the_store_made_is_refused_alike_in_use_or_not(store: Store, harness: Harness) -> None:
+    """So nobody finds out which messages there are, or takes an id before the store does."""
+    used, gone = (message.id for message in store.publish_many("letters", ["secret", "gone"]))
+    store.publish("emails", 1)
+    store.cancel(gone)
+    store.purge("letters", state="cancelled")
+    told = set()
+    for id in (used, gone):
+        for queue in ("letters", "emails"):
+            with harness.unchanged(store), pytest.raises(InvalidMessage) as refused:
+                store.publish_many(queue, [NewMessage(1), NewMessage(2, id=id)])
+            told.add((refused.value.field, str(refused.value)))
+    assert len(told) == 1
 
 
 def test_an_own_id_is_kept_and_publishing_it_again_returns_the_first(store: Store) -> None:

@@ -263,7 +263,10 @@ class Model:
                 if first[1] != new.body():
                     raise Refused("idempotency_conflict")
                 return first[0]
-        return None if new.id is None else self.find(tenant, new.id)
+        found = None if new.id is None else self.find(tenant, new.id)
+        if found is not None and found.queue != queue:
+            raise Refused("idempotency_conflict")
+        return found
 
     def _remember(self, tenant: str, queue: str, new: New, id: str, rules: Rules) -> None:
         if new.idempotency_key is not None:

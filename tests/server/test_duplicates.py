@@ -1,6 +1,8 @@
-"""A publish that finds a message shows its content only to who may view it: ids can be guessed."""
+"""A publish that finds a message shows its content only to who may view it, and takes no id of the store's."""
 
 from __future__ import annotations
+
+import uuid
 
 import msgspec
 import pytest
@@ -12,14 +14,18 @@ from tests.servers.http import Stall
 SECRET = "the secret of payroll"
 
 
-@pytest.fixture
-def hidden(web: Web) -> str:
-    """The id of a message that only the admin may see."""
-    body = {"messages": [{"payload": SECRET, "headers": {"h": SECRET}, "max_attempts": 1}]}
+def _hidden(web: Web, **fields: str) -> str:
+    body = {"messages": [{"payload": SECRET, "headers": {"h": SECRET}, "max_attempts": 1, **fields}]}
     id = web.post("/v1/queues/payroll/publish", body).json["messages"][0]["id"]
     (lease,) = web.post("/v1/claim", {"queues": "payroll"}).json["leases"]
     web.post("/v1/settle", {"settlements": [{"verb": "nack", "receipt": lease["receipt"], "error": SECRET}]})
     return str(id)
+
+
+@pytest.fixture
+def hidden(web: Web) -> str:
+    """The id of a message that only the admin may see. Its publisher gave it."""
+    return _hidden(web, id="0123abcd-0000-4000-8000-00000000000a")
 
 
 def publishes(web: Web, id: str) -> list[Answer]:
@@ -51,10 +57,20 @@ def test_the_id_of_a_message_elsewhere_shows_nothing_of_it(web: Web, hidden: str
 
 def test_the_id_of_another_queue_is_a_conflict(web: Web, hidden: str) -> None:
     """Also for who may view it: nothing was stored, so it must not look as if."""
-    statuses = [answer.status for answer in publishes(web, hidden)]
-    assert statuses == [422, 422, 200, 422, 200]
-    assert publishes(web, hidden)[0].code == "idempotency_conflict"
-    assert web.get("/v1/queues/mail/stats").json["counts"]["ready"] == 2, "those of the batches"
+    for answer in publishes(web, hidden):
+        assert (answer.status, answer.code) == (422, "idempotency_conflict")
+        assert SECRET.encode() not in answer.raw
+    assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
+
+
+def test_an_id_of_the_store_is_refused_alike_whether_it_is_in_use_or_not(web: Web) -> None:
+    used = _hidden(web)
+    number = int(used.replace("-", ""), 16)
+    guesses = [str(uuid.UUID(int=number + (n << 54))) for n in range(2, 200, 2)]
+    key = web.as_key(web.key("publish:mail"))
+    told = {(answer.status, answer.code) for id in (used, *guesses[:3], guesses[-1]) for answer in publishes(key, id)}
+    assert told == {(400, "invalid_message")}
+    assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
 
 
 def test_a_repeated_publish_is_told_so_and_no_more(web: Web) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tampu.engines.port import Load, Publish, QueueClaim, RetryLater, SettleItem
-from tampu.model.errors import IdempotencyConflict, LeaseLost, QueueFull
+from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost, QueueFull
 from tampu.model.message import Body, Lease
 
 SWEEP_FIRST = 1000
@@ -33,6 +33,19 @@ def conflict() -> IdempotencyConflict:
         "this idempotency key was used for a message with another body",
         field="idempotency_key",
         hint="use a new key for a new message",
+    )
+
+
+def of_another_queue() -> IdempotencyConflict:
+    """The error for an id that a message of another queue has. It says nothing of that message."""
+    return IdempotencyConflict("this id belongs to a message of another queue", field="id", hint="use a new id")
+
+
+def made_by_the_store() -> InvalidMessage:
+    """The error for an id in the form of those that the store makes. It is the same whether the id is in use or not:
+    otherwise publishers could look for messages of others, or take ids before the store does."""
+    return InvalidMessage(
+        "this id has the form of ids that the store makes", field="id", hint="use a UUID of your own, or none"
     )
 
 

@@ -102,5 +102,5 @@ def _one_by_one(context: RunContext, call: Load, id_prefix: str) -> Operation[in
     for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
         packed = bodies[start:end]
         items.append(Item(unpack_body(packed), packed, call.max_attempts, id=f"{id_prefix}{number:010x}"))
-    made = yield from publish.store(context, call, items)
+    made = yield from publish.store(context, call, items, leave_taken=True)
     return sum(not message.duplicate for message in made)

@@ -1,13 +1,13 @@
 """publish: store messages in ready, delayed or held.
 
 Contract: a call is all or nothing, in one script of its queue. Refuses with QueueFull and IdempotencyConflict. A key
-replaces the payload of the waiting message that has it. An idempotency key within its window, or an id that exists,
-returns the first message. Simple batches of many callers share one script.
+replaces the payload of the waiting message that has it. An idempotency key within its window, or an id that exists in
+the queue, returns the first message. Simple batches of many callers share one script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.groups import GroupRate
@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, reservations, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.rules import full
+from tampu.engines.rules import full, made_by_the_store, of_another_queue
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -58,6 +58,8 @@ def _same_or_list(values: list[Any]) -> Any:
 
 def publish(context: RunContext, call: Publish) -> Operation[list[Message]]:
     """One call that needs lookups."""
+    if (yield from reservations.made_here(context, (item.id for item in call.items))):
+        raise made_by_the_store()
     return (yield from store(context, call, call.items, call.slots, call.group_rate))
 
 
@@ -67,15 +69,19 @@ def store(
     items: Sequence[Item],
     slots: int | None = None,
     rate: GroupRate | None = None,
+    *,
+    leave_taken: bool = False,
 ) -> Operation[list[Message]]:
-    """Look up and store the items of a call. ``slots`` and ``rate`` are the limits of a group."""
+    """Look up and store the items of a call. ``slots`` and ``rate`` are the limits of a group. ``leave_taken``: see
+    `reservations`."""
     packed = [pack_item(item) for item in items]
     bodies = [item.packed for item in items]
     limits = limits_of(slots, rate)
     entry = yield from context.registry.register(call.tenant, call.queue)
     names = reservations.Reservations(context, entry, items) if reservations.needed(items) else None
     while True:
-        elsewhere: dict[int, Message] = (yield from names.reserve(packed)) if names else {}
+        if names:
+            yield from names.reserve(packed, leave_taken=leave_taken)
         (reply,) = yield [publish_call(context, entry, call, packed, bodies, limits)]
         _, _, new, now, *answers = context.read_reply(entry, reply)
         if answers[0] == b"void":
@@ -85,7 +91,7 @@ def store(
         refuse(call, answers)
         if new:
             yield from context.registry.confirm(entry)
-        return messages_of(entry, items, answers, elsewhere, now)
+        return messages_of(entry, items, answers, now)
 
 
 def refuse(call: Publish | Load, answers: Sequence[Any]) -> None:
@@ -94,16 +100,13 @@ def refuse(call: Publish | Load, answers: Sequence[Any]) -> None:
         raise full(call)
     if answers[0] == b"conflict":
         raise rows.conflict()
+    if answers[0] == b"taken":
+        raise of_another_queue()
 
 
-def messages_of(
-    entry: QueueEntry, items: Sequence[Item], answers: Sequence[Any], elsewhere: Mapping[int, Message], now: int
-) -> list[Message]:
+def messages_of(entry: QueueEntry, items: Sequence[Item], answers: Sequence[Any], now: int) -> list[Message]:
     """The messages of a call, from the script's answer for each item."""
-    return [
-        elsewhere[i] if answer[0] == b"else" else _read(entry, item, answer, now)
-        for i, (item, answer) in enumerate(zip(items, answers, strict=True))
-    ]
+    return [_read(entry, item, answer, now) for item, answer in zip(items, answers, strict=True)]
 
 
 def limits_of(slots: int | None, rate: GroupRate | None) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ again. Nothing is lost or stored twice, and nothing needs a timeout.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tampu.engines.port import Item
@@ -19,7 +19,6 @@ from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
 from tampu.model.errors import Unavailable
-from tampu.model.message import Message
 
 TRIES = 20
 VOID_US = 86_400_000_000
@@ -48,28 +47,28 @@ class Reservations:
         lost = {token.decode() for token in tokens}
         self._voided.update({id: token for id, token in self._held.items() if token in lost})
 
-    def reserve(self, packed: Sequence[dict[str, Any]]) -> Operation[dict[int, Message]]:
-        """Write the reservations into the packed items. Returns the messages that have these ids already, by index."""
-        known: dict[int, Message] = {}
-        found = yield from self._made_by_tampu()
+    def reserve(self, packed: Sequence[dict[str, Any]], *, leave_taken: bool = False) -> Operation[None]:
+        """Write the reservations into the packed items, and which ids other queues use.
+
+        With ``leave_taken`` those items are left out; otherwise the script refuses the call when it comes to them.
+        """
+        used: set[str] = set()
         while True:
             self._tries += 1
             if self._tries > TRIES:
                 raise Unavailable("other processes keep publishing with the same ids", hint="try again")
             others = yield from self._request()
             for id, queue, token in others:
-                message = yield from self._elsewhere(id, queue, token)
-                if message is not None:
-                    found[id] = message
-            if all(id in found for id, _, _ in others):
+                if (yield from self._in_use(id, queue, token)):
+                    used.add(id)
+            if all(id in used for id, _, _ in others):
                 break
         for i, item in enumerate(self._items):
             packed[i].pop("f", None)
-            if item.id in found:
-                known[i], packed[i]["f"] = found[item.id], 1
+            if item.id in used:
+                packed[i]["f"] = 2 if leave_taken else 1
             if item.id in self._held:
                 packed[i]["oc"] = self._held[item.id]
-        return known
 
     def _request(self) -> Operation[list[tuple[str, str, str]]]:
         """Reserve the ids for this queue. Returns (id, queue, token) of those that other queues have."""
@@ -89,36 +88,17 @@ class Reservations:
                 others.append((id, rest[0].decode(), rest[1].decode()))
         return others
 
-    def _made_by_tampu(self) -> Operation[dict[str, Message]]:
-        """Messages of given ids that tampu made itself."""
-        given = {item.id: ids.parse(item.id) for item in self._items if item.id}
-        entries = yield from self._context.registry.by_tails(
-            {parsed[0] for parsed in given.values() if parsed is not None}
-        )
-        places = [
-            (id, entries[parsed[0]], parsed[1])
-            for id, parsed in given.items()
-            if parsed is not None and parsed[0] in entries and entries[parsed[0]].tenant == self._entry.tenant
-        ]
-        if not places:
-            return {}
-        replies = yield [self._context.write.script("get_message", entry.tag, number) for _, entry, number in places]
-        found = [(id, self._read(entry, reply)) for (id, entry, _), reply in zip(places, replies, strict=True)]
-        return {id: message for id, message in found if message is not None}
-
-    def _elsewhere(self, id: str, queue: str, token: str) -> Operation[Message | None]:
-        """Ask the queue that has the id for its message. If there is none, the reservation is void there."""
+    def _in_use(self, id: str, queue: str, token: str) -> Operation[bool]:
+        """Ask the queue that has the id whether a message has it. If not, the reservation is void there."""
         entry = yield from self._context.registry.register(self._entry.tenant, queue)
         (reply,) = yield [self._context.write.script("void_reservation", entry.tag, "o", id, token, VOID_US)]
         if not ok(reply):
             self._voided[id] = token
-            return None
-        (reply,) = yield [self._context.write.script("get_message", entry.tag, id)]
-        return self._read(entry, reply)
+        return bool(ok(reply))
 
-    @staticmethod
-    def _read(entry: QueueEntry, reply: Any) -> Message | None:
-        if ok(reply) is None:
-            return None
-        seq, raw, place, _, _, error, _ = reply
-        return rows.again(rows.message(entry, seq.decode(), raw, place, error))
+
+def made_here(context: RunContext, given: Iterable[str | None]) -> Operation[dict[str, tuple[QueueEntry, str]]]:
+    """The ids that have the form of those that this store makes: {id: (its queue, its number)}."""
+    parsed = {id: found for id in given if id and (found := ids.parse(id)) is not None}
+    entries = yield from context.registry.by_tails({tail for tail, _ in parsed.values()})
+    return {id: (entries[tail], number) for id, (tail, number) in parsed.items() if tail in entries}

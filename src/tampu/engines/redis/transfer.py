@@ -32,9 +32,13 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
     items = [_item(item) for item in call.items]
     requests = [_request(entry, request) for request in call.requests]
     names = reservations.Reservations(context, entry, [Item(_NOTHING, b"", 0, id=item.id) for item in call.items])
+    here = yield from _stored_here(context, call)
     parts = [part for item in call.items for part in (pack_body(item.body), _failures(item.failures), _result(item))]
     while True:
-        yield from names.reserve(items)
+        yield from names.reserve(items, leave_taken=True)
+        for item in items:
+            if item["o"] in here:
+                item["f"] = 2
         (reply,) = yield [
             context.write.script(
                 "import_messages",
@@ -54,6 +58,14 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
         if new:
             yield from context.registry.confirm(entry)
         return int(stored)
+
+
+def _stored_here(context: RunContext, call: Import) -> Operation[set[str]]:
+    """The ids that this store made itself, and whose messages it has."""
+    made = yield from reservations.made_here(context, [item.id for item in call.items])
+    found = [(id, entry, number) for id, (entry, number) in made.items() if entry.tenant == call.tenant]
+    replies = yield [context.write.script("get_message", entry.tag, number) for _, entry, number in found]
+    return {id for (id, _, _), reply in zip(found, replies, strict=True) if ok(reply) is not None}
 
 
 def _item(item: MessageSnapshot) -> dict[str, Any]:

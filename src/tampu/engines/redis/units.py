@@ -25,6 +25,7 @@ from tampu.engines.redis import admin, documents, publish, reservations, rows, s
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
+from tampu.engines.rules import made_by_the_store, of_another_queue
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Body, Message, unpack_body
@@ -139,12 +140,13 @@ def _find(context: RunContext, call: Cancel | Free) -> Operation[list[admin.Loca
 class _Script:
     """The steps of one script, and how its answers are read."""
 
-    def __init__(self, context: RunContext, parts: Sequence[Part]) -> None:
+    def __init__(self, context: RunContext, parts: Sequence[Part], *, decided: bool) -> None:
         self._context = context
         self._parts = parts
+        self._decided = decided
+        """It follows another script of the unit, and cannot be refused any more."""
         self._packed: dict[str, list[dict[str, Any]]] = {}
         self._names: dict[str, reservations.Reservations] = {}
-        self._elsewhere: dict[str, dict[int, Message]] = {}
         for part in parts:
             call = part.publish
             if call is not None:
@@ -155,7 +157,7 @@ class _Script:
 
     def reserve(self) -> Operation[None]:
         for tag, names in self._names.items():
-            self._elsewhere[tag] = yield from names.reserve(self._packed[tag])
+            yield from names.reserve(self._packed[tag], leave_taken=self._decided)
 
     def steps(self) -> Iterator[tuple[str, Part, Sequence[Any]]]:
         """(script, part, arguments). Checks come first; answers come in the order of the changes."""
@@ -223,9 +225,7 @@ class _Script:
         if script == "publish":
             call = part.publish
             assert call is not None
-            stored = iter(
-                publish.messages_of(part.entry, call.items, answer[4:], self._elsewhere.get(part.tag, {}), answer[3])
-            )
+            stored = iter(publish.messages_of(part.entry, call.items, answer[4:], answer[3]))
             for position, one in part.publishes:
                 replies[position] = [next(stored) for _ in one.items]
             return bool(answer[2])
@@ -245,10 +245,18 @@ def _arguments(call: ScriptCall) -> Sequence[Any]:
 
 
 def _run_script(
-    context: RunContext, tag: str, parts: Sequence[Part], name: str, keep_us: int, digest: bytes, intent: bytes = b""
+    context: RunContext,
+    tag: str,
+    parts: Sequence[Part],
+    name: str,
+    keep_us: int,
+    digest: bytes,
+    intent: bytes = b"",
+    *,
+    decided: bool = False,
 ) -> Operation[dict[int, Any]]:
     """Run one script. Returns the replies by position; raises if it was refused."""
-    script = _Script(context, parts)
+    script = _Script(context, parts, decided=decided)
     while True:
         yield from script.reserve()
         steps = list(script.steps())
@@ -285,6 +293,9 @@ def _again(reply: Any) -> Any:
 
 
 def together(context: RunContext, unit: Together) -> Operation[list[Any]]:
+    given = (item.id for call in unit.calls if isinstance(call, Publish) for item in call.items)
+    if (yield from reservations.made_here(context, given)):
+        raise made_by_the_store()
     parts = yield from _sort(context, unit)
     digest = units.digest(unit)
     name = f"{unit.tenant}/{unit.name or '~' + secrets.token_hex(12)}"
@@ -294,6 +305,7 @@ def together(context: RunContext, unit: Together) -> Operation[list[Any]]:
         replies = yield from _run_script(context, tag, parts, name, keep_us, digest)
     else:
         first, others = _first(parts)
+        yield from _check_ids(context, others)
         yield from _check_depth(context, first, others, name)
         intent = _Intent.of(unit.tenant, digest, keep_us, others)
         replies = yield from _run_script(context, first.tag, [first], name, _REMEMBERED_US, digest, _encode(intent))
@@ -318,6 +330,18 @@ def _first(parts: Sequence[Part]) -> tuple[Part, list[Part]]:
         )
     first = next(iter([*refusable, *(part for part in parts if part.limited), *parts]))
     return first, [part for part in parts if part is not first]
+
+
+def _check_ids(context: RunContext, others: Iterable[Part]) -> Operation[None]:
+    """Refuse the unit if messages of other queues have its ids. Reserves them."""
+    for part in others:
+        call = part.publish
+        if call is not None and reservations.needed(call.items):
+            assert part.entry is not None
+            packed: list[dict[str, Any]] = [{} for _ in call.items]
+            yield from reservations.Reservations(context, part.entry, call.items).reserve(packed)
+            if any("f" in item for item in packed):
+                raise of_another_queue()
 
 
 def _check_depth(context: RunContext, first: Part, others: Iterable[Part], name: str) -> Operation[None]:
@@ -346,7 +370,7 @@ def _follow(
     """Run the rest of a decided unit. Removes the intent before the marks that make a repeat harmless."""
     replies: dict[int, Any] = {}
     for part in others:
-        replies |= yield from _run_script(context, part.tag, [part], name, _REMEMBERED_US, digest)
+        replies |= yield from _run_script(context, part.tag, [part], name, _REMEMBERED_US, digest, decided=True)
     for tags in ([tag], [part.tag for part in others]):
         for reply in (yield [context.write.script("unit_over", one, name, keep_us) for one in tags]):
             ok(reply)

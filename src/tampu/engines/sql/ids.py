@@ -36,9 +36,16 @@ class IdScheme(Protocol):
         """The number of a message whose id the user gives, from a new number."""
         ...
 
+    ahead: int | None
+    """An id with a number further ahead of the newest than this is not of this store, though it has its form: another
+    program made it. None: that does not happen."""
+
 
 class Ids:
     """Computes the ids of one schema. The first part of an id is mostly the same for a whole batch and is made once."""
+
+    ahead: int | None = 1 << 36
+    """One in four million of the UUIDv7 of others has our tail; one in 2^38 has such a number too."""
 
     def __init__(self, tail: int) -> None:
         self.tail = tail

@@ -49,6 +49,8 @@ class _Starts(dict[int, str]):
 class Ids:
     """Makes the ids of one file from cached parts: a tenth of the cost of formatting each."""
 
+    ahead: int | None = None
+
     def __init__(self, tail: int) -> None:
         self.tail = tail
         variant, end = 0x8000 | tail >> 48, f"{tail & 0xFFFF_FFFF_FFFF:012x}"

@@ -11,7 +11,6 @@ from tampu import tracing
 from tampu.broker import validate
 from tampu.broker.core import PublishSet
 from tampu.engines.port import Publish
-from tampu.model.errors import IdempotencyConflict
 from tampu.model.message import JSON, Encoded, Message, NewMessage
 from tampu.model.times import moment, moment_or_none
 from tampu.server.auth.grants import Caller
@@ -66,11 +65,6 @@ class FastRoute:
         """(status, body)"""
         raise NotImplementedError
 
-    def check_queue(self, messages: list[Message], routed: bool) -> None:
-        """Refuse the id of another queue's message. In a batch the others are stored: there it is only a duplicate."""
-        if len(messages) == 1 and messages[0].queue != self.queue and messages[0].duplicate and not routed:
-            raise IdempotencyConflict("this id belongs to a message of another queue", field="id", hint="use a new id")
-
 
 class FastRouteOne(FastRoute):
     """The body is the payload."""
@@ -90,7 +84,6 @@ class FastRouteOne(FastRoute):
     def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         (message,) = messages
         whole = self.has_steps(server)
-        self.check_queue(messages, whole)
         server.metrics.publish(self.caller.tenant, self.queue)
         return 200 if message.duplicate else 201, write(published(self.caller, message, self.form, whole), self.form)
 
@@ -112,7 +105,6 @@ class FastRouteMany(FastRoute):
     def answer(self, server: ServerState, messages: list[Message]) -> tuple[int, bytes]:
         server.tail.wake()
         whole = self.has_steps(server)
-        self.check_queue(messages, whole)
         server.metrics.publish(self.caller.tenant, self.queue, len(messages))
         views = [published(self.caller, message, self.form, whole) for message in messages]
         return 200, write(bodies.PublishedMany(views), self.form)

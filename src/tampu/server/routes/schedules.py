@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from tampu.broker import validate
-from tampu.model.errors import Forbidden, IdempotencyConflict, NotFound
+from tampu.model.errors import Forbidden, NotFound
 from tampu.model.schedule import Schedule
 from tampu.server.auth.grants import Caller
 from tampu.server.http.openapi import doc
@@ -129,6 +129,4 @@ async def fire_schedule(name: Name, request: CurrentRequest, caller: CurrentCall
     await request.server.load_settings(caller.tenant, schedule.queue)
     message = await request.server.drive(request.server.verbs(caller.tenant).fire_schedule(name, id=body.id))
     request.subject.add(ids=(message.id,))
-    if message.duplicate and message.queue != schedule.queue:
-        raise IdempotencyConflict("this id belongs to a message of another queue", field="id", hint="use a new id")
     return answer(request, view_for(caller, message, request.response_media))

@@ -13,7 +13,7 @@ import msgspec
 from tampu.engines.encoding import CODE, HELD, LIVE_KINDS, STATES, id_bytes
 from tampu.engines.groups import Limits
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import KEPT_BY_KEY, conflict, full
+from tampu.engines.rules import KEPT_BY_KEY, conflict, full, made_by_the_store, of_another_queue
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints, Uuids, blob
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
@@ -112,6 +112,8 @@ class _LookupBatch:
             rows = db.rows("find_idempotency_keys", idempotency_keys.scope(tenant), Blobs(names), self.commit.now)
             self._requests = {key: (seq, stamp, own, digest) for key, seq, stamp, own, digest in rows}
         given = [item.id for item in items if item.id is not None]
+        if any(map(self._is_made, given)):
+            raise made_by_the_store()
         known = find(db, self.commit.registry, tenant, given) if given else {}
         self._ids = {id: seq for id, (seq, _) in known.items()}
         keys = {item.body.key.encode() for item in items if item.body.key is not None}
@@ -120,6 +122,12 @@ class _LookupBatch:
             self._keys = dict(db.rows("lock_keys", self.q, Blobs(sorted(keys))))
         wanted = {*self._ids.values(), *self._keys.values(), *(seq for seq, *_ in self._requests.values())}
         self._found = load(db, self.commit.registry, sorted(wanted)) if wanted else {}
+
+    def _is_made(self, id: str) -> bool:
+        """True if the id has the form of those that the store makes."""
+        scheme = self.commit.registry.id
+        made = scheme.seq_of(id)
+        return made is not None and (scheme.ahead is None or made[1] < self.commit.numbers(1)[0] + scheme.ahead)
 
     def take(self, item: Item) -> Message:
         """Decide what to do with one item; `write` does it."""
@@ -149,6 +157,8 @@ class _LookupBatch:
             known_seq = self._ids.get(item.id)
             found = None if known_seq is None else self._message(known_seq)
             if found is not None:
+                if found.queue != self.call.queue:
+                    raise of_another_queue()
                 return as_duplicate(found)
         return None
 

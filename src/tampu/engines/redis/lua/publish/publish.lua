@@ -7,13 +7,13 @@
 --       t type, a max_attempts, r rank (16 hex) or g the base that the time is added to (two halves of 32 bits), d delay,
 --       u run_at, l ttl, e latest expiry, k key, n group that keeps order or has slots, h hold reason,
 --       p [priority, deadline, group, hold, own max_attempts, dead at its deadline] if one is set,
---       o own id, oc token of its reservation, f another queue has a message with the own id,
+--       o own id, oc token of its reservation, f another queue has a message with the own id (2: leave the item out),
 --       i idempotency key, id digest of the body, iw its window
 -- Returns {newly_ready, due, whether the queue is new, now, answer, …}, or {0, nil, 0, now, 'full'}, {…, 'conflict'},
---       {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check that would not
---       be refused: {0, nil, 0, now}.
+--       {…, 'taken'}: see f, {…, 'void', token, …}: these reservations were voided meanwhile, nothing was stored. A check
+--       that would not be refused: {0, nil, 0, now}.
 --       An answer is {'new', seq, state, run_at, expires} or {'again', seq, m, x, last error}
---       or {'gone', seq, own id}: known by its idempotency key, but removed since; or {'else'}: see f.
+--       or {'gone', seq, own id}: known by its idempotency key or left out (see f), but not here.
 -- `idem`: idempotency key -> [until, digest, seq, own id]; by time in `idem.until`. `void`: see void_reservation.lua.
 local items = decode(ARGV[3])
 local most_messages = tonumber(ARGV[2])
@@ -44,6 +44,7 @@ for i, item in ipairs(items) do
       known = true
     end
   end
+  if item.f == 1 and not known then return { 0, false, 0, now, 'taken' } end
   if item.f then
     known = true
   elseif item.o and not known then
@@ -141,7 +142,7 @@ end
 local function answer(item)
   local entry = item.i and open_idem(item.i)
   if entry then return again(entry[3]) or { 'gone', entry[3], entry[4] } end
-  if item.f then return { 'else' } end
+  if item.f then return { 'gone', string.rep('0', 16), item.o } end
   local own = item.o and call('HGET', K .. 'own', item.o)
   if own then return again(own) end
   if item.o and is_stored(item.o) then return { 'gone', string.rep('0', 16), item.o } end
