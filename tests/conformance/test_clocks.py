@@ -1,4 +1,4 @@
-"""A clock that was ahead for a moment and is right again: rates do not stop until that time."""
+"""A clock that was ahead for a moment and is right again: rates and retention do not stop until that time."""
 
 import pytest
 
@@ -67,3 +67,25 @@ def test_a_clock_that_is_right_leaves_the_rate_alone(store: Store, harness: Harn
         harness.clock.advance(1)
         harness.sweep()
         assert payloads(store.claim("jobs", limit=5, lease=YEAR)) == [n]
+
+
+def test_retention_goes_on_past_what_was_written_ahead_of_time(store: Store, harness: Harness) -> None:
+    def work(times: int = 1) -> None:
+        for _ in range(times):
+            store.publish("jobs", 1)
+            store.ack(store.claim("jobs")[0])
+
+    ahead = 3
+    work()
+    harness.clock.advance(YEAR)
+    work(ahead)
+    harness.clock.advance(-YEAR)
+    harness.trim()
+    assert (store.stats("jobs").done, len(store.journal().transitions)) == (4, 12), "nothing tells how old they are"
+    for _ in range(40):
+        harness.clock.advance(86_400)
+        work()
+        harness.trim()
+    week = 8  # the days that retention keeps
+    assert store.stats("jobs").done <= week + ahead, "only what ended ahead of time may stay"
+    assert len(store.journal(limit=1000).transitions) <= 3 * week

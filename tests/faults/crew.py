@@ -207,7 +207,10 @@ def keep(url: str, _log: Log, _rng: random.Random) -> None:
 
 
 class Count:
-    """A handler with an effect of each kind: a message for each that was published to ``in``, and their number."""
+    """A handler with an effect of each kind: a message for each that was published to ``in``, and their number.
+
+    Its payload names a message to cancel and one to free.
+    """
 
     name = "count"
 
@@ -215,6 +218,10 @@ class Count:
         moves = [moved for moved in transitions if moved.queue == "in" and moved.verb == "publish"]
         for moved in moves:
             effects.publish(moved, "out", moved.id)
+            message = effects.message(moved)
+            assert message is not None
+            effects.cancel(moved, message.payload["cancel"])
+            effects.free(moved, message.payload["free"])
         if moves:
             kept = effects.document("count", "default", "in")
             before, version = (int(kept.value), kept.version) if kept is not None else (0, 0)

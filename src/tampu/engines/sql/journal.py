@@ -7,8 +7,10 @@ order is that of the entry numbers, drawn at the end of each commit, so transiti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tampu.engines.encoding import MOST_RECORDS, PARTITION, STATES, fingerprint, id_text, unpack_seqs
-from tampu.engines.sql.db import Db
+from tampu.engines.sql.db import Db, Ints
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.journal import JournalPage, Position, Transition
 
@@ -100,6 +102,34 @@ def _unfold(
     ]
 
 
-def trim(db: Db, before: int, limit: int, upto: int | None) -> int:
+def trim(db: Db, now: int, before: int, limit: int, upto: int | None) -> int:
     """Remove the oldest records that are from before ``before`` and read up to ``upto``; returns how many."""
-    return len(db.rows("trim_journal", before, limit, upto))
+    rows = db.rows("select_oldest_journal", limit)
+    ages = written_at(
+        now, [(first, at) for first, _, at in rows], lambda first: db.value("select_later_record", first, now)
+    )
+    gone: list[int] = []
+    for (first, n, _), age in zip(rows, ages, strict=True):
+        if age > before or (upto is not None and first + n - 1 > upto):
+            break
+        gone.append(first)
+    if gone:
+        db.send("delete_journal", Ints(gone))
+    return len(gone)
+
+
+def written_at(now: int, rows: Iterable[tuple[int, int]], later: Callable[[int], int | None]) -> list[int]:
+    """When entries (number, time) were written, the oldest first. ``later``: the next time that is not in the future.
+
+    A clock that was ahead has written times in the future. Such an entry is at least as old as the next one with a time
+    in the past. Otherwise it would keep all entries after it until its own time comes.
+    """
+    ages: list[int] = []
+    next_: int | None = None
+    for number, at in rows:
+        if at <= now:
+            next_ = None
+        elif next_ is None:
+            next_ = later(number) or now
+        ages.append(at if next_ is None else next_)
+    return ages

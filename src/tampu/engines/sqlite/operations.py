@@ -6,7 +6,7 @@ nothing is locked: one commit writes at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY
@@ -217,7 +217,7 @@ def start_journal(db: Db, offset: int) -> Rows:
 # -- trim
 
 
-def select_queues_to_trim(db: Db, _before: int) -> Iterator[tuple[int, int]]:
+def select_queues_to_trim(db: Db, _before: int, _now: int) -> Iterator[tuple[int, int]]:
     """Starts after the queue that was trimmed last. A commit over very many queues would block other writers."""
     last = db.trimmed
     queues = db.rows("select_next_queues", last, 1 << 62, QUEUES_A_STEP)
@@ -227,29 +227,6 @@ def select_queues_to_trim(db: Db, _before: int) -> Iterator[tuple[int, int]]:
         for state in (DONE, CANCELLED, EXPIRED):
             if db.row("has_endings", q, state):
                 yield q, state
-
-
-def lock_oldest_endings(db: Db, q: int, state: int, limit: int) -> Rows:
-    rows = db.rows("select_oldest_endings", q, state, limit)
-    ages = _ages(db, ((no, at) for no, at, _ in rows), lambda no: db.value("select_later_ending", q, state, no, db.now))
-    return [(no, age, seqs) for (no, _, seqs), age in zip(rows, ages, strict=True)]
-
-
-def _ages(db: Db, rows: Iterable[tuple[int, int]], later: Callable[[int], int | None]) -> list[int]:
-    """When entries (number, time) were written, the oldest first.
-
-    A clock that was ahead has written times in the future. Such an entry is at least as old as the next one with a time
-    in the past. Otherwise it would keep all entries after it until its own time comes.
-    """
-    ages: list[int] = []
-    next_: int | None = None
-    for no, at in rows:
-        if at <= db.now:
-            next_ = None
-        elif next_ is None:
-            next_ = later(no) or db.now
-        ages.append(at if next_ is None else next_)
-    return ages
 
 
 def select_unread_entries(db: Db, nos: Ints, read: int) -> Rows:
@@ -271,17 +248,6 @@ def select_unread_entries(db: Db, nos: Ints, read: int) -> Rows:
     return [(no,) for no in nos.values if no is not None and no > known]
 
 
-def trim_journal(db: Db, before: int, limit: int, upto: int | None) -> Rows:
-    rows: Sequence[tuple[int, int, int]] = db.rows("select_oldest_journal", limit)
-    ages = _ages(db, ((first, at) for first, _, at in rows), lambda no: db.value("select_later_record", no, db.now))
-    last = None
-    for (first, n, _), age in zip(rows, ages, strict=True):
-        if age > before or (upto is not None and first + n - 1 > upto):
-            break
-        last = first
-    return [] if last is None else db.rows("delete_journal", last)
-
-
 def number_journal(_db: Db, _limit: int, _end: int) -> Rows:
     """Records have offsets when they are written."""
     return [(0,)]
@@ -292,7 +258,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     for function in (
         claim_ready, ack, take_leases, remove_waiting, lock_waiting, rerank, release_slots, begin_sweep, end_sweep,
         lock_expired_leases, select_busy_leases, find_messages, select_messages, page_ready, import_endings,
-        lock_journal, start_journal, select_queues_to_trim, lock_oldest_endings, select_unread_entries, trim_journal,
-        number_journal,
+        lock_journal, start_journal, select_queues_to_trim, select_unread_entries, number_journal,
     )
 }  # fmt: skip

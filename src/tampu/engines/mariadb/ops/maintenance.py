@@ -148,21 +148,6 @@ def set_run_at(wire: Wire, seqs: Ints, times: Ints) -> Rest:
     return nothing
 
 
-def trim_journal(wire: Wire, before: int, limit: int, upto: int | None) -> Rest:
-    answer = wire.ask("select_oldest_journal", limit)
-
-    def rest() -> Rows:
-        gone = []
-        for first, n, at in answer.get():
-            if at > before or (upto is not None and first + n - 1 > upto):
-                break
-            gone.append((first,))
-        wire.ask("trim_journal", Ints(first for (first,) in gone))
-        return gone
-
-    return rest
-
-
 def write_commit(
     wire: Wire, now: int, sizes: Ints, qs: Ints, records: Blobs, count_q: Ints, kinds: Ints, changes: Ints,
     end_q: Ints, states: Ints, ends: Blobs, untils: Ints, leases: Ints, claims: Blobs,

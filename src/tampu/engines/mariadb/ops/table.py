@@ -56,7 +56,6 @@ OPERATIONS: dict[str, Callable[..., Rest]] = {
         maintenance.set_run_at,
         maintenance.trim_group_rates,
         maintenance.trim_idempotency_keys,
-        maintenance.trim_journal,
         maintenance.trim_results,
         maintenance.try_acquire_locks,
         maintenance.write_commit,

@@ -91,12 +91,21 @@ SELECT first + n - 1 FROM tampu_journal FORCE INDEX (PRIMARY) WHERE at < $1 ORDE
 
 -- name: select_oldest_journal
 -- The oldest records.
--- Run by: trim_journal
+-- Run by: trim
 -- In:  $1 limit
 -- Out: first, n, at
 SELECT first, n, at FROM tampu_journal FORCE INDEX (PRIMARY) ORDER BY first LIMIT $1
 
--- name: trim_journal
+-- name: select_later_record
+-- When the next record was written that is not from the future.
+-- Run by: trim
+-- In:  $1 first, $2 now
+-- Out: at
+SELECT at FROM (
+  SELECT at FROM tampu_journal FORCE INDEX (PRIMARY) WHERE first > $1 ORDER BY first LIMIT 10000) AS later
+WHERE at <= $2 LIMIT 1
+
+-- name: delete_journal
 -- Removes records.
 -- Run by: trim
 -- In:  $1 first of each record

@@ -4,11 +4,11 @@
 -- name: select_queues_to_trim
 -- Queues whose oldest ended message is old enough.
 -- Run by: trim
--- In:  $1 ended by this time
+-- In:  $1 ended by this time, $2 now: a later time was written by a clock that was ahead
 -- Out: q, state number
 SELECT u.q, s.state FROM tampu_queue u CROSS JOIN (SELECT 4 AS state UNION ALL SELECT 6 UNION ALL SELECT 7) AS s
 WHERE (SELECT e.at FROM tampu_ending e FORCE INDEX (PRIMARY) WHERE e.q = u.q AND e.state = s.state
-  ORDER BY e.no LIMIT 1) <= $1
+  ORDER BY e.no LIMIT 1) NOT BETWEEN $1 + 1 AND $2
 
 -- name: lock_oldest_endings
 -- Locks rows of endings, oldest first. Skips rows that others have locked.
@@ -17,6 +17,16 @@ WHERE (SELECT e.at FROM tampu_ending e FORCE INDEX (PRIMARY) WHERE e.q = u.q AND
 -- Out: no, at, seqs
 SELECT no, at, seqs FROM tampu_ending FORCE INDEX (PRIMARY) WHERE q = $1 AND state = $2 ORDER BY no LIMIT $3
 FOR UPDATE SKIP LOCKED
+
+-- name: select_later_ending
+-- When the next messages ended that did not end in the future, because of a clock that was ahead.
+-- Run by: trim
+-- In:  $1 q, $2 state number, $3 no, $4 now
+-- Out: at
+SELECT at FROM (
+  SELECT at FROM tampu_ending FORCE INDEX (PRIMARY) WHERE q = $1 AND state = $2 AND no > $3
+  ORDER BY no LIMIT 10000) AS later
+WHERE at <= $4 LIMIT 1
 
 -- name: select_unread_entries
 -- Entries that some reader has not read completely.

@@ -77,17 +77,27 @@ SELECT first FROM tampu.journal WHERE at >= $1::int8 ORDER BY first LIMIT 1
 -- Out: its last offset
 SELECT first + n - 1 FROM tampu.journal WHERE at < $1::int8 ORDER BY first DESC LIMIT 1
 
--- name: trim_journal
--- Removes the oldest records, up to the first that must stay.
+-- name: select_oldest_journal
+-- The oldest records.
 -- Run by: trim
--- In:  $1 recorded by this time, $2 limit, $3 up to this offset or NULL
--- Out: first of each record removed
-WITH oldest AS MATERIALIZED (
-  SELECT first, n, at FROM tampu.journal ORDER BY first LIMIT $2::int8),
-stays AS MATERIALIZED (SELECT min(first) AS first FROM oldest WHERE at > $1::int8 OR first + n - 1 > $3::int8)
-DELETE FROM tampu.journal WHERE first = ANY (ARRAY(
-  SELECT o.first FROM oldest o, stays s WHERE s.first IS NULL OR o.first < s.first))
-RETURNING first
+-- In:  $1 limit
+-- Out: first, n, at
+SELECT first, n, at FROM tampu.journal ORDER BY first LIMIT $1::int8
+
+-- name: select_later_record
+-- When the next record was written that is not from the future.
+-- Run by: trim
+-- In:  $1 first, $2 now
+-- Out: at
+SELECT at FROM (SELECT at FROM tampu.journal WHERE first > $1::int8 ORDER BY first LIMIT 10000) AS later
+WHERE at <= $2::int8 LIMIT 1
+
+-- name: delete_journal
+-- Removes records.
+-- Run by: trim
+-- In:  $1 first of each record
+-- Out: nothing
+DELETE FROM tampu.journal WHERE first = ANY ($1::int8[])
 
 -- name: start_journal
 -- Lets an empty journal start after an offset. The caller holds its lock.

@@ -4,12 +4,12 @@
 -- name: select_queues_to_trim
 -- Queues whose oldest ended message is old enough.
 -- Run by: trim
--- In:  $1 ended by this time
+-- In:  $1 ended by this time, $2 now: a later time was written by a clock that was ahead
 -- Out: q, state number
 SELECT u.q, s.state FROM tampu.queue u CROSS JOIN (VALUES (4), (6), (7)) AS s(state)
 CROSS JOIN LATERAL (
   SELECT e.at FROM tampu.ending e WHERE e.q = u.q AND e.state = s.state ORDER BY e.q, e.state, e.no LIMIT 1) AS e
-WHERE e.at <= $1::int8 ORDER BY u.q, s.state
+WHERE e.at <= $1::int8 OR e.at > $2::int8 ORDER BY u.q, s.state
 
 -- name: lock_oldest_endings
 -- Locks rows of endings, oldest first. Skips rows that others have locked.
@@ -18,6 +18,16 @@ WHERE e.at <= $1::int8 ORDER BY u.q, s.state
 -- Out: no, at, seqs
 SELECT no, at, seqs FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8
 ORDER BY q, state, no LIMIT $3::int8 FOR UPDATE SKIP LOCKED
+
+-- name: select_later_ending
+-- When the next messages ended that did not end in the future, because of a clock that was ahead.
+-- Run by: trim
+-- In:  $1 q, $2 state number, $3 no, $4 now
+-- Out: at
+SELECT at FROM (
+  SELECT at FROM tampu.ending WHERE q = $1::int8 AND state = $2::int8 AND no > $3::int8
+  ORDER BY q, state, no LIMIT 10000) AS later
+WHERE at <= $4::int8 LIMIT 1
 
 -- name: select_unread_entries
 -- Entries that some reader has not read completely.

@@ -78,8 +78,13 @@ def _drop_ended(
             kept = {no for (no,) in commit.db.rows("select_unread_entries", Ints(no for no, _, _ in rows), read)}
         chosen: list[int] = []
         spent: list[int] = []
-        for no, at, packed in rows:
-            if no in kept or (before is not None and at > before):
+        ages = journal.written_at(
+            commit.now,
+            [(no, at) for no, at, _ in rows],
+            lambda no: commit.db.value("select_later_ending", q, state, no, commit.now),
+        )
+        for (no, _, packed), age in zip(rows, ages, strict=True):
+            if no in kept or (before is not None and age > before):
                 break
             seqs = unpack_seqs(packed)
             most = limit - len(gone) - len(chosen)
@@ -112,7 +117,7 @@ def _trim(commit: Commit, call: Trim) -> int:
     db, now, left = commit.db, commit.now, call.limit
     read = None if call.read is None else call.read.get(PARTITION, 0)
     shortest = min([call.default_us, *call.retention_us.values()])
-    for q, state in db.rows("select_queues_to_trim", now - shortest):
+    for q, state in db.rows("select_queues_to_trim", now - shortest, now):
         before = now - call.retention_us.get(commit.registry.name(db, q), call.default_us)
         gone = _drop_ended(commit, q, state, left, before, read, short=True)
         _forget(commit, [seq for (seq,) in gone])
@@ -125,5 +130,5 @@ def _trim(commit: Commit, call: Trim) -> int:
     retime_ahead(commit, call.limit)
     if left > 0:
         journal.number_all(db)  # nobody may be reading the journal: records without offsets are never trimmed
-        left -= journal.trim(db, now - call.journal_us, left, read)
+        left -= journal.trim(db, now, now - call.journal_us, left, read)
     return call.limit - left

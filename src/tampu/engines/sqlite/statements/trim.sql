@@ -8,9 +8,9 @@
 -- Out: q
 SELECT q FROM tampu_queue WHERE q > $1 AND q <= $2 ORDER BY q LIMIT $3
 
--- name: select_oldest_endings
+-- name: lock_oldest_endings
 -- Rows of endings, oldest first.
--- Run by: lock_oldest_endings
+-- Run by: trim, purge
 -- In:  $1 q, $2 state number, $3 limit
 -- Out: no, at, seqs
 SELECT no, at, seqs FROM tampu_ending WHERE q = $1 AND state = $2 ORDER BY no LIMIT $3
@@ -99,21 +99,21 @@ ORDER BY p.spent LIMIT $2
 
 -- name: select_oldest_journal
 -- The oldest records.
--- Run by: trim_journal
+-- Run by: trim
 -- In:  $1 limit
 -- Out: first, n, at
 SELECT first, n, at FROM tampu_journal ORDER BY first LIMIT $1
 
 -- name: delete_journal
 -- Removes records.
--- Run by: trim_journal
--- In:  $1 the last of them
--- Out: first of each
-DELETE FROM tampu_journal WHERE first <= $1 RETURNING first
+-- Run by: trim
+-- In:  $1 first of each record
+-- Out: nothing
+DELETE FROM tampu_journal WHERE first IN (SELECT value FROM json_each($1))
 
 -- name: select_later_ending
 -- When the next messages ended that did not end in the future, because of a clock that was ahead.
--- Run by: lock_oldest_endings
+-- Run by: trim
 -- In:  $1 q, $2 state number, $3 no, $4 now
 -- Out: at
 SELECT at FROM (SELECT at FROM tampu_ending WHERE q = $1 AND state = $2 AND no > $3 ORDER BY no LIMIT 10000)
@@ -121,7 +121,7 @@ WHERE at <= $4 LIMIT 1
 
 -- name: select_later_record
 -- When the next record was written that is not from the future.
--- Run by: trim_journal
+-- Run by: trim
 -- In:  $1 first, $2 now
 -- Out: at
 SELECT at FROM (SELECT at FROM tampu_journal WHERE first > $1 ORDER BY first LIMIT 10000) WHERE at <= $2 LIMIT 1
