@@ -16,7 +16,7 @@ import pytest
 import tampu
 from tampu.broker import access, followers
 from tampu.broker.commit_queue.waiters import Waiter
-from tampu.engines.mariadb import wakeup, wire
+from tampu.engines.mariadb import database, wakeup
 from tampu.engines.redis import peers
 from tampu.engines.sql import engine
 from tampu.maintenance import follower, supervisor, trimmer
@@ -28,7 +28,7 @@ from tests.servers.round_trips import Counted
 STORES: dict[str, Callable[[], str]] = {
     "postgres": postgres.databases.url, "mariadb": mariadb.databases.url, "redis": redis.redis.url,
 }  # fmt: skip
-MODULES: tuple[ModuleType, ...] = (supervisor, trimmer, engine, peers, wire)
+MODULES: tuple[ModuleType, ...] = (supervisor, trimmer, engine, peers, database)
 SECONDS = 120
 
 

@@ -17,8 +17,6 @@ Run = Callable[[Sequence[Call]], list[Any]]
 
 def run_joined(run: Run, calls: Sequence[Call]) -> list[Any]:
     """Run the calls with equal claims merged. Returns one reply for each given call."""
-    if len(calls) == 1:
-        return run(calls)
     groups = _groups(calls)
     if len(groups) == len(calls):
         return run(calls)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tampu.engines.port import Load, Publish, QueueClaim, RetryLater, SettleItem
 from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost, QueueFull
@@ -49,21 +48,7 @@ def made_by_the_store() -> InvalidMessage:
     )
 
 
-def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
-    """Group successive simple calls for the same queue, which can be stored as one. Each other call is alone."""
-    for key, group in itertools.groupby(
-        calls, lambda call: (call.tenant, call.queue) if call.simple and not call.max_depth else None
-    ):
-        if key is None:
-            yield from ([call] for call in group)
-        else:
-            yield list(group)
-
-
 # -- expiry
-
-LONG_BODY = b"\xdc"
-"""First byte of bodies with more than 15 fields. Only these can have `dead_at_deadline`; others need not be read."""
 
 
 def dies(body: Body, expires: int) -> bool:

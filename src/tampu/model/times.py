@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -23,18 +22,11 @@ Duration = timedelta | int | float
 
 
 class Clock(Protocol):
-    """Where an engine reads the time."""
+    """Where an engine reads the time instead of its own clock: for tests."""
 
     def now(self) -> int:
         """Microseconds since 1970."""
         ...
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> int:
-        return time.time_ns() // 1000
 
 
 def duration(value: Duration, field: str, *, zero: bool = True, error: type[TampuError] = InvalidMessage) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tampu
-from tampu.engines.mariadb.database import OPERATIONS
+from tampu.engines.mariadb.ops import OPERATIONS
 from tampu.engines.sql.named_statements import load, parse
 from tampu.engines.sqlite import operations as sqlite_operations
 

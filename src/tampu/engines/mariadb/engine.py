@@ -38,7 +38,7 @@ class MariaEngine(SqlEngine):
         """Journal offset up to which the journal is known to be on disk."""
         self.index: Index | None = None
         self.stale_statement: str | None = None
-        """Statement that a connection without the index runs to mark it stale (see `wire.Wire.stale_statement`)."""
+        """Statement that a connection without the index runs to mark it stale (see `database.Db.stale_statement`)."""
         super().__init__(connect.MariaDriver(self.place), "full", clock)
         self._index_repair = None if self.index is None else IndexRepair(self.index, self.readers.ask)
 

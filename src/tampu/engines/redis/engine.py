@@ -136,7 +136,7 @@ class RedisEngine:
     # -- writing
 
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
-        return run_joined(self._run, calls)
+        return self._run(calls) if len(calls) == 1 else run_joined(self._run, calls)
 
     def _run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         with self._lock:

@@ -19,7 +19,6 @@ from tampu.model.times import moment
 STATES, CODE = encoding.STATES, encoding.CODE
 READY, DELAYED, LEASED, HELD = encoding.LIVE_KINDS
 DONE, DEAD = encoding.DONE, encoding.DEAD
-FIFO = "8000000000000000"
 _BIAS = 1 << 63
 _DEFAULT = dict(zip(Body.__struct_fields__[2:], Body.__struct_defaults__, strict=True))
 _NOTHING = (False,) * len(KEPT_BY_KEY)

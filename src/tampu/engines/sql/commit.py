@@ -73,7 +73,7 @@ class Commit:
         self.ahead = self.stamp - now // 1000 or None
         self.sent = sent
         """A statement that was sent with the beginning of the commit (`claim.Sent` or `settle.Sent`)."""
-        self.locks = Locks(db) if locks is None else locks
+        self._locks = locks
         self.swept = False
         """This commit sweeps. It must not wait for rows that others have locked."""
         self.deferred: list[Callable[[], None]] = []
@@ -155,6 +155,13 @@ class Commit:
         return self.registry.id.of(stamp, seq) if own is None else id_text(own)
 
     @property
+    def locks(self) -> Locks:
+        """The locks of this commit; made on first use."""
+        if self._locks is None:
+            self._locks = Locks(self.db)
+        return self._locks
+
+    @property
     def turns(self) -> FairTurns:
         """The turns of groups in fair queues; made on first use, since most commits need none."""
         if self._turns is None:
@@ -203,7 +210,8 @@ class Commit:
 
     def committed(self) -> None:
         """The commit succeeded: update what this process remembers of open claims."""
-        self.registry.open_claims.committed(self.now, self._reap_rows, self._settled)
+        if self._reap_rows or self._settled:
+            self.registry.open_claims.committed(self.now, self._reap_rows, self._settled)
 
     def schedule_reap_rest(self, until: int, lease: int, seqs: Sequence[int]) -> None:
         """Write a row for the messages of a claim that the reaper has not checked yet; it deleted the old row."""

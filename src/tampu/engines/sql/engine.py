@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tampu.engines import port
@@ -37,6 +37,8 @@ from tampu.model.times import Clock
 
 _NUMBERED = (port.Publish, port.Load, Import, port.Replay, port.Free, port.Together)
 _TIMED = (port.Claim, port.Sweep)
+_AHEAD: dict[type[Any], Callable[..., Any]] = {port.Claim: claim.send_ahead, port.Settle: settle.send_ahead}
+"""Send the first statement of the only call of a run with the beginning of its commit."""
 _TRIES = 8
 _PATIENCE_SECONDS = 15.0
 _LEADER_SECONDS = 5.0
@@ -107,6 +109,8 @@ class SqlEngine(BaseEngine):
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         with self._lock:
             self._check_usable()
+            if len(calls) == 1:
+                return self._run(calls)
             replies: list[Any] = []
             for part in _parts(calls):
                 if len(part) == len(calls):
@@ -209,11 +213,8 @@ class SqlEngine(BaseEngine):
         timed = any(isinstance(call, _TIMED) for call in calls)
         given = self.fake_now()
         begun = db.begin(given, numbers=numbered, due=timed)
-        sent = None
-        if ahead:
-            sent = claim.send_ahead(db, self.registry, calls, given) or settle.send_ahead(
-                db, self.registry, calls, given
-            )
+        send_ahead = _AHEAD.get(type(calls[0])) if ahead and len(calls) == 1 else None
+        sent = None if send_ahead is None else send_ahead(db, self.registry, calls[0], given)
         now, block, delays, leases, ends = begun()
         return Commit(db, self.registry, now, block, (delays, leases, ends), sent)
 
@@ -323,9 +324,6 @@ class Uncertain(Exception):
 
 def _parts(calls: Sequence[port.Call]) -> Iterator[Sequence[port.Call]]:
     """The calls of a run, split into commits of bounded size. A call is never split."""
-    if len(calls) == 1:
-        yield calls
-        return
     part: list[port.Call] = []
     size = 0
     for call in calls:

@@ -26,7 +26,7 @@ from tampu.engines.sqlite.read_pool import ReadPool
 from tampu.engines.sqlite.verbs import claim, load, publish, settle
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
-from tampu.model.times import Clock, SystemClock
+from tampu.model.times import Clock
 
 R = TypeVar("R")
 _GROW_AFTER = 32
@@ -73,7 +73,7 @@ class SqliteEngine(BaseEngine):
         # Resolve links, as SQLite does: a process that opens the file by another name must find the same lock files.
         self.path = path if path == files.MEMORY else os.path.realpath(path)
         self.durability = "memory" if path == files.MEMORY else durability
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._connect = connect
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -108,7 +108,7 @@ class SqliteEngine(BaseEngine):
             forks.watch(self)
 
     def now(self) -> int:
-        return self._clock.now()
+        return time.time_ns() // 1000 if self._clock is None else self._clock.now()
 
     # -- connections
 
@@ -185,7 +185,7 @@ class SqliteEngine(BaseEngine):
             db, commit = self._db, None
             try:
                 db.execute("BEGIN IMMEDIATE")  # inside the try: an interrupt may come right after it
-                commit = Commit(db, self.registry, self._clock.now())
+                commit = Commit(db, self.registry, self.now())
                 replies = carry_out(self.verbs, commit, calls, unit_names)
                 commit.finish()
                 db.execute("COMMIT")

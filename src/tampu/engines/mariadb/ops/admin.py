@@ -3,60 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import DELAYED, HELD, READY
-from tampu.engines.mariadb.ops.common import Rest, by_queue, ints, left, with_attempts
+from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, ints, left, with_attempts
 from tampu.engines.mariadb.ops.publish import insert_ready
-from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Ints, Uuids
 
+if TYPE_CHECKING:
+    from tampu.engines.mariadb.database import Db
 
-def request_cancel(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("lock_leases_to_cancel", seqs)
+
+def request_cancel(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("lock_leases_to_cancel", seqs)
 
     def rest() -> Rows:
         rows = answer.get()
-        wire.ask("request_cancel", Ints(seq for seq, *_ in rows))
+        db.ask("request_cancel", Ints(seq for seq, *_ in rows))
         return rows
 
     return rest
 
 
-def release_held(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("release_held", seqs)
+def release_held(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("release_held", seqs)
 
     def rest() -> Rows:
         rows = answer.get()
-        wire.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
+        db.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
         return sorted(rows)
 
     return rest
 
 
-def revive_dead(wire: Wire, seqs: Ints, now: int, attempts: Ints) -> Rest:
-    out = wire.ask("revive_dead", seqs)
+def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Rest:
+    out = db.ask("revive_dead", seqs)
     given = dict(zip(seqs.values, attempts.values, strict=True))
 
     def rest() -> Rows:
         gone = Ints(seq for (seq,) in out.get())
-        wire.ask("clear_past_expiry", gone, now)
+        db.ask("clear_past_expiry", gone, now)
         if gone.values:
-            wire.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
-        return wire.ask("select_rows", gone).get()
+            db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
+        return db.ask("select_rows", gone).get()
 
     return rest
 
 
-def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("locate_ready", seqs)
+def remove_waiting(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("locate_ready", seqs)
 
     def rest() -> Rows:
         found = answer.get()
         messages = {seq: (seq, *message) for seq, *message, _, _ in found}
         states: dict[int, tuple[int, int]] = {}
-        ready = _out_of_ready(wire, found)
-        delayed, held = wire.ask("remove_delayed", seqs), wire.ask("remove_held", seqs)
+        ready = _out_of_ready(db, found)
+        delayed, held = db.ask("remove_delayed", seqs), db.ask("remove_held", seqs)
         for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
             states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
         return [(*with_attempts(messages[seq], attempts), state) for seq, (attempts, state) in states.items()]
@@ -64,13 +66,13 @@ def remove_waiting(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def lock_waiting(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("locate_ready", seqs)
+def lock_waiting(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("locate_ready", seqs)
 
     def rest() -> Rows:
         messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
-        ready = wire.ask("lock_ready", *ints(_places(answer.get()), 3))
-        answers = ready, wire.ask("lock_delayed", seqs), wire.ask("lock_held", seqs)
+        ready = db.ask("lock_ready", *ints(_places(answer.get()), 3))
+        answers = ready, db.ask("lock_delayed", seqs), db.ask("lock_held", seqs)
         return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
 
     return rest
@@ -81,40 +83,40 @@ def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
     return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
 
 
-def _out_of_ready(wire: Wire, located: Sequence[Any]) -> Rest:
+def _out_of_ready(db: Db, located: Sequence[Any]) -> Rest:
     """Delete these messages from `ready`, if they are there; returns the deleted rows."""
     queues = {seq: q for seq, q, *_ in located}
-    out = wire.ask("remove_ready", *ints(_places(located), 3))
+    out = db.ask("remove_ready", *ints(_places(located), 3))
 
     def rest() -> Rows:
         rows = out.get()
-        left(wire, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
+        left(db, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
         placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
         for q, found in by_queue(placed).items():
-            wire.ask("delete_placed", q, Ints(found))
+            db.ask("delete_placed", q, Ints(found))
         return rows
 
     return rest
 
 
-def rerank(wire: Wire, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
+def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
     """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
-    answer = wire.ask("locate_ready", seqs)
+    answer = db.ask("locate_ready", seqs)
 
     def rest() -> Rows:
         new = dict(zip(seqs.values, places.values, strict=True))
         moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
-        out = _out_of_ready(wire, moving)()
+        out = _out_of_ready(db, moving)()
         back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
-        insert_ready(wire, *ints(back, 6))
-        wire.ask("rerank", seqs, ranks)
+        insert_ready(db, *ints(back, 6))
+        db.ask("rerank", seqs, ranks)
         return []
 
     return rest
 
 
-def select_messages(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("select_messages", seqs)
+def select_messages(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("select_messages", seqs)
 
     def rest() -> Rows:
         found = {}
@@ -126,8 +128,8 @@ def select_messages(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def select_still_ended(wire: Wire, seqs: Ints) -> Rest:
-    answer = wire.ask("select_still_ended", seqs)
+def select_still_ended(db: Db, seqs: Ints) -> Rest:
+    answer = db.ask("select_still_ended", seqs)
 
     def rest() -> Rows:
         found = {seq for (seq,) in answer.get()}
@@ -136,9 +138,9 @@ def select_still_ended(wire: Wire, seqs: Ints) -> Rest:
     return rest
 
 
-def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
-    made = wire.ask("find_by_number", tenant, Ints(seq for seq in seqs.values if seq is not None))
-    given = wire.ask("find_by_own_id", tenant, ids)
+def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
+    made = db.ask("find_by_number", tenant, Ints(seq for seq in seqs.values if seq is not None))
+    given = db.ask("find_by_own_id", tenant, ids)
 
     def rest() -> Rows:
         by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
@@ -153,13 +155,13 @@ def find_messages(wire: Wire, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids)
     return rest
 
 
-def select_stats(wire: Wire, tenant: str, queue: str | None, now: int | None) -> Rest:
-    answer = wire.ask("select_stats_queues", tenant, queue, now)
+def select_stats(db: Db, tenant: str, queue: str | None, now: int | None) -> Rest:
+    answer = db.ask("select_stats_queues", tenant, queue, now)
 
     def rest() -> Rows:
         queues = answer.get()
         counts: dict[int, list[tuple[int | None, int]]] = {}
-        for q, kind, n in wire.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
+        for q, kind, n in db.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
             counts.setdefault(q, []).append((kind, n))
         return [
             (name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]

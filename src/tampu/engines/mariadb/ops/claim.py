@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tampu.engines.mariadb.ops.common import Rest, by_queue, ints, left, nothing
-from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, ints, left, nothing
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.verbs.claim import EXPIRES, Row
+
+if TYPE_CHECKING:
+    from tampu.engines.mariadb.database import Db
 
 _Found = tuple[tuple[int, int], Row]
 """(rank, pos), and a row as in `tampu.engines.sql.verbs.claim`."""
 
 
-def claim_ready(
-    wire: Wire, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None
-) -> Rest:
-    offered = [] if wire.index is None else wire.index.offer(q, limit)
-    wire.offered.extend((q, *place) for place in offered)
-    answer = wire.ask("claim_offered", q, *ints(offered, 2)) if offered else wire.ask("claim_ready", q, limit)
+def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None) -> Rest:
+    offered = [] if db.index is None else db.index.offer(q, limit)
+    db.offered.extend((q, *place) for place in offered)
+    answer = db.ask("claim_offered", q, *ints(offered, 2)) if offered else db.ask("claim_ready", q, limit)
 
     def rest() -> Rows:
         found = _parse_rows(answer.get())
         if offered:
-            found = _choose(wire, q, limit, offered, found)
-        left(wire, [(q, rank, pos) for (rank, pos), _ in found])
-        at = wire.now if now is None else now
-        _leave_ready(wire, q, found)
+            found = _choose(db, q, limit, offered, found)
+        left(db, [(q, rank, pos) for (rank, pos), _ in found])
+        at = db.now if now is None else now
+        _leave_ready(db, q, found)
         rows = [row for _, row in found]
         kept = [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > at]
         if kept:
             seqs, attempts, _, stamps, _, _, _, ids, groups, _ = zip(*kept, strict=True)
-            wire.ask(
+            db.ask(
                 "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
                 Ints(before + 1 for before in attempts), Uuids(ids), Blobs(groups),
             )  # fmt: skip
@@ -42,20 +42,20 @@ def claim_ready(
     return rest
 
 
-def _choose(wire: Wire, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
+def _choose(db: Db, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
     """What to claim: what the index proposed, or the head of the database's own index if the index may be wrong."""
     last = max(offered)
     # This commit itself may have made messages ready before the claim; the index does not have them yet.
-    overtaken = any((rank, pos) < last for queue, rank, pos in wire.entered if queue == q)
-    if not wire.stale and len(rows) == len(offered) and not overtaken:
+    overtaken = any((rank, pos) < last for queue, rank, pos in db.entered if queue == q)
+    if not db.stale and len(rows) == len(offered) and not overtaken:
         return rows
-    found = dict(_parse_rows(wire.ask("claim_ready", q, limit).get()))
-    if not wire.stale:
+    found = dict(_parse_rows(db.ask("claim_ready", q, limit).get()))
+    if not db.stale:
         found.update(rows)
     chosen = sorted(found)[:limit]
     # Give proposed messages that are not taken back to the index; those that are no longer ready are dropped.
     kept = [place for place, _ in rows if place not in chosen]
-    wire.entered.extend((q, *place) for place in kept)
+    db.entered.extend((q, *place) for place in kept)
     return [(place, found[place]) for place in chosen]
 
 
@@ -72,7 +72,7 @@ def _parse_row(text: str, body: bytes) -> _Found:
     )  # fmt: skip
 
 
-def _leave_ready(wire: Wire, q: int, rows: Sequence[_Found]) -> None:
+def _leave_ready(db: Db, q: int, rows: Sequence[_Found]) -> None:
     """Delete claimed rows from `ready`, one statement per rank: mostly there is one."""
     by_rank: dict[int, list[int]] = {}
     placed = []
@@ -81,25 +81,23 @@ def _leave_ready(wire: Wire, q: int, rows: Sequence[_Found]) -> None:
         if rank or pos != seq:
             placed.append(seq)
     for rank, positions in by_rank.items():
-        wire.ask("delete_ready", q, rank, Ints(positions))
-    wire.ask("delete_placed", q, Ints(placed))
+        db.ask("delete_ready", q, rank, Ints(positions))
+    db.ask("delete_placed", q, Ints(placed))
 
 
-def ack(
-    wire: Wire, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None
-) -> Rest:
-    fenced = wire.ask("ack", seqs, lease, q)
+def ack(db: Db, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None) -> Rest:
+    fenced = db.ask("ack", seqs, lease, q)
 
     def rest() -> Rows:
         acked = [_parse_acked(text) for (text,) in fenced.get()]
         rows = [row for row, _ in acked]
         if rows:
             gone, attempts, *_ = zip(*rows, strict=True)
-            wire.ask("insert_acked", lease, q, wire.now if now is None else now, state, Ints(gone), Ints(attempts))
+            db.ask("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
             if left is not None and len(rows) == len(seqs.values):
-                wire.ask("delete_settled_claims", Ints([left]), Ints([lease]))
+                db.ask("delete_settled_claims", Ints([left]), Ints([lease]))
             else:
-                wire.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
+                db.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
         return rows
 
     return rest
@@ -112,19 +110,19 @@ def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
     return (int(seq), int(attempts), int(stamp), own, bytes.fromhex(group) if group else None), int(until)
 
 
-def take_leases(wire: Wire, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
-    fenced = wire.ask("take_leases", seqs, leases, qs)
+def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
+    fenced = db.ask("take_leases", seqs, leases, qs)
 
     def rest() -> Rows:
         rows = fenced.get()
-        wire.ask("delete_leases", Ints(seq for seq, *_ in rows))
+        db.ask("delete_leases", Ints(seq for seq, *_ in rows))
         return rows
 
     return rest
 
 
-def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
-    answer = wire.ask("lock_leases_to_extend", seqs, leases, qs)
+def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
+    answer = db.ask("lock_leases_to_extend", seqs, leases, qs)
 
     def rest() -> Rows:
         until = {
@@ -136,21 +134,21 @@ def extend_leases(wire: Wire, now: int, seqs: Ints, leases: Ints, qs: Ints, time
         for seq, _, end, _, _ in rows:
             by_end.setdefault(end, []).append(seq)
         for end, found in by_end.items():
-            wire.ask("extend_leases", end, Ints(found))
+            db.ask("extend_leases", end, Ints(found))
         return rows
 
     return rest
 
 
-def release_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rest:
+def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rest:
     left = {(q, group, seq) for q, group, seq in zip(qs.values, groups.values, seqs.values, strict=True)}
     names = sorted({(q, group) for q, group, _ in left})
-    answer = select_slots(wire, Ints(q for q, _ in names), Blobs(group for _, group in names))
+    answer = select_slots(db, Ints(q for q, _ in names), Blobs(group for _, group in names))
 
     def rest() -> Rows:
         rows = answer()
         over = [(q, group, seq) for q, group, *_, seq in rows if (q, group, seq) in left]
-        _delete_slots(wire, over)
+        _delete_slots(db, over)
         free_slots: dict[tuple[int, bytes], int] = {}
         has_group_rate: set[tuple[int, bytes]] = set()
         for q, group, places, group_rate, _, seq in rows:
@@ -161,32 +159,32 @@ def release_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints, most: int) ->
             free_slots[q, group] = free_slots.get((q, group), max(places or 0, 1)) - kept
         waits = has_group_rate.intersection((q, group) for q, group, _ in over)
         rated = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
-        return _next_in_group(wire, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
+        return _next_in_group(db, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
 
     return rest
 
 
-def _delete_slots(wire: Wire, slots: Sequence[tuple[int, bytes, int]]) -> None:
+def _delete_slots(db: Db, slots: Sequence[tuple[int, bytes, int]]) -> None:
     for q, found in by_queue((q, (group, seq)) for q, group, seq in slots).items():
-        wire.ask("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
+        db.ask("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
 
 
-def delete_slots(wire: Wire, qs: Ints, groups: Blobs, seqs: Ints) -> Rest:
-    _delete_slots(wire, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
+def delete_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints) -> Rest:
+    _delete_slots(db, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
     return nothing
 
 
-def next_in_group(wire: Wire, qs: Ints, groups: Blobs, limits: Ints) -> Rest:
+def next_in_group(db: Db, qs: Ints, groups: Blobs, limits: Ints) -> Rest:
     """Take the next messages of groups with a rate out of held."""
     names = zip(qs.values, groups.values, strict=True)
-    return lambda: _next_in_group(wire, list(zip(names, limits.values, strict=True)))
+    return lambda: _next_in_group(db, list(zip(names, limits.values, strict=True)))
 
 
-def _next_in_group(wire: Wire, limits: Sequence[tuple[Any, Any]]) -> Rows:
+def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
     """Take the next messages of each ((q, group), number) out of held; returns message rows with run_at."""
-    answers = [wire.ask("next_in_group", *name, free) for name, free in limits]
+    answers = [db.ask("next_in_group", *name, free) for name, free in limits]
     nexts = Ints(seq for one in answers for (seq,) in one.get())
-    out, messages = wire.ask("remove_held", nexts), wire.ask("select_rows", nexts)
+    out, messages = db.ask("remove_held", nexts), db.ask("select_rows", nexts)
     waited = {seq: (attempts, run_at) for seq, attempts, run_at in out.get()}
     rows = []
     for seq, q, _, *message in sorted(messages.get()):
@@ -196,13 +194,13 @@ def _next_in_group(wire: Wire, limits: Sequence[tuple[Any, Any]]) -> Rows:
     return rows
 
 
-def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
+def select_group_rates(db: Db, qs: Ints, groups: Blobs) -> Rest:
     """Rows (q, group, spent, leased seq); also one row without seq for each group."""
     answers = []
     for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items():
         names = Blobs(found)
         answers.append(
-            (q, names.values, wire.ask("select_group_rates", q, names), wire.ask("select_leased_slots", q, names))
+            (q, names.values, db.ask("select_group_rates", q, names), db.ask("select_leased_slots", q, names))
         )
 
     def rest() -> Rows:
@@ -216,14 +214,14 @@ def select_group_rates(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
     return rest
 
 
-def select_slots(wire: Wire, qs: Ints, groups: Blobs) -> Rest:
+def select_slots(db: Db, qs: Ints, groups: Blobs) -> Rest:
     """Rows (q, group, slots, rate, burst, seq); one row without seq for a group with no taken slot."""
     answers = [
         (
             q,
             found,
-            wire.ask("select_group_limits", q),
-            wire.ask("select_slots", q, Blobs(found)),
+            db.ask("select_group_limits", q),
+            db.ask("select_slots", q, Blobs(found)),
         )
         for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items()
     ]

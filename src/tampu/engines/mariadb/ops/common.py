@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tampu.engines.mariadb.index import Place
-from tampu.engines.mariadb.wire import Rows, Wire
 from tampu.engines.sql.db import Ints
 
+if TYPE_CHECKING:
+    from tampu.engines.mariadb.database import Db
+
+Rows = list[Any]
 Rest = Callable[[], Rows]
 """The second half of an operation, to call after its first statement was sent."""
 
 
-def entered(wire: Wire, places: Sequence[Place]) -> None:
+def entered(db: Db, places: Sequence[Place]) -> None:
     """Messages became ready: note them for the index, which is updated after the commit, or mark the index stale."""
     if not places:
         return
-    if wire.index is not None and wire.index.up:
-        wire.entered.extend(places)
-    elif wire.index is not None or wire.stale_statement == "mark_index_stale":
-        wire.ask("mark_index_stale")
-    elif wire.stale_statement is not None:
-        wire.ask(wire.stale_statement, *ints(places, 3))
+    if db.index is not None and db.index.up:
+        db.entered.extend(places)
+    elif db.index is not None or db.stale_statement == "mark_index_stale":
+        db.ask("mark_index_stale")
+    elif db.stale_statement is not None:
+        db.ask(db.stale_statement, *ints(places, 3))
 
 
-def left(wire: Wire, places: Iterable[Place]) -> None:
+def left(db: Db, places: Iterable[Place]) -> None:
     """Messages are no longer ready. If the index is not updated, it proposes them in vain, which does no harm."""
-    if wire.index is not None:
-        wire.left.extend(places)
+    if db.index is not None:
+        db.left.extend(places)
 
 
 def ints(rows: Sequence[Sequence[Any]], width: int) -> list[Ints]:
@@ -49,10 +52,10 @@ def with_attempts(message: Sequence[Any], attempts: int) -> tuple[Any, ...]:
     return (seq, q, attempts, *rest)
 
 
-def rows_with_attempts(wire: Wire, rows: Rows) -> Rows:
+def rows_with_attempts(db: Db, rows: Rows) -> Rows:
     """The message rows of (seq, attempts), in the order of seq."""
     attempts = dict(rows)
-    found = wire.ask("select_rows", Ints(attempts)).get()
+    found = db.ask("select_rows", Ints(attempts)).get()
     return [(seq, q, attempts[seq], *rest) for seq, q, _, *rest in sorted(found)]
 
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tampu.engines.encoding import DEAD, DELAYED, HELD, LEASED, READY
-from tampu.engines.mariadb.wire import Rows, Wire
+from tampu.engines.mariadb.ops.common import Rest, Rows
 from tampu.engines.sql.db import Ints, Uuids
 
-Rest = Callable[[], Rows]
+if TYPE_CHECKING:
+    from tampu.engines.mariadb.database import Db
 
 
-def number_journal(wire: Wire, most: int, end: int) -> Rest:
-    wire.ask("number_journal", most, end)
-    return wire.ask("end_numbering", end).get
+def number_journal(db: Db, most: int, end: int) -> Rest:
+    db.ask("number_journal", most, end)
+    return db.ask("end_numbering", end).get
 
 
-def snapshot_endings(wire: Wire, qs: Ints, states: Ints, first: int, last: int) -> Rest:
-    answers = [wire.ask("snapshot_endings", qs, state, first, last) for state in states.values]
+def snapshot_endings(db: Db, qs: Ints, states: Ints, first: int, last: int) -> Rest:
+    answers = [db.ask("snapshot_endings", qs, state, first, last) for state in states.values]
     return lambda: [row for one in answers for row in one.get()]
 
 
-def snapshot_live(wire: Wire, qs: Ints, states: Ints) -> Rest:
+def snapshot_live(db: Db, qs: Ints, states: Ints) -> Rest:
     wanted = [state in states.values for state in (READY, DELAYED, LEASED, HELD, DEAD)]
-    return wire.ask("snapshot_live", qs, *wanted).get
+    return db.ask("snapshot_live", qs, *wanted).get
 
 
-def snapshot_unmoved(wire: Wire, qs: Ints) -> Rest:
-    answer = wire.ask("snapshot_unmoved", qs)
+def snapshot_unmoved(db: Db, qs: Ints) -> Rest:
+    answer = db.ask("snapshot_unmoved", qs)
     return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
 
 
@@ -41,9 +41,9 @@ def _eight_bytes_each(numbers: str) -> bytes:
     return packed.tobytes()
 
 
-def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
-    made = wire.ask("find_by_number", None, Ints(seq for seq in seqs.values if seq is not None))
-    given = wire.ask("find_by_own_id", None, ids)
+def snapshot_find(db: Db, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
+    made = db.ask("find_by_number", None, Ints(seq for seq in seqs.values if seq is not None))
+    given = db.ask("find_by_own_id", None, ids)
 
     def rest() -> Rows:
         wanted = set(zip(seqs.values, stamps.values, strict=True))
@@ -51,9 +51,3 @@ def snapshot_find(wire: Wire, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
         return found + [(seq, q) for _, seq, q in given.get()]
 
     return rest
-
-
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (number_journal, snapshot_endings, snapshot_find, snapshot_live, snapshot_unmoved)
-}

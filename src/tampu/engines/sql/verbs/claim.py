@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tampu.engines.encoding import LEASED, READY, id_text
-from tampu.engines.port import AGAIN, Again, Call, Claim, QueueClaim, RetryLater
+from tampu.engines.port import AGAIN, Again, Claim, QueueClaim, RetryLater
 from tampu.engines.rules import SWEEP_FIRST, next_token, nothing
 from tampu.engines.sql.commit import Commit, SentTooEarly
 from tampu.engines.sql.db import Db, Ints, blob, text
@@ -47,10 +47,9 @@ class Sent(NamedTuple):
     rows: Callable[[], list[Row]]
 
 
-def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
+def send_ahead(db: Db, registry: QueueRegistry, call: Claim, now: int | None) -> Sent | None:
     """Send the only claim of a run ahead, if its queue has no limits and probably nothing must be swept first."""
-    call = calls[0]
-    if len(calls) > 1 or not isinstance(call, Claim) or len(call.wants) != 1 or registry.expects_due:
+    if len(call.wants) != 1 or registry.expects_due:
         return None
     want = call.wants[0]
     q = registry.numbers.get((call.tenant, want.queue))

@@ -11,11 +11,11 @@ ids, groups, holds) are handled one by one in `publish_with_lookup`. All locks a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tampu.engines.encoding import DELAYED, READY
 from tampu.engines.port import Publish
-from tampu.engines.rules import full, neighbours
+from tampu.engines.rules import full
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.locks import queue_lock
@@ -48,6 +48,17 @@ def publish(commit: Commit, calls: Sequence[Publish]) -> list[list[Message] | Ta
     return replies
 
 
+def neighbours(calls: Sequence[Publish]) -> Iterator[list[Publish]]:
+    """Group successive simple calls for the same queue, which can be stored as one. Each other call is alone."""
+    for key, group in itertools.groupby(
+        calls, lambda call: (call.tenant, call.queue) if call.simple and not call.max_depth else None
+    ):
+        if key is None:
+            yield from ([call] for call in group)
+        else:
+            yield list(group)
+
+
 def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
     """Lock everything that these calls will look up."""
     names = set()
@@ -56,7 +67,8 @@ def _lock(commit: Commit, calls: Sequence[Publish]) -> None:
             names.add(queue_lock(call.tenant, call.queue))
         if not call.simple:
             names |= publish_with_lookup.locks(call)
-    commit.locks.take(names)
+    if names:
+        commit.locks.take(names)
 
 
 class _Batch:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
-from tampu.engines.port import Call, Settle, SettleItem
+from tampu.engines.port import Settle, SettleItem
 from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, text
@@ -85,10 +85,9 @@ def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | No
     return lease, seqs
 
 
-def send_ahead(db: Db, registry: QueueRegistry, calls: Sequence[Call], now: int | None) -> Sent | None:
-    """Send the acks of a run ahead, if they are one call and of one claim."""
-    call = calls[0]
-    if len(calls) > 1 or not isinstance(call, Settle) or not call.items:
+def send_ahead(db: Db, registry: QueueRegistry, call: Settle, now: int | None) -> Sent | None:
+    """Send the only settle of a run ahead, if it has the acks of one claim."""
+    if not call.items:
         return None
     q, found = registry.numbers.get((call.tenant, call.items[0].queue)), acks_of_one_claim(call.items)
     if q is None or found is None:
@@ -144,7 +143,9 @@ def wake(commit: Commit, call: Settle, outcomes: Sequence[Outcome]) -> None:
 
 
 def _settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome]]:
-    sent, commit.sent = commit.sent or send_ahead(commit.db, commit.registry, calls, commit.now), None
+    sent, commit.sent = commit.sent, None
+    if sent is None and len(calls) == 1:
+        sent = send_ahead(commit.db, commit.registry, calls[0], commit.now)
     if sent is not None:
         whole = _ack_sent(commit, calls[0], sent)
         if whole is not None:

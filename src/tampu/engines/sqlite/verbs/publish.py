@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 
 from tampu.engines.encoding import DELAYED, READY, id_bytes
 from tampu.engines.port import Item, Publish
-from tampu.engines.rules import full, neighbours
+from tampu.engines.rules import full
 from tampu.engines.sql.verbs import publish_with_lookup
+from tampu.engines.sql.verbs.publish import neighbours
 from tampu.engines.sql.verbs.publish_with_lookup import depth, due_at
 from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.commit import Commit
