@@ -72,11 +72,11 @@ def _retry_times(commit: Commit, messages: Sequence[MessageRow]) -> list[int | N
     return times
 
 
-def return_times(commit: Commit, messages: Sequence[tuple[MessageRow, bool]]) -> list[int | None]:
-    """`_retry_times` for (message, whether its group has a rate); messages without a rate get None: ready at once."""
-    has_group_rate = [message for message, has_group_rate in messages if has_group_rate]
-    times = iter(_retry_times(commit, has_group_rate) if has_group_rate else ())
-    return [next(times) if has_group_rate else None for _, has_group_rate in messages]
+def token_times(commit: Commit, messages: Sequence[tuple[MessageRow, bool]]) -> dict[int, int]:
+    """(message, whether its group has a rate), all to be ready again: by seq, until when those without a token wait."""
+    limited = [message for message, has_group_rate in messages if has_group_rate]
+    times = _retry_times(commit, limited) if limited else ()
+    return {message.seq: at for message, at in zip(limited, times, strict=True) if at is not None}
 
 
 def retime_ahead(commit: Commit, limit: int) -> None:

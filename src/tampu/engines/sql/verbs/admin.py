@@ -17,11 +17,11 @@ from tampu.engines.sql import read
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Ints
 from tampu.engines.sql.locks import fair_lock
-from tampu.engines.sql.rules.finish import end
 from tampu.engines.sql.rules.group_rates import retime
 from tampu.engines.sql.rules.groups import admit, fill, leave_groups, lock_groups, set_limits
 from tampu.engines.sql.rules.indexes import restore_marks, withdraw
 from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+from tampu.engines.sql.rules.moves import Move, write_moves
 from tampu.model.errors import InvalidState, NotFound, TampuError
 from tampu.model.message import unpack_body
 from tampu.model.outcome import Outcome
@@ -108,10 +108,8 @@ def _cancel(commit: Commit, seqs: dict[int, str]) -> dict[int, int | TampuError]
         if not left:
             break
         messages = list(withdraw(commit, left).values())
-        end(commit, CANCELLED, messages, [None] * len(messages))
-        for message in messages:
-            commit.note("cancel", CANCELLED, message)
-            done[message.seq] = CANCELLED
+        write_moves(commit, [Move(message, CANCELLED, "cancel") for message in messages])
+        done.update((message.seq, CANCELLED) for message in messages)
         left = [seq for seq in left if seq not in done]
         leased = commit.db.rows("request_cancel", Ints(left)) if left else []
         for seq, q, attempts, stamp, own in leased:

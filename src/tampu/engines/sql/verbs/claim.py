@@ -22,10 +22,10 @@ from tampu.engines.sql.commit import Commit, SentTooEarly
 from tampu.engines.sql.db import Db, Ints, blob, text
 from tampu.engines.sql.locks import queue_lock
 from tampu.engines.sql.queue_registry import QueueRegistry
-from tampu.engines.sql.rules.finish import expire
 from tampu.engines.sql.rules.group_rates import spend
 from tampu.engines.sql.rules.indexes import drop_marks
 from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.sql.rules.moves import expiry_moves, write_moves
 from tampu.engines.sql.verbs.sweep import sweep_due
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease, Message, State, unpack_body
@@ -190,7 +190,7 @@ def _first(commit: Commit, q: int, limit: int, lease: int, lease_us: int, worker
         taken += [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > commit.now]
         commit.count(q, READY, -len(late))
         drop_marks(commit, [message.seq for message in late])
-        expire(commit, late)
+        write_moves(commit, expiry_moves(commit, late))
         commit.begin_record_group()  # the next claim record must not join an earlier one
         expired += len(late)
     return taken

@@ -20,11 +20,10 @@ from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, text
 from tampu.engines.sql.queue_registry import QueueRegistry
-from tampu.engines.sql.rules.finish import Failed, dead_letter, end, write_failures
-from tampu.engines.sql.rules.group_rates import return_times
-from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
-from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.rules.group_rates import token_times
+from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.sql.rules.moves import Failed, Move, write_failures, write_moves
 from tampu.model.errors import TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
@@ -235,108 +234,46 @@ class _SettleBatch:
                     self._unleased.append(EndedLease(item, message, lease, worker, cancel, has_group_rate))
 
     def apply(self) -> None:
-        self.commit.count_all((u.message for u in self._unleased), LEASED, -1)
-        by_verb: dict[str, list[EndedLease]] = {}
-        for row in self._unleased:
-            by_verb.setdefault(row.item.verb, []).append(row)
-        self._ack(by_verb.pop("ack", []))
-        self._release(by_verb.pop("release", []))
-        self._fail([row for row in self._unleased if row.item.verb in ("nack", "reject")])
+        """Decide where each message goes, and write it: acks, then releases, then failures."""
+        commit, rows = self.commit, self._unleased
+        commit.count_all((row.message for row in rows), LEASED, -1)
+        acked = [row for row in rows if row.item.verb == "ack"]
+        released = [row for row in rows if row.item.verb == "release"]
+        failed = [row for row in rows if row.item.verb in ("nack", "reject")]
+        self._write(acked, [Move(row.message, DONE, "ack", row.lease) for row in acked])
+        self._write_results([row for row in acked if row.item.result is not None and row.item.result_ttl_us])
+        self._write(released, _release_moves(commit, released))
+        self._write_failures(failed)
+        self._write(failed, _failure_moves(commit, failed))
 
-    def _settled(self, row: EndedLease, state: int) -> None:
-        message = row.message
-        id = row.item.id or self.commit.id(message.seq, message.stamp, message.own)
-        self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[state], id)
+    def _write(self, rows: Sequence[EndedLease], moves: Sequence[Move]) -> None:
+        write_moves(self.commit, moves)
+        for row, move in zip(rows, moves, strict=True):
+            message = row.message
+            id = row.item.id or self.commit.id(message.seq, message.stamp, message.own)
+            self._done[message.q, message.seq, row.lease] = (row.item.verb, STATES[move.state], id)
 
-    def _ack(self, acked: list[EndedLease]) -> None:
-        commit = self.commit
-        messages = [row.message for row in acked]
-        end(commit, DONE, messages, [row.lease for row in acked])
-        for row in acked:
-            commit.note("ack", DONE, row.message)
-            self._settled(row, DONE)
-        kept = [row for row in acked if row.item.result is not None and row.item.result_ttl_us]
+    def _write_results(self, kept: Sequence[EndedLease]) -> None:
         if kept:
-            commit.db.send(
+            self.commit.db.send(
                 "upsert_results",
                 Ints(row.message.seq for row in kept),
-                Ints(commit.now + row.item.result_ttl_us for row in kept),
+                Ints(self.commit.now + row.item.result_ttl_us for row in kept),
                 Blobs(row.item.result for row in kept),
             )
 
-    def _release(self, released: list[EndedLease]) -> None:
-        commit = self.commit
-        # The attempt does not count.
-        given = [row._replace(message=row.message._replace(attempts=row.message.attempts - 1)) for row in released]
-        over = [row for row in given if row.cancel]
-        later = [(row, commit.now + row.item.delay_us) for row in given if not row.cancel and row.item.delay_us]
-        end(commit, CANCELLED, [row.message for row in over], [trace("release", row.lease) for row in over])
-        for row in over:
-            commit.note("cancel", CANCELLED, row.message)
-            self._settled(row, CANCELLED)
-        back, tokens = self._split_by_token([row for row in given if not row.cancel and not row.item.delay_us])
-        for row in back:
-            commit.note("release", READY, row.message, text(row.worker))
-            self._settled(row, READY)
-        waiting = [*later, *tokens]
-        for row, _ in waiting:
-            commit.note("release", DELAYED, row.message, text(row.worker))
-            self._settled(row, DELAYED)
-        enter_ready(commit, [row.message for row in back], [trace("release", row.lease) for row in back])
-        enter_delayed(
-            commit,
-            [row.message for row, _ in waiting],
-            [due for _, due in waiting],
-            [trace("release", row.lease) for row, _ in waiting],
-        )
-        leave_for_retry(commit, (row.message for row, _ in later))
-        restore_marks(commit, (row.message for row in (*back, *(row for row, _ in waiting))))
-
-    def _split_by_token(self, returned: list[EndedLease]) -> tuple[list[EndedLease], list[tuple[EndedLease, int]]]:
-        """Split messages that may return at once: (ready now, (waits for a token of its group, until when))."""
-        times = return_times(self.commit, [(row.message, row.has_group_rate) for row in returned])
-        at_once = [row for row, at in zip(returned, times, strict=True) if at is None]
-        return at_once, [(row, at) for row, at in zip(returned, times, strict=True) if at is not None]
-
-    def _fail(self, failed: list[EndedLease]) -> None:
-        commit = self.commit
+    def _write_failures(self, failed: Sequence[EndedLease]) -> None:
         write_failures(
-            commit,
+            self.commit,
             [Failed(row.message, row.item.verb, row.worker, row.item.error, row.item.traceback) for row in failed],
         )
         changed = [row.message for row in failed if row.item.max_attempts is not None]
         if changed:
-            commit.db.send(
+            self.commit.db.send(
                 "set_max_attempts",
                 Ints(message.seq for message in changed),
                 Ints(message.max_attempts for message in changed),
             )
-        by_state: dict[int, list[EndedLease]] = {DEAD: [], CANCELLED: [], DELAYED: [], READY: []}
-        _, waiting = self._split_by_token([row for row in failed if _state_after_failure(row) == READY])
-        tokens = {row.message.seq: at for row, at in waiting}
-        for row in failed:
-            state = DELAYED if row.message.seq in tokens else _state_after_failure(row)
-            by_state[state].append(row)
-            self._settled(row, state)
-            detail = first_line(row.item.error)
-            if state == DEAD:
-                detail = detail or _reason(row.item)
-            verb = "cancel" if state == CANCELLED else row.item.verb
-            commit.note(verb, state, row.message, text(row.worker), detail)
-        later, back, over = by_state[DELAYED], by_state[READY], by_state[CANCELLED]
-        enter_delayed(
-            commit,
-            [row.message for row in later],
-            [tokens.get(row.message.seq, commit.now + delay(row.item, row.message.attempts)) for row in later],
-            [row.lease for row in later],
-        )
-        enter_ready(commit, [row.message for row in back], [row.lease for row in back])
-        leave_for_retry(commit, (row.message for row in later if row.message.seq not in tokens))
-        restore_marks(commit, (row.message for row in (*later, *back)))
-        end(commit, CANCELLED, [row.message for row in over], [row.lease for row in over])
-        dead_letter(
-            commit, [(row.message, trace(row.item.verb, row.lease), _reason(row.item)) for row in by_state[DEAD]]
-        )
 
     # -- answers
 
@@ -371,6 +308,45 @@ class _SettleBatch:
         rows: list[Any] = self.commit.db.rows("find_settled", *map(Ints, zip(*missed, strict=True))) if missed else []
         for seq, left, state, stamp, own in rows:
             self._settled_before.setdefault((seq, left), []).append((state, self.commit.id(seq, stamp, own)))
+
+
+def _release_moves(commit: Commit, released: Sequence[EndedLease]) -> list[Move]:
+    """Decide where released messages go."""
+    at_once = [(row.message, row.has_group_rate) for row in released if not row.cancel and not row.item.delay_us]
+    tokens = token_times(commit, at_once)
+    moves = []
+    for row in released:
+        message = row.message._replace(attempts=row.message.attempts - 1)  # the attempt does not count
+        marker, token = trace("release", row.lease), tokens.get(message.seq)
+        if row.cancel:
+            moves.append(Move(message, CANCELLED, "cancel", marker))
+            continue
+        at = commit.now + row.item.delay_us if row.item.delay_us else token
+        state, worker = READY if at is None else DELAYED, text(row.worker)
+        moves.append(Move(message, state, "release", marker, at, token is not None, worker=worker))
+    return moves
+
+
+def _failure_moves(commit: Commit, failed: Sequence[EndedLease]) -> list[Move]:
+    """Decide where messages go that were not worked off."""
+    states = [_state_after_failure(row) for row in failed]
+    at_once = [(row.message, row.has_group_rate) for row, state in zip(failed, states, strict=True) if state == READY]
+    tokens = token_times(commit, at_once)
+    moves = []
+    for row, state in zip(failed, states, strict=True):
+        message, verb, worker, detail = row.message, row.item.verb, text(row.worker), first_line(row.item.error)
+        if state == DEAD:
+            reason = _reason(row.item)
+            marker = trace(verb, row.lease)
+            moves.append(Move(message, DEAD, verb, marker, reason=reason, worker=worker, detail=detail or reason))
+        elif state == CANCELLED:
+            moves.append(Move(message, CANCELLED, "cancel", row.lease, worker=worker, detail=detail))
+        else:
+            token = tokens.get(message.seq)
+            at = commit.now + delay(row.item, message.attempts) if state == DELAYED else token
+            state = READY if at is None else DELAYED  # noqa: PLW2901 - a token may be missing
+            moves.append(Move(message, state, verb, row.lease, at, token is not None, worker=worker, detail=detail))
+    return moves
 
 
 def _state_after_failure(row: EndedLease) -> int:

@@ -17,11 +17,11 @@ from tampu.engines.port import Sweep, Swept
 from tampu.engines.sql.commit import Commit, unpack_claim
 from tampu.engines.sql.db import Ints, text
 from tampu.engines.sql.locks import fair_lock, group_lock, key_lock
-from tampu.engines.sql.rules.finish import Failed, dead_letter, end, expire, write_failures
-from tampu.engines.sql.rules.group_rates import return_times
+from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import admit
-from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks, withdraw
-from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.engines.sql.rules.indexes import withdraw
+from tampu.engines.sql.rules.message_row import MessageRow, Waiting
+from tampu.engines.sql.rules.moves import Failed, Move, expiry_moves, write_failures, write_moves
 from tampu.model.errors import TampuError
 from tampu.model.journal import lease_end
 from tampu.model.message import unpack_body
@@ -135,18 +135,19 @@ def sweep_due(commit: Commit, limit: int) -> Done:
 
 
 def _promote(commit: Commit, limit: int) -> tuple[int, int]:
-    due = [(MessageRow(*columns), lease) for *columns, lease in commit.db.rows("lock_due_delayed", commit.now, limit)]
-    moving = [_Moving(message, placed=True, keyed=False, waits=True) for message, _ in due if _needs_locks(message)]
-    locked = _locked(commit, moving)
+    due = [(MessageRow(*columns), marker) for *columns, marker in commit.db.rows("lock_due_delayed", commit.now, limit)]
+    locked = _locked(commit, [_Moving(message, placed=True, keyed=False, waits=True) for message, _ in due])
+    _write_promoted(commit, [(message, None, marker) for message, marker in due if message.seq not in locked])
     _postpone(commit, [message.seq for message, _ in due if message.seq in locked])
-    out = [(message, lease) for message, lease in due if message.seq not in locked]
-    messages = [message for message, _ in out]
+    return len(due) - len(locked), len(due)
+
+
+def _write_promoted(commit: Commit, waiting: Sequence[Waiting]) -> None:
+    messages = [message for message, _, _ in waiting]
     commit.db.send("delete_delayed", Ints(message.seq for message in messages))
     commit.count_all(messages, DELAYED, -1)
-    waiting = [(message, None, lease) for message, lease in out]
     for message, state in zip(messages, admit(commit, waiting), strict=True):
         commit.note("promote", state, message)
-    return len(out), len(due)
 
 
 def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
@@ -157,13 +158,12 @@ def _postpone(commit: Commit, seqs: Sequence[int]) -> None:
         commit.falls_due(times[0])
 
 
-def _needs_locks(message: MessageRow) -> bool:
-    """True if moving the message may touch shared rows: it has a group, a key or a fair turn."""
-    return message.group is not None or message.named or message.rank == FAIR
-
-
 def _locked(commit: Commit, moving: Sequence[_Moving]) -> set[int]:
-    """Take the locks these messages need, without waiting; returns the seqs whose locks others have."""
+    """Take the locks these messages need, without waiting; returns the seqs whose locks others have.
+
+    Only messages with a group, a key or a fair turn touch rows that others may change too.
+    """
+    moving = [row for row in moving if row.message.group is not None or row.message.named or row.message.rank == FAIR]
     if not moving:
         return set()
     named = [row.message.seq for row in moving if row.keyed and row.message.named]
@@ -222,78 +222,63 @@ def _reap_leases(commit: Commit, order: dict[tuple[int, int], int]) -> int:
     leases.sort(key=lambda row: order[row.key])
     found = {row.key for row in leases}
     missed = [key for key in keys if key not in found]
-    if missed:
-        # Most of them are settled. The others are locked by somebody who settles or extends them now.
-        _reap_later(commit, commit.db.rows("select_busy_leases", *map(Ints, zip(*missed, strict=True))))
+    # Most of them are settled. The others are locked by somebody who settles or extends them now.
+    busy = commit.db.rows("select_busy_leases", *map(Ints, zip(*missed, strict=True))) if missed else []
     over = [row for row in leases if row.until <= commit.now]
-    moving = [_Moving(row.message, row.leaves, not row.ends, not row.ends) for row in over if _needs_locks(row.message)]
-    locked = _locked(commit, moving)
-    _reap_later(commit, [row.key for row in over if row.message.seq in locked])
+    locked = _locked(commit, [_Moving(row.message, row.leaves, not row.ends, not row.ends) for row in over])
     out = [row for row in over if row.message.seq not in locked]
-    _reap_extended(commit, [row for row in leases if row.until > commit.now])
-    _return(commit, out)
+    later = [*busy, *(row.key for row in over if row.message.seq in locked)]
+    again = [(commit.now + _MOMENT, lease, seq) for seq, lease in later]
+    again += [(row.until, row.lease, row.message.seq) for row in leases if row.until > commit.now]  # they were extended
+    commit.schedule_reap(_by_claim(again))
+    _write_reaped(commit, out, _reap_moves(commit, out))
     return len(out)
 
 
-def _reap_later(commit: Commit, leases: Sequence[tuple[int, int]]) -> None:
-    """(seq, lease) of leases that are locked, or whose group is: the reaper checks them again a moment later."""
-    by_lease: dict[int, list[int]] = {}
-    for seq, lease in leases:
-        by_lease.setdefault(lease, []).append(seq)
-    commit.schedule_reap([(commit.now + _MOMENT, lease, seqs) for lease, seqs in by_lease.items()])
+def _by_claim(leases: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[int]]]:
+    """(until, lease, seq) of leases to check again: those of each claim together, when the first may have expired."""
+    claims: dict[int, list[tuple[int, int]]] = {}
+    for until, lease, seq in leases:
+        claims.setdefault(lease, []).append((until, seq))
+    return [(min(until for until, _ in rows), lease, [seq for _, seq in rows]) for lease, rows in claims.items()]
 
 
-def _reap_extended(commit: Commit, leases: Sequence[_Leased]) -> None:
-    """Leases that were extended: check those of each claim again when the first of them may expire."""
-    by_lease: dict[int, list[_Leased]] = {}
-    for row in leases:
-        by_lease.setdefault(row.lease, []).append(row)
-    commit.schedule_reap(
-        [(min(row.until for row in kept), lease, [row.message.seq for row in kept]) for lease, kept in by_lease.items()]
-    )
+def _reap_moves(commit: Commit, leases: Sequence[_Leased]) -> list[Move]:
+    """Decide where messages go whose lease has expired: to the back of the queue, or dead after the last attempt.
 
-
-def _return(commit: Commit, leases: Sequence[_Leased]) -> None:
-    """Messages whose lease has expired: to the back of the queue, or dead after the last attempt.
-
-    No settle marker is stored: a late settle must not look like a repeated one.
+    They get no settle marker: a late settle must not look like a repeated one.
     """
-    if not leases:
-        return
-    commit.db.send("delete_leases", Ints(row.message.seq for row in leases))
-    commit.count_all((row.message for row in leases), LEASED, -1)
-    write_failures(commit, [Failed(row.message, LEASE_EXPIRED, row.worker) for row in leases])
-    back, over, dead = [], [], []
+    tokens = token_times(commit, [(row.message, row.has_group_rate) for row in leases if not row.ends])
+    moves = []
     for row in leases:
         message, worker, ended = row.message, text(row.worker), lease_end(row.until)
+        at = tokens.get(message.seq)
         if row.cancel:
-            over.append(message)
-            commit.note("cancel", CANCELLED, message, worker, ended)
-        elif message.attempts >= message.max_attempts:
-            dead.append((message, None, LEASE_EXPIRED))
-            commit.note("reap", DEAD, message, worker, ended)
+            moves.append(Move(message, CANCELLED, "cancel", worker=worker, detail=ended))
+        elif row.ends:
+            moves.append(Move(message, DEAD, "reap", reason=LEASE_EXPIRED, worker=worker, detail=ended))
         else:
-            back.append((message, worker, row.has_group_rate, ended))
-    times = return_times(commit, [(message, has_group_rate) for message, _, has_group_rate, _ in back])
-    at_once = [message for (message, *_), at in zip(back, times, strict=True) if at is None]
-    later = [(message, at) for (message, *_), at in zip(back, times, strict=True) if at is not None]
-    for (message, worker, _, ended), at in zip(back, times, strict=True):
-        commit.note("reap", READY if at is None else DELAYED, message, worker, ended)
-    enter_ready(commit, at_once, [None] * len(at_once))
-    enter_delayed(commit, [message for message, _ in later], [at for _, at in later], [None] * len(later))
-    restore_marks(commit, (message for message, *_ in back))
-    end(commit, CANCELLED, over, [None] * len(over))
-    dead_letter(commit, dead)
+            state = READY if at is None else DELAYED
+            moves.append(Move(message, state, "reap", at=at, for_token=True, worker=worker, detail=ended))
+    return moves
+
+
+def _write_reaped(commit: Commit, leases: Sequence[_Leased], moves: Sequence[Move]) -> None:
+    if leases:
+        commit.db.send("delete_leases", Ints(row.message.seq for row in leases))
+        commit.count_all((row.message for row in leases), LEASED, -1)
+        write_failures(commit, [Failed(row.message, LEASE_EXPIRED, row.worker) for row in leases])
+        write_moves(commit, moves)
 
 
 def _expire(commit: Commit, limit: int) -> tuple[int, int]:
     seqs = [seq for (seq,) in commit.db.rows("select_expired", commit.now, limit)]
     waiting = [MessageRow(*row) for row in commit.db.rows("lock_waiting", Ints(seqs))] if seqs else []
-    moving = [_Moving(message, placed=True, keyed=True, waits=False) for message in waiting if _needs_locks(message)]
-    free = {message.seq for message in waiting} - _locked(commit, moving)
+    locked = _locked(commit, [_Moving(message, placed=True, keyed=True, waits=False) for message in waiting])
+    free = {message.seq for message in waiting} - locked
     found = withdraw(commit, [seq for seq in seqs if seq in free])
     messages = [found[seq] for seq in seqs if seq in found]
-    expire(commit, messages)
+    write_moves(commit, expiry_moves(commit, messages))
     return len(messages), len(messages)
 
 

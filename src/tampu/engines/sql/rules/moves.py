@@ -1,0 +1,117 @@
+"""Moves of messages that have left their index: verbs decide them as values, and `write_moves` writes them.
+
+A message that ends leaves its group's slot to the next one. Failed attempts are recorded here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, EXPIRED, READY
+from tampu.engines.rules import dies
+from tampu.engines.sql.commit import Commit
+from tampu.engines.sql.db import Blobs, Ints, blob
+from tampu.engines.sql.rules.groups import leave_for_retry, leave_groups
+from tampu.engines.sql.rules.indexes import enter_delayed, enter_ready, restore_marks
+from tampu.engines.sql.rules.message_row import MessageRow
+from tampu.model.message import unpack_body
+from tampu.model.reasons import DEADLINE_PASSED
+
+_ENDED = (DONE, CANCELLED, EXPIRED)
+
+
+class Move(NamedTuple):
+    """Where a message goes, and what the journal says of it."""
+
+    message: MessageRow
+    state: int
+    """ready, delayed, or one in which it has ended."""
+    verb: str
+    marker: int | None = None
+    """Settle marker."""
+    at: int | None = None
+    """Until when it is delayed."""
+    for_token: bool = False
+    """It is delayed until there is a token of its group. What that means for its slot is done already."""
+    reason: str = ""
+    """Why it is dead."""
+    worker: str | None = None
+    detail: str | None = None
+
+
+class Failed(NamedTuple):
+    """An attempt that did not succeed."""
+
+    message: MessageRow
+    outcome: str
+    worker: bytes | None
+    error: str | None = None
+    traceback: str | None = None
+
+
+def write_moves(commit: Commit, moves: Sequence[Move]) -> None:
+    """Put messages into their new indexes, in this order, and journal it."""
+    by_state: dict[int, list[Move]] = {}
+    for move in moves:
+        commit.note(move.verb, move.state, move.message, move.worker, move.detail)
+        by_state.setdefault(move.state, []).append(move)
+    later, back = by_state.pop(DELAYED, []), by_state.pop(READY, [])
+    enter_delayed(
+        commit, [move.message for move in later], [move.at or 0 for move in later], [move.marker for move in later]
+    )
+    enter_ready(commit, [move.message for move in back], [move.marker for move in back])
+    leave_for_retry(commit, (move.message for move in later if not move.for_token))
+    restore_marks(commit, (move.message for move in (*later, *back)))
+    for state, ended in by_state.items():
+        _end(commit, state, ended)
+    over = (move.message for ended in by_state.values() for move in ended)
+    leave_groups(commit, ((message.q, message.group, message.seq) for message in over))
+
+
+def _end(commit: Commit, state: int, moves: Sequence[Move]) -> None:
+    columns = (
+        Ints(move.message.seq for move in moves),
+        Ints(move.marker for move in moves),
+        Ints(move.message.q for move in moves),
+        Ints(move.message.attempts for move in moves),
+    )
+    if state == DEAD:
+        commit.db.send("insert_dead", commit.now, *columns, Blobs(move.reason.encode() for move in moves))
+        commit.count_all((move.message for move in moves), DEAD, 1)
+        return
+    assert state in _ENDED, f"no message ends as {state}"
+    commit.db.send("insert_ended", commit.now, *columns, Ints([state] * len(moves)))
+    by_queue: dict[int, list[int]] = {}
+    for move in moves:
+        by_queue.setdefault(move.message.q, []).append(move.message.seq)
+    for q, seqs in by_queue.items():
+        commit.ended(q, state, seqs)
+
+
+def expiry_moves(commit: Commit, messages: Sequence[MessageRow]) -> list[Move]:
+    """Decide what becomes of messages that are past their expiry: expired or dead."""
+    bodies = dict(commit.db.rows("select_long_bodies", Ints(message.seq for message in messages))) if messages else {}
+    moves = []
+    for message in messages:
+        body = bodies.get(message.seq)
+        if body is not None and message.expires and dies(unpack_body(body), message.expires):
+            moves.append(Move(message, DEAD, "expire", reason=DEADLINE_PASSED, detail=DEADLINE_PASSED))
+        else:
+            moves.append(Move(message, EXPIRED, "expire"))
+    return moves
+
+
+def write_failures(commit: Commit, failed: Sequence[Failed]) -> None:
+    """Store failed attempts, for the history of the messages."""
+    if failed:
+        commit.db.send(
+            "insert_failures",
+            commit.now,
+            Ints(f.message.seq for f in failed),
+            Ints(f.message.attempts for f in failed),
+            Blobs(f.outcome.encode() for f in failed),
+            Blobs(f.worker for f in failed),
+            Blobs(blob(f.error) for f in failed),
+            Blobs(blob(f.traceback) for f in failed),
+        )
