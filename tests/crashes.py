@@ -34,10 +34,10 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    for told in sorted(Path(config.stash[_FOLDER].name).iterdir()):
-        lines = [line for line in told.read_text().splitlines() if not any(part in line for part in _AROUND)]
+    for dump in sorted(Path(config.stash[_FOLDER].name).iterdir()):
+        lines = [line for line in dump.read_text().splitlines() if not any(part in line for part in _AROUND)]
         if lines:
-            terminalreporter.section(f"crash of {told.name}", sep="=")
+            terminalreporter.section(f"crash of {dump.name}", sep="=")
             terminalreporter.write_line("\n".join(lines))
 
 

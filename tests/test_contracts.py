@@ -126,7 +126,7 @@ def test_tests_and_benchmarks_use_the_public_face_of_a_store() -> None:
         ),
     ],
 )
-def test_a_breach_is_told_with_its_place(text: str, breach: str) -> None:
+def test_a_breach_is_reported_with_its_place(text: str, breach: str) -> None:
     module = Module("cli/some.py", f"def _own(): ...\n{text}\n")
     assert found_in([module]) == [f"cli/some.py:2: {breach}"]
 

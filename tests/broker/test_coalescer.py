@@ -141,7 +141,7 @@ def test_the_lead_is_handed_over_so_that_no_caller_works_for_others_for_ever(
 def test_an_interrupted_leader_does_not_leave_the_others_waiting(
     calls: Any, engine: FakeEngine, pool: ThreadPoolExecutor
 ) -> None:
-    """Who shared its commit is told that it is not known; who waited for the next one leads it and gets an answer."""
+    """A caller in the lost commit learns that the outcome is unknown; one that waited leads the next commit."""
 
     def fault(batch: list[Any]) -> None:
         if 2 in batch:

@@ -114,7 +114,7 @@ def test_other_tasks_wait_for_a_transaction_and_the_loop_goes_on(
     asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
 
 
-def test_a_task_inside_a_transaction_is_told_to_use_it() -> None:
+def test_a_task_inside_a_transaction_is_asked_to_use_it() -> None:
     async def scenario() -> None:
         async with tampu.open_async("memory://", maintenance=False) as store:
             async with store.transaction():

@@ -212,7 +212,7 @@ def test_a_policy_for_missed_ticks_that_is_none_is_refused(missed: str) -> None:
     assert ticks.checked_missed("all") == "all(1000)"
 
 
-def test_ticks_end_with_the_years_that_can_be_told() -> None:
+def test_ticks_end_with_the_last_year_of_datetime() -> None:
     late = instant(datetime(2199, 12, 31, tzinfo=UTC), "late")
     assert following(Timing(cron="0 0 1 7 *"), late) is None
     assert following(Timing(every_us=timedelta(days=36_500) // timedelta(microseconds=1)), late) is None

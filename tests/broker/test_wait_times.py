@@ -1,4 +1,4 @@
-"""How long a claim that waits sleeps: until it is told, or until the time it knows of."""
+"""How long a waiting claim sleeps: until it is woken, or until the time it knows of."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _pause(store: tampu.Store, answer: Any, *queues: str) -> WaitForMessages:
     return step
 
 
-def test_it_sleeps_until_it_is_told_or_its_time_is_over() -> None:
+def test_it_sleeps_until_it_is_woken_or_its_time_is_over() -> None:
     with tampu.open("memory://") as store:
         pause = _pause(store, [], "jobs")
         assert (pause.seconds > 50, pause.empty, pause.full) == (True, [("default", "jobs")], [])
@@ -33,7 +33,7 @@ def test_at_a_used_up_rate_it_sleeps_until_the_next_claim_is_allowed() -> None:
         assert _pause(store, [], "jobs").empty == [("default", "jobs")], "nothing is ready, whatever the rate"
 
 
-def test_at_a_full_queue_it_is_told_and_looks_once_a_second_besides() -> None:
+def test_at_a_full_queue_it_is_woken_and_also_looks_once_a_second() -> None:
     with tampu.open("memory://") as store:
         store.queues.put("jobs", max_in_flight=3)
         pause = _pause(store, [], "jobs")

@@ -196,7 +196,7 @@ def test_a_commit_that_failed_leaves_the_claim_waiting(store: Store) -> None:
     run(main)
 
 
-def test_only_what_was_told_of_since_the_claim_is_looked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_queues_reported_since_the_claim_are_looked_at(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = access.verbs(store.store).claim("jobs", wait=60)
     assert isinstance(next(steps), Claim)
     pause: Any = steps.send([])

@@ -54,7 +54,9 @@ def page(browser: Browser) -> Iterator[Page]:
     made = context.new_page()
     wrong: list[str] = []
     made.on("pageerror", lambda error: wrong.append(str(error)))
-    made.on("console", lambda told: wrong.append(told.text) if "Content Security Policy" in told.text else None)
+    made.on(
+        "console", lambda message: wrong.append(message.text) if "Content Security Policy" in message.text else None
+    )
     made.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
     yield made
     context.close()

@@ -125,7 +125,7 @@ def test_purge_asks_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPa
     assert command.ok("stats", "q")["queues"][0]["ready"] == left
 
 
-def test_leased_messages_can_not_be_purged(command: Command) -> None:
+def test_leased_messages_cannot_be_purged(command: Command) -> None:
     command.ok("publish", "q", "1")
     command.ok("claim", "q")
     answer = command("--json", "purge", "q", "--state", "leased", "--yes")
@@ -133,7 +133,7 @@ def test_leased_messages_can_not_be_purged(command: Command) -> None:
 
 
 def test_purge_tells_of_any_end_of_its_worker(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no error of ours must not be told as a missing answer."""
+    """An error that is not ours must not be reported as a missing answer."""
     command.dead("q")
 
     def broken(self: object, queue: str, **options: object) -> int:
@@ -146,7 +146,7 @@ def test_purge_tells_of_any_end_of_its_worker(command: Command, monkeypatch: pyt
         command("purge", "q", "--state", "dead")
 
 
-def test_remove_says_what_is_in_the_queue_and_removes_it_when_told(command: Command) -> None:
+def test_remove_says_what_is_in_the_queue_and_removes_it_when_confirmed(command: Command) -> None:
     command.dead("q", 2)
     command.ok("publish", "other", "1")
     dry = command("remove", "q", "--dry-run")

@@ -182,7 +182,7 @@ def test_a_foreign_file_is_exit_5_and_is_left(command: Command, words: list[str]
         ("valkey+cluster", "redis+cluster"),
     ],
 )  # fmt: skip
-def test_a_scheme_that_others_use_is_told_with_ours(command: Command, scheme: str, right: str) -> None:
+def test_a_scheme_of_other_tools_is_refused_with_the_right_one(command: Command, scheme: str, right: str) -> None:
     answer = command("--json", "publish", "q", "1", "--url", f"{scheme}://me:secret@localhost/jobs?charset=utf8")
     assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
     assert answer.error["hint"] == f"write {right}://"
@@ -190,7 +190,7 @@ def test_a_scheme_that_others_use_is_told_with_ours(command: Command, scheme: st
 
 
 @pytest.mark.parametrize("scheme", ["sqlite+y", "memory+x", "oracle", "redis+anything"])
-def test_a_scheme_that_nobody_knows_is_told_with_those_that_are_known(command: Command, scheme: str) -> None:
+def test_an_unknown_scheme_is_refused_with_the_known_ones(command: Command, scheme: str) -> None:
     answer = command("--json", "publish", "q", "1", "--url", f"{scheme}:///jobs.db")
     assert (answer.code, answer.error["code"], answer.error["field"]) == (2, "invalid_config", "url")
     assert "redis://" in answer.error["hint"]
@@ -210,7 +210,7 @@ def test_an_empty_file_is_not_taken_for_a_queue(command: Command) -> None:
     assert command.path.stat().st_size == 0
 
 
-def test_a_payload_file_that_can_not_be_read_is_exit_2(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payload_file_that_cannot_be_read_is_exit_2(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("loop").symlink_to("loop")  # not even root can read it
     for words in (["--file", "loop"], ["--file", "loop", "--lines"], ["--file", "loop", "--text"]):
         answer = command("--json", "publish", "q", *words)
@@ -218,7 +218,7 @@ def test_a_payload_file_that_can_not_be_read_is_exit_2(command: Command, monkeyp
     assert not command.path.exists()
 
 
-def test_a_store_that_can_not_be_read_is_exit_5(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_read_is_exit_5(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     command.ok("publish", "q", "1")
     before = command.fingerprint()
     with monkeypatch.context() as patch:

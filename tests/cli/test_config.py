@@ -48,7 +48,7 @@ def test_null_inherits_again_and_star_is_the_default_of_all(command: Command) ->
     assert command.ok("config", "*")["own"]["max_attempts"] == 9
 
 
-def test_a_queue_that_was_made_is_told(command: Command) -> None:
+def test_a_new_queue_is_reported(command: Command) -> None:
     assert command("config", "emails", "lease=5").err.startswith("created queue emails;")
     assert command("config", "emails", "lease=6").err == ""
     assert command("config", "emals", "lease=5").err.startswith("created queue emals;")
@@ -67,7 +67,9 @@ def test_a_queue_that_was_made_is_told(command: Command) -> None:
         (["--lease", "--json"], "write lease=VALUE"),
     ],
 )
-def test_a_setting_given_as_an_option_is_told_how_to_write_it(command: Command, words: list[str], hint: str) -> None:
+def test_a_setting_given_as_an_option_is_refused_with_how_to_write_it(
+    command: Command, words: list[str], hint: str
+) -> None:
     command.ok("publish", "emails", "1")
     answer = command("config", "emails", *words)
     assert answer.code == 2
@@ -106,7 +108,7 @@ def test_a_bad_setting_is_exit_2_and_changes_nothing(command: Command, text: str
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "told"),
+    ("text", "field", "expected"),
     [
         ("max_in_flight=1.5", "max_in_flight", "max_in_flight must be a whole number"),
         ("max_attempts=0", "max_attempts", "max_attempts must be a whole number between 1 and 1,000"),
@@ -118,11 +120,11 @@ def test_a_bad_setting_is_exit_2_and_changes_nothing(command: Command, text: str
         ("backoff=fixed:jitter=x", "backoff", "backoff: jitter must be none, full or equal"),
     ],
 )
-def test_a_bad_setting_is_told_with_its_name_and_what_it_takes(
-    command: Command, text: str, field: str, told: str
+def test_a_bad_setting_is_refused_with_its_name_and_what_it_takes(
+    command: Command, text: str, field: str, expected: str
 ) -> None:
     error = command("--json", "config", "q", text).error
-    assert (error["field"], error["message"]) == (field, told)
+    assert (error["field"], error["message"]) == (field, expected)
 
 
 def test_a_list_of_backoffs_from_a_program_takes_numbers(command: Command) -> None:

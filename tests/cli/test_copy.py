@@ -19,9 +19,9 @@ def test_copy_tells_what_it_moved(command: Command, tmp_path: Path) -> None:
     tried = command.ok("copy", source, target, "--dry-run")
     assert (tried["dry_run"], tried["messages"], tried["stored"]) == (True, 4, 0)
     assert not Path(target).exists()
-    told = command.ok("copy", source, target)
-    assert (told["messages"], told["stored"], told["notes"]) == (4, 4, [])
-    assert told["queues"] == [
+    report = command.ok("copy", source, target)
+    assert (report["messages"], report["stored"], report["notes"]) == (4, 4, [])
+    assert report["queues"] == [
         {"tenant": "default", "queue": "jobs", "source": {"ready": 3}, "target": {"ready": 3}},
         {"tenant": "other", "queue": "jobs", "source": {"delayed": 1}, "target": {"delayed": 1}},
     ]

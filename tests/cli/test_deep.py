@@ -30,7 +30,7 @@ def test_list_and_peek_show_the_others(command: Command, ids: list[str]) -> None
         assert (answer.code, "shallow" in answer.out) == (0, True)
 
 
-def test_what_was_claimed_is_told(command: Command, ids: list[str]) -> None:
+def test_what_was_claimed_is_printed(command: Command, ids: list[str]) -> None:
     leases = command.ok("claim", "q", "--limit", "20")["leases"]
     deep = leases[-2]["message"]
     assert deep["payload"] is None

@@ -24,9 +24,9 @@ def test_demo_leaves_something_to_look_into_and_runs_again(command: Command) -> 
 
 
 def test_the_commands_that_demo_prints_work(command: Command) -> None:
-    told = command("demo", "--fast", "--url", "mine.db")
-    assert told.code == 0
-    calls = [line.split(" # ")[0] for line in told.out.splitlines() if line.startswith("  tampu ")]
+    ran = command("demo", "--fast", "--url", "mine.db")
+    assert ran.code == 0
+    calls = [line.split(" # ")[0] for line in ran.out.splitlines() if line.startswith("  tampu ")]
     assert len(calls) >= 6
     for call in calls:
         answer = command(*shlex.split(call)[1:])
@@ -44,6 +44,6 @@ def test_bench_measures_and_leaves_nothing(command: Command) -> None:
 
 
 @pytest.mark.parametrize("words", [["--dir", "nowhere"], ["--seconds", "long"]])
-def test_bench_refuses_what_it_can_not_do(command: Command, words: list[str]) -> None:
+def test_bench_refuses_what_it_cannot_do(command: Command, words: list[str]) -> None:
     assert command("bench", *words).code == 2
     assert list(Path().iterdir()) == []

@@ -126,9 +126,9 @@ def test_in_ci_it_ends_by_itself_also_on_a_terminal(tmp_path: Path) -> None:
 
 def test_without_a_terminal_it_ends_by_itself(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMPU_PORT", "0")
-    told = command.ok("demo", "--fast", "--no-lake", "--serve")
-    assert told["left"]["emails"]["dead"] == 1
-    assert told["server"].startswith("http://127.0.0.1:")
+    answer = command.ok("demo", "--fast", "--no-lake", "--serve")
+    assert answer["left"]["emails"]["dead"] == 1
+    assert answer["server"].startswith("http://127.0.0.1:")
     assert "server" not in command.ok("demo", "--fast"), "only when asked for, or there is time for it"
 
 
@@ -138,10 +138,10 @@ ROOT = Path(__file__).parents[2]
 def _committed() -> list[str]:
     """What git would take in with ``git add .`` here."""
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    told = b""
+    output = b""
     for words in (["init", "-q"], ["add", "."], ["ls-files"]):
-        told = subprocess.run(["git", *words], env=env, check=True, capture_output=True).stdout
-    return told.decode().splitlines()
+        output = subprocess.run(["git", *words], env=env, check=True, capture_output=True).stdout
+    return output.decode().splitlines()
 
 
 def test_the_admin_key_is_private_and_git_does_not_take_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_port_that_is_taken_is_no_hindrance(command: Command, monkeypatch: pyt
         assert not command.ok("demo", "--fast", "--no-lake", "--serve")["server"].endswith(f":{port}")
 
 
-def test_a_lost_admin_key_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_admin_key_is_reported(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMPU_PORT", "0")
     command.ok("demo", "--fast", "--no-lake", "--serve")
     Path(".tampu-demo/tampu-demo.db.key").unlink()

@@ -102,7 +102,7 @@ def test_show_finds_the_history_in_a_long_journal(command: Command) -> None:
     assert [t["verb"] for t in command.ok("show", id)["history"]] == ["publish", "claim", "ack"]
 
 
-def test_a_payload_can_not_steer_the_terminal(command: Command) -> None:
+def test_a_payload_cannot_steer_the_terminal(command: Command) -> None:
     made = command.ok("publish", "q", "--text", "\x1b]0;owned\x07\x9b31m[red]x[/red]", "--label", "a=\x1b[2J")
     for words in (("show", made["id"]), ("list", "q"), ("claim", "q")):
         out = command(*words).out
@@ -173,7 +173,7 @@ def test_an_empty_store_is_not_an_error(command: Command, words: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("conditions", "told"),
+    ("conditions", "expected"),
     [
         (["size=3"], "where has no field size"),
         (["labels=x"], "the label has no name"),
@@ -182,14 +182,14 @@ def test_an_empty_store_is_not_an_error(command: Command, words: tuple[str, ...]
         (["label.env=a", "labels.env=b"], "where has env twice"),
     ],
 )
-def test_a_condition_that_can_not_hold_is_told(command: Command, conditions: list[str], told: str) -> None:
+def test_a_condition_that_cannot_hold_is_refused(command: Command, conditions: list[str], expected: str) -> None:
     command.ok("publish", "q", "1", "--type", "b", "--label", "env=b")
     answer = command("--json", "list", "q", *(word for c in conditions for word in ("--where", c)))
-    assert (answer.code, answer.error["message"], answer.error["field"]) == (2, told, "where")
+    assert (answer.code, answer.error["message"], answer.error["field"]) == (2, expected, "where")
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "expected"),
     [
         ({"type": 5}, "where: type must be a text"),
         ({"labels": "x"}, "where: labels must be a mapping of texts"),
@@ -197,19 +197,19 @@ def test_a_condition_that_can_not_hold_is_told(command: Command, conditions: lis
         ("type", "where must be a mapping"),
     ],
 )
-def test_a_condition_of_a_program_is_told_by_its_name(command: Command, where: Any, told: str) -> None:
+def test_a_bad_condition_of_a_program_is_named(command: Command, where: Any, expected: str) -> None:
     command.ok("publish", "q", "1")
     with command.queue() as store, pytest.raises(tampu.InvalidMessage) as refused:
         list(store.messages("q", where=where))
-    assert refused.value.message == told
+    assert refused.value.message == expected
 
 
 def test_states_may_be_written_in_capitals(command: Command) -> None:
     command.ok("publish", "q", "1")
     assert len(command.ok("list", "q", "--state", "READY")["messages"]) == 1
     assert command.ok("purge", "q", "--state", "Ready", "--yes")["removed"] == 1
-    told = command("--json", "list", "q", "--state", "tired").error["message"]
-    assert told.startswith("Invalid value for '--state': 'tired' is not one of 'ready', ")
+    message = command("--json", "list", "q", "--state", "tired").error["message"]
+    assert message.startswith("Invalid value for '--state': 'tired' is not one of 'ready', ")
 
 
 def test_show_tells_values_that_json_does_not_have(command: Command) -> None:
@@ -219,6 +219,6 @@ def test_show_tells_values_that_json_does_not_have(command: Command) -> None:
             store.ack(lease, result=lease.payload)
     wanted: list[dict[str, Any]] = [{"b": "YWJj", "7": "x"}, {"None": 1}]
     for m, shown in zip(found, wanted, strict=True):
-        told = command.ok("show", m.id)
-        assert (told["content_type"], told["payload"], told["result"]) == ("application/msgpack", shown, shown)
+        answer = command.ok("show", m.id)
+        assert (answer["content_type"], answer["payload"], answer["result"]) == ("application/msgpack", shown, shown)
         assert f'"{next(iter(shown))}"' in command("show", m.id).out

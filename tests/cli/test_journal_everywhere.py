@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, command: Command, monkeypatch: pytest.
         yield opened
 
 
-def test_pages_go_on_from_the_position_that_was_told(store: tampu.Store, command: Command) -> None:
+def test_pages_continue_from_the_position_that_was_shown(store: tampu.Store, command: Command) -> None:
     for n in range(10):
         store.publish("emails" if n % 3 else "reports", n)
     seen = []

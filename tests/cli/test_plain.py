@@ -1,4 +1,4 @@
-"""Terminals and logs that are not UTF-8: everything is told, nothing ends in a traceback."""
+"""Terminals and logs that are not UTF-8: everything is printed, nothing ends in a traceback."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def run(encoding: str, *words: str) -> Result:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_the_terminal_can_not_write_is_escaped(command: Command, encoding: str) -> None:
+def test_what_the_terminal_cannot_write_is_escaped(command: Command, encoding: str) -> None:
     command.ok("publish", "q", '"λ says ' + "x" * 200 + '"', "--label", "name=λ")
     id = command.ok("peek", "q")["messages"][0]["id"]
     for words in (["stats"], ["peek", "q"], ["list", "q"], ["show", id], ["queues"], ["journal"], ["claim", "q"]):

@@ -78,10 +78,10 @@ def test_help_shows_no_type_of_options_without_a_value() -> None:
         for name, one in getattr(group, "commands", {}).items():
             yield from commands(one, *path, name)
 
-    told = {path: run_help(*path) for path in commands(typer.main.get_command(app))}
-    assert len(told) > 35
-    assert [path for path, text in told.items() if "bool" in text] == []
-    assert "--access-log" in told["serve",]
+    texts = {path: run_help(*path) for path in commands(typer.main.get_command(app))}
+    assert len(texts) > 35
+    assert [path for path, text in texts.items() if "bool" in text] == []
+    assert "--access-log" in texts["serve",]
 
 
 def run_help(*path: str) -> str:

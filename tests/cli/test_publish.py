@@ -115,7 +115,7 @@ def test_json_document_has_all_fields(command: Command) -> None:
     assert tampu.State(made["state"]) is tampu.State.READY
 
 
-def test_an_empty_payload_is_told_as_one(command: Command) -> None:
+def test_an_empty_payload_is_named_as_the_error(command: Command) -> None:
     for words, stdin in ((["-"], ""), (["-"], " \n"), ([""], None)):
         error = command("--json", "publish", "q", *words, input=stdin).error
         assert (error["message"], error["field"]) == ("the payload is empty", "payload")

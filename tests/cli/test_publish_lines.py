@@ -82,7 +82,7 @@ def test_a_broken_line_of_a_stream_says_how_much_was_stored(command: Command, mo
     )
 
 
-def test_a_refused_batch_is_told_with_its_lines(command: Command) -> None:
+def test_a_refused_batch_is_reported_with_its_lines(command: Command) -> None:
     command.ok("config", "q", "max_payload=10")
     command.path.with_name("in.jsonl").write_text("1\n" * 1000 + '"much too long"\n')
     answer = command("--json", "publish", "q", "--lines", "--file", "in.jsonl")

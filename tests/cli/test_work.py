@@ -50,12 +50,12 @@ def test_claim_with_nothing_there_is_exit_3(command: Command) -> None:
 def test_claim_says_that_a_queue_delivers_nothing(command: Command, status: str) -> None:
     command.ok("publish", "open", "1", "--delay", "1h")
     command.ok("publish", "shut", "1")
-    told = command.ok(status, "shut")["queues"][0]["status"]
+    state = command.ok(status, "shut")["queues"][0]["status"]
     answer = command("claim", "shut", "open")
     assert answer.code == 3
     assert answer.err.splitlines() == [
         "no message to deliver",
-        f"shut is {told}; deliver again with: tampu resume shut",
+        f"shut is {state}; deliver again with: tampu resume shut",
     ]
     assert command("claim", "open").err == "no message to deliver\n"
 
@@ -72,7 +72,7 @@ def test_claim_with_a_key_that_may_not_look_is_no_error(command: Command, monkey
     assert (answer.code, answer.err) == (3, "no message to deliver\n")
 
 
-def test_what_is_no_receipt_is_told_with_one_that_is(command: Command) -> None:
+def test_a_bad_receipt_is_refused_with_an_example(command: Command) -> None:
     id = command.ok("publish", "q", "1")["id"]
     for nonsense in ("nonsense", id, "/1a.2b"):
         answer = command("ack", nonsense)

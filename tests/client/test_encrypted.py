@@ -109,7 +109,7 @@ def test_threads_tasks_and_streams_work_behind_a_certificate_that_is_trusted(
         assert store.stats("jobs").done == 3
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_and_told(harness: tuple[Server, Proxy, Path]) -> None:
+def test_a_certificate_that_nobody_vouches_for_is_refused_with_a_hint(harness: tuple[Server, Proxy, Path]) -> None:
     server, proxy, _ = harness
     with pytest.raises(tampu.Unavailable, match=r"(?i)certificate") as refused:
         tampu.open(proxy.url, token=server.token)

@@ -161,7 +161,7 @@ def test_what_is_not_safe_is_not_repeated_and_says_so(breaker: tuple[Breaker, st
         assert [m.payload for m in store.messages("jobs")] == [3]
 
 
-def test_a_server_that_is_not_there_is_told_soon_at_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_is_reported_soon_at_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.client.remote._OPENING_SECONDS", 0.1)
     with pytest.raises(tampu.Unavailable, match="cannot reach the server"):
         tampu.open(f"http://127.0.0.1:{free_port()}", token="x")
@@ -187,7 +187,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
         tampu.open(**options)  # type: ignore[arg-type]  # bad on purpose
 
 
-def test_a_bad_key_is_told_at_open(tmp_path: Path) -> None:
+def test_a_bad_key_is_reported_at_open(tmp_path: Path) -> None:
     stall = Stall(url="memory://", key_file=tmp_path / "k")
     try:
         with pytest.raises(tampu.Unauthorized):

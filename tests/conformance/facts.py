@@ -66,9 +66,9 @@ def _mariadb() -> str:
 def _redis(databases: redis.Databases) -> Callable[[], str]:
     def ask() -> str:
         with databases.server.client() as client:
-            told = client.info("server")
-        named = "Valkey" if "valkey_version" in told else "Redis"
-        return f"{named} {told.get('valkey_version') or told['redis_version']}"
+            info = client.info("server")
+        named = "Valkey" if "valkey_version" in info else "Redis"
+        return f"{named} {info.get('valkey_version') or info['redis_version']}"
 
     return ask
 

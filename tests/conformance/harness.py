@@ -1,4 +1,4 @@
-"""What every conformance test is given: one store of some engine, with a clock that only moves when told to.
+"""What every conformance test is given: one store of some engine, with a clock that only moves when the test moves it.
 
 Nothing here or in the tests knows which engine it is. To run the suite on another engine, add a `Kit` in conftest.py.
 """

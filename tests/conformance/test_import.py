@@ -302,8 +302,8 @@ def test_the_journal_says_where_messages_came_from(store: Store, other: Store) -
     store.publish("jobs", 2, type="c.d", delay=60)
     gone = kept(store)
     import_(other, gone)
-    told = other.journal().transitions
-    assert [(t.verb, t.id, t.state, t.type, t.detail) for t in told] == [
+    transitions = other.journal().transitions
+    assert [(t.verb, t.id, t.state, t.type, t.detail) for t in transitions] == [
         ("adopt", gone[0].id, State.READY, "a.b", "the old store"),
         ("adopt", gone[1].id, State.DELAYED, "c.d", "the old store"),
     ]

@@ -153,15 +153,15 @@ def test_limits_of_one_queue_do_not_bind_another(store: Store) -> None:
 def test_a_waiting_claim_is_woken_by_the_end_of_a_lease_in_a_limited_queue_only(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[tuple[str, str], int]] = []
-    monkeypatch.setattr(inside(store).waiting, "wake", lambda queues: told.append(dict(queues)))
+    woken: list[dict[tuple[str, str], int]] = []
+    monkeypatch.setattr(inside(store).waiting, "wake", lambda queues: woken.append(dict(queues)))
     store.queues.put("emails", max_in_flight=2)
     for queue in ("emails", "letters"):
         store.publish_many(queue, range(4))
         leases = store.claim(queue, limit=2)
-        told.clear()
+        woken.clear()
         store.settle([Ack(lease) for lease in leases])
-        assert [found for found in told if found] == ([{("default", queue): 2}] if queue == "emails" else [])
+        assert [found for found in woken if found] == ([{("default", queue): 2}] if queue == "emails" else [])
 
 
 def test_a_claim_at_a_used_up_rate_knows_when_to_try_again(store: Store, harness: Harness) -> None:

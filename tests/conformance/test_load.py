@@ -15,7 +15,7 @@ from tampu.model.message import State
 from tampu.model.values import pack_payload
 from tests.conformance.harness import Harness, counts, inside, payloads, verbs
 
-STEM = bytes.fromhex("0123456789ab8cde8f0123")
+ID_PREFIX = bytes.fromhex("0123456789ab8cde8f0123")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def engine(store: Store) -> port.Engine:
     return inside(store).engine
 
 
-def ids(numbers: Sequence[int], id_prefix: bytes = STEM) -> list[str]:
+def ids(numbers: Sequence[int], id_prefix: bytes = ID_PREFIX) -> list[str]:
     return [str(uuid.UUID(bytes=id_prefix + n.to_bytes(5, "big"))) for n in numbers]
 
 
@@ -32,7 +32,7 @@ def load(numbers: Sequence[int], *, tenant: str = "default", queue: str = "jobs"
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))
-    given = {"id_prefix": STEM, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
+    given = {"id_prefix": ID_PREFIX, "types": [f"type.{n % 2}" for n in numbers], "max_attempts": 3, **more}
     return port.Load(tenant, queue, numbers=numbers, bodies=b"".join(bodies), starts=starts, **given)
 
 
@@ -123,7 +123,7 @@ def test_a_load_survives_reopening(engine: port.Engine, harness: Harness) -> Non
     "more",
     [
         {"id_prefix": bytes(11)},
-        {"id_prefix": STEM[:10]},
+        {"id_prefix": ID_PREFIX[:10]},
         {"numbers": []},
         {"numbers": [1, 1]},
         {"numbers": [2, 1]},

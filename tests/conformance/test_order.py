@@ -40,8 +40,8 @@ def test_a_priority_without_effect_is_logged_once_for_each_queue(
         for _ in range(2):
             store.publish("jobs", 1, priority=5)
             store.publish_many("timely", [1, NewMessage(2, priority=-1)])
-    told = [record.getMessage() for record in caplog.records if "priority" in record.getMessage()]
-    assert [line.partition(";")[0] for line in told] == [
+    logged = [record.getMessage() for record in caplog.records if "priority" in record.getMessage()]
+    assert [line.partition(";")[0] for line in logged] == [
         "priority has no effect in queue jobs: its ordering is fifo",
         "priority has no effect in queue timely: its ordering is deadline",
     ]

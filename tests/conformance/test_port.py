@@ -168,18 +168,18 @@ def test_poll_status_has_the_time_what_is_due_what_is_ready_and_what_changed(
     engine: Any, store: Store, harness: Harness
 ) -> None:
     queues = [("default", "jobs"), ("default", "none"), ("other", "jobs")]
-    told = engine.poll_status(queues)
-    assert (told.now_us, told.due_us, told.revision) == (harness.clock.now(), None, engine.revision())
-    assert told.ready == dict.fromkeys(queues, 0)
+    status = engine.poll_status(queues)
+    assert (status.now_us, status.due_us, status.revision) == (harness.clock.now(), None, engine.revision())
+    assert status.ready == dict.fromkeys(queues, 0)
     store.publish_many("jobs", [1, 2, 3])
     store.publish("new", 1, delay=30)
     store.publish("other", 2)
     engine.run([port.PutDocument("k", "t", "n", b"1")])
     harness.clock.advance(1)
-    told = engine.poll_status(queues)
-    assert told.due_us == engine.next_due() == told.now_us + 29_000_000
-    assert told.revision == engine.revision()
-    assert told.ready == {queues[0]: 3, queues[1]: 0, queues[2]: 0}
+    status = engine.poll_status(queues)
+    assert status.due_us == engine.next_due() == status.now_us + 29_000_000
+    assert status.revision == engine.revision()
+    assert status.ready == {queues[0]: 3, queues[1]: 0, queues[2]: 0}
     assert engine.poll_status([]).ready == {}
 
 

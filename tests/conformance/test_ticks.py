@@ -31,7 +31,7 @@ def test_five_schedulers_fire_each_tick_once(store: Store, harness: Harness) -> 
             start.wait(60)
             scheduler.forget()
             scheduler.fire()
-        except BaseException as error:  # told below
+        except BaseException as error:  # reported below
             failed.append(error)
 
     for _ in range(6):

@@ -17,7 +17,7 @@ from tests.servers import redis
 FEW, MANY = 10, 10_000
 
 
-PACES: list[dict[str, Any]] = [{}, {"group_rate": 10_000, "group_burst": 50}]
+RATES: list[dict[str, Any]] = [{}, {"group_rate": 10_000, "group_burst": 50}]
 
 
 def _filled(url: str | Path, groups: int, **settings: Any) -> tampu.Store:
@@ -46,7 +46,7 @@ def _cost(store: tampu.Store, count: Callable[[], int]) -> int:
     return count() - before
 
 
-@pytest.mark.parametrize("group_rate", PACES)
+@pytest.mark.parametrize("group_rate", RATES)
 def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
     tmp_path: Path, group_rate: dict[str, Any]
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_embedded_engine_takes_as_many_steps_with_many_groups_as_with_few(
     assert costs[1] <= 1.3 * costs[0], costs
 
 
-@pytest.mark.parametrize("group_rate", PACES)
+@pytest.mark.parametrize("group_rate", RATES)
 def test_redis_carries_out_as_many_commands_with_many_groups_as_with_few(group_rate: dict[str, Any]) -> None:
     server = redis.redis.server.client()
 

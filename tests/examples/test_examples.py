@@ -1,4 +1,4 @@
-"""Each program in examples/ runs, says what its reader is told it says, and leaves its file in order."""
+"""Each program in examples/ runs, prints what its reader expects, and leaves its file in order."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def test_example_says_what_it_should(name: str, tmp_path: Path):
             assert all(stats.depth == 0 for stats in store.stats())
 
 
-def test_worker_finishes_what_it_has_when_told_to_stop(tmp_path: Path):
+def test_worker_finishes_what_it_has_when_asked_to_stop(tmp_path: Path):
     env = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command("worker.py"), cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None

@@ -33,7 +33,7 @@ SECONDS = 120
 
 
 class Passing:
-    """The module `time`, with a clock that is told how much time passes."""
+    """The module `time`, with a clock that the test moves."""
 
     def __init__(self) -> None:
         self.passed = 0.0

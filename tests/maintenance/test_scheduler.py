@@ -72,7 +72,7 @@ def test_schedules_that_are_due_together_share_their_commits(
     assert len(commits) < 50
 
 
-def test_a_schedule_that_can_not_be_read_does_not_stop_the_others(
+def test_a_schedule_that_cannot_be_read_does_not_stop_the_others(
     store: tampu.Store, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.schedules.put("bad", queue="jobs", cron="0 0 * * *", tz="Europe/Rome")

@@ -23,9 +23,9 @@ def same_messages(
     Only states that either of the two knows something in are listed, unless it is ``everywhere``: a message that is
     nowhere counted is noticed by its row.
     """
-    told = {(tenant, stats.queue): stats.counts for tenant, store in tenants.items() for stats in store.stats()}
+    counted = {(tenant, stats.queue): stats.counts for tenant, store in tenants.items() for stats in store.stats()}
     for tenant, name in model.rules:
-        counts = told[tenant, name]
+        counts = counted[tenant, name]
         known = {e.state for e in model.entries.values() if e.queue == name and e.tenant == tenant}
         listed = {
             state: list(tenants[tenant].messages(name, state=state, limit=10_000))
@@ -168,11 +168,11 @@ def every_lease_is_watched(db: Any) -> None:
         assert watched.get((seq, lease), until + 1) <= until, "a lease that nobody watches"
 
 
-def in_the_table(before: State | None, told: tampu.Transition) -> bool:
+def in_the_table(before: State | None, transition: tampu.Transition) -> bool:
     """Retention removes final messages without a word; then an id may be published again."""
-    if before in FINAL and told.verb == "publish":
+    if before in FINAL and transition.verb == "publish":
         before = None
-    return allowed(told.verb, before, told.state)
+    return allowed(transition.verb, before, transition.state)
 
 
 def journal_tells_the_same(tenants: dict[str, tampu.Store], model: Model) -> None:
@@ -193,6 +193,8 @@ def journal_tells_the_same(tenants: dict[str, tampu.Store], model: Model) -> Non
                 break
         for (owner, id), entry in model.entries.items():
             if owner == tenant:
-                told = last.pop(id)
-                assert (told.state, told.attempt, told.queue) == (entry.state, entry.attempts, entry.queue), told
-        assert all(told.state is None or told.state in ENDED for told in last.values())
+                latest = last.pop(id)
+                assert (latest.state, latest.attempt, latest.queue) == (entry.state, entry.attempts, entry.queue), (
+                    latest
+                )
+        assert all(latest.state is None or latest.state in ENDED for latest in last.values())

@@ -20,7 +20,7 @@ QUEUES = {
     "aged": Rules(ordering="priority", ageing=5 * SECOND),
     "due": Rules(ordering="deadline", max_attempts=2, on_deadline="dead"),
     "turns": Rules(ordering="fair"),
-    "lanes": Rules(group_order=True, on_deadline="dead"),
+    "grouped": Rules(group_order=True, on_deadline="dead"),
     "pairs": Rules(group_concurrency=2),
     "paced": Rules(group_every=2 * SECOND, group_burst=2),
     "steps": Rules(group_every=3 * SECOND, group_burst=1, group_order=True),
@@ -28,7 +28,7 @@ QUEUES = {
     "small": Rules(max_depth=4, ttl=30 * SECOND),
 }
 HERE = {("north", name): rules for name, rules in QUEUES.items()} | {
-    ("south", name): QUEUES[name] for name in ("fifo", "lanes", "small")
+    ("south", name): QUEUES[name] for name in ("fifo", "grouped", "small")
 }
 OWN_IDS = [str(uuid.UUID(int=n)) for n in (1, 2)]
 VERBS = ("ack", "nack", "reject", "release")

@@ -7,16 +7,16 @@ from tampu.broker import access
 from tests.model.machine import FakeClock
 
 
-def last_told(store: tampu.Store, id: str) -> str | None:
+def last_state(store: tampu.Store, id: str) -> str | None:
     return [transition.state for transition in store.journal().transitions if transition.id == id][-1]
 
 
 def test_a_message_that_moves_twice_in_a_commit_ends_in_the_journal_where_it_ended():
     with tampu.open("memory://", maintenance=False, clock=FakeClock()) as store:
-        store.queues.put("lanes", group_order=True)
-        first, second = (store.publish("lanes", n, group="g") for n in range(2))
+        store.queues.put("grouped", group_order=True)
+        first, second = (store.publish("grouped", n, group="g") for n in range(2))
         store.cancel(first.id, second.id)
-        assert store.get(second.id).state == last_told(store, second.id) == "cancelled"
+        assert store.get(second.id).state == last_state(store, second.id) == "cancelled"
 
 
 def test_a_message_reaped_and_expired_by_one_claim_ends_in_the_journal_as_expired():
@@ -27,7 +27,7 @@ def test_a_message_reaped_and_expired_by_one_claim_ends_in_the_journal_as_expire
         store.publish("jobs", 2, ttl=5)
         clock.at += 20_000_000
         assert store.claim("jobs") == []
-        assert store.get(leased.id).state == last_told(store, leased.id) == "expired"
+        assert store.get(leased.id).state == last_state(store, leased.id) == "expired"
 
 
 def test_a_lease_extended_longer_and_shorter_still_runs_out():

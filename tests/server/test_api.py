@@ -62,9 +62,9 @@ def test_the_same_idempotency_key_answers_with_the_first(web: Web) -> None:
     assert web.post("/v1/queues/jobs/messages", {"n": 2}, idempotency_key="once").code == "idempotency_conflict"
     batch = {"messages": [{"payload": 1}, {"payload": 1}]}
     ids = [m["id"] for m in web.post("/v1/queues/jobs/publish", batch, idempotency_key="b").json["messages"]]
-    told = web.post("/v1/queues/jobs/publish", batch, idempotency_key="b").json["messages"]
-    assert [m["id"] for m in told] == ids
-    assert all(m["duplicate"] and m["message"]["payload"] == 1 for m in told)
+    published = web.post("/v1/queues/jobs/publish", batch, idempotency_key="b").json["messages"]
+    assert [m["id"] for m in published] == ids
+    assert all(m["duplicate"] and m["message"]["payload"] == 1 for m in published)
     assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == 3
 
 
@@ -106,7 +106,7 @@ def test_both_forms_go_both_ways(web: Web, kind: str, accept: str) -> None:
     assert web.get(f"/v1/messages/{lease['message']['id']}/result").json["result"] == {"ok": True}
 
 
-def test_a_payload_that_is_not_what_it_says_is_still_told_in_json(web: Web, stall: Stall) -> None:
+def test_a_payload_that_is_not_what_it_says_is_still_shown_in_json(web: Web, stall: Stall) -> None:
     body = {
         "messages": [
             {"payload": b"{not json", "content_type": JSON},
@@ -114,28 +114,28 @@ def test_a_payload_that_is_not_what_it_says_is_still_told_in_json(web: Web, stal
         ]
     }
     assert web.post("/v1/queues/jobs/publish", msgspec.msgpack.encode(body), content_type=MSGPACK).status == 200
-    told = web.get("/v1/queues/jobs/messages").json["messages"]
-    assert [m["payload_base64"] for m in told] == ["e25vdCBqc29u", "/w=="]
+    listed = web.get("/v1/queues/jobs/messages").json["messages"]
+    assert [m["payload_base64"] for m in listed] == ["e25vdCBqc29u", "/w=="]
 
 
 @pytest.mark.parametrize("result", [{(1, 2): 1}, {"b": b"abc"}, {1: 2}, b"abc"], ids=repr)
-def test_a_result_that_json_can_not_say_is_told_as_messagepack(web: Web, result: Any) -> None:
+def test_a_result_that_json_cannot_express_is_sent_as_messagepack(web: Web, result: Any) -> None:
     web.post("/v1/queues/jobs/messages", b"1")
     lease = web.post("/v1/claim", {"queues": "jobs"}).json["leases"][0]
     body = {"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": result}]}
     assert web.post("/v1/settle", msgspec.msgpack.encode(body), content_type=MSGPACK).status == 200
-    told = web.get(f"/v1/messages/{lease['message']['id']}/result").json
-    assert told["ended"]
-    assert "result" not in told
-    assert msgspec.msgpack.decode(base64.b64decode(told["result_base64"])) == result
+    answer = web.get(f"/v1/messages/{lease['message']['id']}/result").json
+    assert answer["ended"]
+    assert "result" not in answer
+    assert msgspec.msgpack.decode(base64.b64decode(answer["result_base64"])) == result
 
 
 def test_a_message_that_only_messagepack_can_say_is_bytes_in_json(web: Web) -> None:
     body = msgspec.msgpack.encode({"messages": [{"payload": {"b": b"abc", 1: None}}]})
     assert web.post("/v1/queues/jobs/publish", body, content_type=MSGPACK).status == 200
-    (told,) = web.get("/v1/queues/jobs/messages").json["messages"]
-    assert (told["content_type"], "payload" in told) == (MSGPACK, False)
-    assert msgspec.msgpack.decode(base64.b64decode(told["payload_base64"])) == {"b": b"abc", 1: None}
+    (message,) = web.get("/v1/queues/jobs/messages").json["messages"]
+    assert (message["content_type"], "payload" in message) == (MSGPACK, False)
+    assert msgspec.msgpack.decode(base64.b64decode(message["payload_base64"])) == {"b": b"abc", 1: None}
 
 
 def test_a_long_poll_is_answered_when_work_comes(web: Web, stall: Stall) -> None:
@@ -155,8 +155,8 @@ def test_a_result_is_waited_for(web: Web, stall: Stall) -> None:
         until(lambda: len(stall.state.polls) == 1)
         lease = web.post("/v1/claim", {"queues": "jobs"}).json["leases"][0]
         web.post("/v1/settle", {"settlements": [{"verb": "ack", "receipt": lease["receipt"], "result": 7}]})
-        told = poll.result(40).json
-    assert (told["ended"], told["state"], told["result"]) == (True, "done", 7)
+        answer = poll.result(40).json
+    assert (answer["ended"], answer["state"], answer["result"]) == (True, "done", 7)
 
 
 def test_what_was_claimed_for_a_client_that_left_is_given_back(stall: Stall) -> None:

@@ -59,7 +59,7 @@ BODIES: list[tuple[bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "kind", "code"), BODIES, ids=lambda v: f"{v!r:.40}")
-def test_a_bad_body_is_told_and_nothing_is_stored(web: Web, body: bytes, kind: str, code: str) -> None:
+def test_a_bad_body_is_refused_and_nothing_is_stored(web: Web, body: bytes, kind: str, code: str) -> None:
     answer = web.post(PUBLISH, body, content_type=kind)
     assert answer.code == code
     assert web.get("/v1/queues").json["queues"] == []
@@ -113,7 +113,7 @@ def test_a_payload_over_the_queue_s_limit_is_refused(web: Web) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/queues/a%20b/messages", "/v1/queues/%ff/messages", "/v1/queues/a%2Fb/messages"])
-def test_a_bad_queue_name_in_the_path_is_told(web: Web, path: str) -> None:
+def test_a_bad_queue_name_in_the_path_is_refused(web: Web, path: str) -> None:
     assert web.post(path, b"1").code in ("invalid_message", "not_found", "method_not_allowed")
 
 
@@ -161,16 +161,16 @@ def _raw(server: Server, *parts: bytes) -> bytes:
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as raw:
         for part in parts:
             raw.sendall(part)
-        told = b""
+        answer = b""
         while chunk := raw.recv(65_536):
-            told += chunk
-        return told
+            answer += chunk
+        return answer
 
 
-def test_what_is_not_http_is_told(server: Server) -> None:
-    told = _raw(server, b"\x16\x03\x01nonsense\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 400 ")
-    assert b"invalid_message" in told
+def test_what_is_not_http_is_refused(server: Server) -> None:
+    answer = _raw(server, b"\x16\x03\x01nonsense\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"invalid_message" in answer
 
 
 def test_huge_headers_are_refused(server: Server) -> None:
@@ -193,7 +193,7 @@ def test_trailers_are_not_read_for_ever(server: Server, trailer: bytes) -> None:
             raw.sendall(trailer * 20_000)
 
 
-def test_trailers_too_many_for_a_request_that_waits_are_told(server: Server) -> None:
+def test_too_many_trailers_of_a_request_that_waits_are_refused(server: Server) -> None:
     place = urlsplit(server.url)
     head = f"POST /v1/claim HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as raw:
@@ -207,20 +207,20 @@ def test_a_trailer_is_no_header(server: Server) -> None:
     head = (
         b"POST /v1/queues/jobs/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     )
-    told = _raw(server, head + b"1\r\n1\r\n0\r\nauthorization: Bearer " + server.token.encode() + b"\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 401 ")
+    answer = _raw(server, head + b"1\r\n1\r\n0\r\nauthorization: Bearer " + server.token.encode() + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 def test_a_body_in_many_small_chunks_arrives(server: Server) -> None:
     """What is between them is more than headers may be, and no headers."""
     head = f"POST /v1/queues/jobs/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {server.token}\r\n"
-    told = _raw(
+    answer = _raw(
         server,
         head.encode() + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n",
         *[b"1;x=%s\r\n1\r\n" % (b"y" * 50)] * 200,
         b"0\r\nx-a: b\r\n\r\n",
     )
-    assert told.startswith(b"HTTP/1.1 201 ")
+    assert answer.startswith(b"HTTP/1.1 201 ")
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/signin", "/tenant"])
@@ -232,8 +232,8 @@ def test_a_client_that_does_not_go_on_is_let_go(hasty: Server) -> None:
     head = f"POST /v1/claim HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {hasty.token}\r\nconnection: close\r\n"
     begun = (b"", b"GET /health HTTP/1.1\r\nhost", head.encode() + b"content-length: 10\r\n\r\n{")
     with ThreadPoolExecutor(3) as pool:
-        told = list(pool.map(lambda part: _raw(hasty, part), begun))
-    assert [answer[:13] for answer in told] == [b"", b"HTTP/1.1 408 ", b"HTTP/1.1 408 "]
+        answers = list(pool.map(lambda part: _raw(hasty, part), begun))
+    assert [answer[:13] for answer in answers] == [b"", b"HTTP/1.1 408 ", b"HTTP/1.1 408 "]
 
 
 def test_a_client_that_does_not_read_its_answer_is_let_go(hasty: Server, monkeypatch: pytest.MonkeyPatch) -> None:

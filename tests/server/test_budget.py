@@ -27,9 +27,9 @@ def used(node: Stall | Server, of: str) -> int:
 
 def seen(web: Web, of: str) -> tuple[float, float, float]:
     """(in use, limit, refused) by the metrics"""
-    told = Scrape(web)
+    scrape = Scrape(web)
     names = ("tampu_budget_used", "tampu_budget_limit", "tampu_budget_refused_total")
-    return tuple(told.of(name, of=of) for name in names)  # type: ignore[return-value]  # three
+    return tuple(scrape.of(name, of=of) for name in names)  # type: ignore[return-value]  # three
 
 
 def test_bytes_of_bodies(start: Start) -> None:

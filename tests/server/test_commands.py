@@ -32,18 +32,18 @@ def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
     command = [*TAMPU, "--json", "serve", "--port", "0", "--log-format", "json", "--access-log"]
     with subprocess.Popen(command, cwd=tmp_path, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+        started = json.loads(process.stdout.readline())
         token = (tmp_path / "tampu.db.key").read_text().strip()
-        web = Web(told["url"], token)
+        web = Web(started["url"], token)
         until(lambda: web.get("/health").status == 200)
-        assert told.get("sign_in") is None, "this is no terminal: it may be a log"
-        link = json.loads(_run(tmp_path, "signin", "--at", told["url"], "--json").stdout)["link"]
-        signed_in = web.as_key(None).get(link.removeprefix(told["url"]))
+        assert started.get("sign_in") is None, "this is no terminal: it may be a log"
+        link = json.loads(_run(tmp_path, "signin", "--at", started["url"], "--json").stdout)["link"]
+        signed_in = web.as_key(None).get(link.removeprefix(started["url"]))
         cookie = signed_in.headers["set-cookie"].split(";")[0]
         assert web.as_key(None).get("/v1/me", cookie=cookie).status == 200
         assert "1 session ended" in _run(tmp_path, "signout").stdout
         until(lambda: web.as_key(None).get("/v1/me", cookie=cookie).status == 401)
-        with tampu.open(told["url"], token=token) as store:
+        with tampu.open(started["url"], token=token) as store:
             message = store.publish("jobs", {"n": 1})
             assert store.claim("jobs")[0].id == message.id
         web.get("/v1/queues", x_request_id="mine-1")
@@ -61,13 +61,13 @@ def test_serve_tells_where_it_is_and_stops_in_order(tmp_path: Path) -> None:
 def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path) -> None:
     made = _run(tmp_path, "keys", "create", "shop", "--grant", "publish,view:orders.*", "--json")
     assert made.returncode == 0, made.stderr
-    told = json.loads(made.stdout)
-    id = told["key"]["id"]
-    assert told["token"].startswith(f"tampu_{id}_")
+    created = json.loads(made.stdout)
+    id = created["key"]["id"]
+    assert created["token"].startswith(f"tampu_{id}_")
     (listed,) = json.loads(_run(tmp_path, "keys", "list", "--json").stdout)
     assert (listed["name"], listed["tenant"]) == ("shop", "default")
     assert "shop" in _run(tmp_path, "keys", "list").stdout
-    assert json.loads(_run(tmp_path, "keys", "rotate", f"tampu_{id}", "--json").stdout)["token"] != told["token"]
+    assert json.loads(_run(tmp_path, "keys", "rotate", f"tampu_{id}", "--json").stdout)["token"] != created["token"]
     assert _run(tmp_path, "keys", "revoke", id).returncode == 0
     assert json.loads(_run(tmp_path, "keys", "list", "--json").stdout) == []
     assert _run(tmp_path, "keys", "revoke", id).returncode == 3
@@ -84,7 +84,7 @@ def test_keys_are_made_listed_rotated_and_revoked_on_the_store(tmp_path: Path) -
         ({"oidc_issuer": "https://id.example"}, "oidc_audience"),
     ],
 )
-def test_settings_that_can_not_be_are_refused(flags: dict[str, Any], field: str) -> None:
+def test_settings_that_cannot_be_are_refused(flags: dict[str, Any], field: str) -> None:
     with pytest.raises(tampu.InvalidConfig) as refused:
         load(**flags)
     assert refused.value.field == field
@@ -114,7 +114,7 @@ def test_every_setting_is_an_option_of_its_type_and_in_the_reference() -> None:
         assert option.help in page, name
 
 
-def test_an_address_in_use_is_told(tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported(tmp_path: Path) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

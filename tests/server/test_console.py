@@ -67,7 +67,7 @@ def test_only_files_of_the_page_are_served(stall: Stall, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/queues/none", "/queues/bad%20name", "/messages/none", "/messages/<script>"])
-def test_what_is_not_there_is_told_as_a_page(stall: Stall, path: str) -> None:
+def test_what_does_not_exist_is_answered_with_a_page(stall: Stall, path: str) -> None:
     answer = ask(stall, "GET", urllib.parse.quote(path, safe="/%"), authorization=f"Bearer {stall.token}")
     assert answer.status in (400, 403, 404)
     assert "<script>" not in answer.text
@@ -99,8 +99,8 @@ def test_who_may_see_any_tenant_chooses_one(stall: Stall) -> None:
     assert "queues/theirs" in second
     assert "queues/ours" not in second
     assert "queues/ours" in ask(stall, "GET", "/", cookie=f"{session}; tampu_tenant=%2F..").text
-    told = Web(stall.url, stall.token, cookie=both).get("/v1/queues").json
-    assert told == {"queues": ["ours"]}, "a key in the header is not led by a cookie"
+    answer = Web(stall.url, stall.token, cookie=both).get("/v1/queues").json
+    assert answer == {"queues": ["ours"]}, "a key in the header is not led by a cookie"
 
 
 def test_a_key_of_one_tenant_has_no_choice(stall: Stall) -> None:

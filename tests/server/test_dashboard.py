@@ -56,7 +56,7 @@ def _asked(query: str) -> tuple[dict[str, set[str]], set[str]]:
 
 
 @pytest.fixture
-def told(web: Web, stall: Stall) -> dict[str, set[str]]:
+def labels_of(web: Web, stall: Stall) -> dict[str, set[str]]:
     """The labels of each metric of a server that has done some of everything."""
     with tampu.open(stall.url, token=stall.token) as store:
         store.publish_many("jobs", range(4))
@@ -76,20 +76,20 @@ def told(web: Web, stall: Stall) -> dict[str, set[str]]:
     return found
 
 
-def test_every_query_asks_for_metrics_and_labels_that_a_server_has(told: dict[str, set[str]]) -> None:
+def test_every_query_asks_for_metrics_and_labels_that_a_server_has(labels_of: dict[str, set[str]]) -> None:
     for panel in PANELS:
         for target in panel["targets"]:
             metrics, groups = _asked(target["expr"])
             assert metrics, target["expr"]
             for name, labels in metrics.items():
-                assert name in told, f"{panel['title']}: no server tells {name}"
-                assert labels <= told[name], f"{panel['title']}: {name} has only {told[name]}"
-            known = ADDED.union(*(told[name] for name in metrics))
+                assert name in labels_of, f"{panel['title']}: no server tells {name}"
+                assert labels <= labels_of[name], f"{panel['title']}: {name} has only {labels_of[name]}"
+            known = ADDED.union(*(labels_of[name] for name in metrics))
             assert groups <= known, f"{panel['title']}: {groups - known}"
             assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known
 
 
-def test_what_is_told_of_the_whole_store_is_not_summed_over_nodes() -> None:
+def test_metrics_of_the_whole_store_are_not_summed_over_nodes() -> None:
     for panel in PANELS:
         for target in panel["targets"]:
             for name in ("tampu_messages", "tampu_oldest_ready_seconds", "tampu_maintenance_lag_seconds"):
@@ -97,10 +97,10 @@ def test_what_is_told_of_the_whole_store_is_not_summed_over_nodes() -> None:
                     assert re.search(rf"max(?: by \([^)]*\))? ?\({name}", target["expr"]), target["expr"]
 
 
-def test_everything_that_a_server_tells_is_on_the_dashboard(told: dict[str, set[str]]) -> None:
+def test_everything_that_a_server_tells_is_on_the_dashboard(labels_of: dict[str, set[str]]) -> None:
     shown = {name for panel in PANELS for target in panel["targets"] for name in _asked(target["expr"])[0]}
     whole = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
-    ours = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in told}
+    ours = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in labels_of}
     assert ours - whole == {"tampu_refused"}, "only when a counter was made, which nobody asks"
 
 
@@ -120,17 +120,17 @@ def test_the_dashboard_fits_together() -> None:
     assert names == ["datasource", "tenant", "queue"]
 
 
-def test_variables_offer_what_a_server_tells(told: dict[str, set[str]]) -> None:
+def test_variables_offer_what_a_server_tells(labels_of: dict[str, set[str]]) -> None:
     for variable in BOARD["templating"]["list"][1:]:
         asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
         assert asked is not None
         (metric,) = _asked(asked[1])[0]
-        assert asked[2] in told[metric]
+        assert asked[2] in labels_of[metric]
 
 
-def test_the_reference_tells_of_every_metric(told: dict[str, set[str]]) -> None:
+def test_the_reference_tells_of_every_metric(labels_of: dict[str, set[str]]) -> None:
     text = (ROOT / "docs/reference/metrics.md").read_text()
-    for name in {re.sub(r"_(bucket|count|sum)$", "", name) for name in told} - {"tampu_refused_created"}:
+    for name in {re.sub(r"_(bucket|count|sum)$", "", name) for name in labels_of} - {"tampu_refused_created"}:
         assert f"`{name}`" in text, name
 
 

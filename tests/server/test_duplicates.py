@@ -73,7 +73,7 @@ def test_an_id_of_the_store_is_refused_alike_whether_it_is_in_use_or_not(web: We
     assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
 
 
-def test_a_repeated_publish_is_told_so_and_no_more(web: Web) -> None:
+def test_a_repeated_publish_is_marked_as_one_and_shows_no_more(web: Web) -> None:
     key = web.as_key(web.key("publish:mail"))
     id = "0123abcd-0000-4000-8000-000000000001"
     body = {"messages": [{"payload": SECRET, "id": id, "headers": {"a": "b"}}]}

@@ -72,7 +72,7 @@ def moves(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.data["queue"], event.data["verb"]) for event in events]
 
 
-def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
+def test_a_session_that_ends_gets_nothing_more_however_much_happens(
     stall: Stall, store: tampu.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "BEAT_SECONDS", 2.0)
@@ -92,7 +92,7 @@ def test_a_session_that_ends_is_told_of_nothing_more_however_much_happens(
         feed.take(3)
         monkeypatch.setattr(stall.state.authenticator.sessions, "read", ended)
         while (event := feed.next()) is not None and event.kind != "end":
-            assert busy.is_alive(), "it was told of everything"
+            assert busy.is_alive(), "it got everything"
     finally:
         over.set()
         busy.join()
@@ -104,12 +104,12 @@ def test_an_event_comes_for_every_transition_in_order(listen: Listen, store: tam
     store.publish("orders", {"n": 1}, type="order.new")
     (lease,) = store.claim("orders", worker="w")
     store.ack(lease)
-    told = feed.take(3)
-    assert [event.data["verb"] for event in told] == ["publish", "claim", "ack"]
-    assert told[1].data["id"] == lease.message.id
-    assert told[1].data["worker"] == "w"
-    assert told[0].data["type"] == "order.new"
-    assert [event.data["state"] for event in told] == ["ready", "leased", "done"]
+    events = feed.take(3)
+    assert [event.data["verb"] for event in events] == ["publish", "claim", "ack"]
+    assert events[1].data["id"] == lease.message.id
+    assert events[1].data["worker"] == "w"
+    assert events[0].data["type"] == "order.new"
+    assert [event.data["state"] for event in events] == ["ready", "leased", "done"]
 
 
 def test_a_feed_begins_with_what_comes_now(listen: Listen, store: tampu.Store) -> None:
@@ -148,8 +148,8 @@ def test_the_type_of_a_message_is_looked_up_when_its_coming_was_not_heard(
     feed = listen(type="order.new")
     for lease in store.claim("orders", limit=2):
         store.ack(lease)
-    told = feed.take(2)
-    assert [(event.data["verb"], event.data["id"]) for event in told] == [("claim", first.id), ("ack", first.id)]
+    events = feed.take(2)
+    assert [(event.data["verb"], event.data["id"]) for event in events] == [("claim", first.id), ("ack", first.id)]
     store.purge("orders", state="done")
     stall.state.types._known.clear()
     assert moves(listen(type="order.new", after="0", seconds=0).take(1)) == [("orders", "publish")]
@@ -183,7 +183,7 @@ def test_a_feed_may_end_by_itself_with_what_there_is(listen: Listen, store: tamp
 
 @pytest.mark.parametrize("engine", STORES)
 def test_resume_across_a_restart_has_no_gap(tmp_path: Path, engine: str) -> None:
-    """Everything published before, while and after the server was down is told once, in each queue's order."""
+    """Everything published before, while and after the server was down arrives once, in each queue's order."""
     url = STORES[engine](tmp_path)
     settings: dict[str, Any] = {"url": url, "key_file": tmp_path / "admin.key"}
     server = Server(**settings)
@@ -193,22 +193,22 @@ def test_resume_across_a_restart_has_no_gap(tmp_path: Path, engine: str) -> None
         for n in range(3):
             store.publish_many("orders", range(4))
             store.publish("mail", n)
-        told = feed.take(7)
+        events = feed.take(7)
         server.stop()
         while (event := feed.next()) is not None:
-            told.append(event)
+            events.append(event)
         feed.close()
         store.publish_many("orders", range(10))
         store.publish_many("new", range(3))
         server = Server(**settings)
         again = Listening(server.url, server.token, after=feed.last)
         store.publish("mail", "last")
-        told += again.take(15 + 14 - len(told))
+        events += again.take(15 + 14 - len(events))
         again.close()
         server.stop()
         expected = [(t.queue, t.id) for t in store.journal(limit=1000).transitions if t.queue != "early"]
     for queue in ("orders", "mail", "new"):
-        assert [e.data["id"] for e in told if e.data["queue"] == queue] == [
+        assert [e.data["id"] for e in events if e.data["queue"] == queue] == [
             id for name, id in expected if name == queue
         ]
 
@@ -333,7 +333,9 @@ def test_feeds_that_begin_while_much_happens_have_no_gap(stall: Stall, listen: L
     assert all(one == list(range(11, 1601)) for one in offsets)
 
 
-def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen: Listen, store: tampu.Store) -> None:
+def test_a_position_that_the_journal_lost_is_reported_as_a_gap(
+    stall: Stall, listen: Listen, store: tampu.Store
+) -> None:
     store.publish("orders", 1)
     feed = listen(after="0:50")
     assert feed.gap == {"asked": {"0": 50}, "found": {"0": 1}}
@@ -341,7 +343,7 @@ def test_a_position_that_the_journal_lost_is_told_as_a_gap(stall: Stall, listen:
     assert feed.take(1)[0].data["offset"] == 2
 
 
-def test_a_position_that_retention_has_passed_is_told_as_a_gap(start: Start, tmp_path: Path) -> None:
+def test_a_position_that_retention_has_passed_is_reported_as_a_gap(start: Start, tmp_path: Path) -> None:
     stall = start(url=str(tmp_path / "jobs.db"), maintenance=False)
     with tampu.open(stall.settings.url, maintenance=False) as store:
         store.publish_many("orders", range(3))

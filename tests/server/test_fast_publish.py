@@ -121,9 +121,9 @@ def test_bad_bodies_are_refused_and_the_line_goes_on(server: Server, taken: list
     with Line(server) as line:
         _cleared(line, taken)
         for body in (b"{", b"\xff", b"[" * 5000):
-            status, headers, told = line.ask(body)
+            status, headers, answer = line.ask(body)
             assert (status, headers["content-type"]) == (400, "application/problem+json")
-            assert msgspec.json.decode(told)["request_id"] == headers["x-request-id"]
+            assert msgspec.json.decode(answer)["request_id"] == headers["x-request-id"]
         assert line.ask()[0] == 201
 
 
@@ -134,11 +134,11 @@ def test_a_body_in_pieces_arrives_whole(server: Server, taken: list[fast_publish
         raw = line.request(body)
         for at in range(0, len(raw), 7000):
             line.send(raw[at : at + 7000])
-        status, _, told = line.answer()
+        status, _, answer = line.answer()
         assert status == 201
-        assert Web(server.url, server.token).get(f"/v1/messages/{msgspec.json.decode(told)['id']}").json["payload"] == (
-            "x" * 30_000
-        )
+        assert Web(server.url, server.token).get(f"/v1/messages/{msgspec.json.decode(answer)['id']}").json[
+            "payload"
+        ] == ("x" * 30_000)
         assert line.ask(b'"%s"' % (b"x" * 200_000))[0] == 201, "the common way"
 
 
@@ -179,9 +179,9 @@ def test_what_is_unusual_takes_the_common_way(
     with Line(server) as line:
         _cleared(line, taken)
         before = len(taken)
-        status, told, _ = line.ask(b"1", **headers)
+        status, answer, _ = line.ask(b"1", **headers)
         assert (status, len(taken)) == (201, before)
-        assert told["x-request-id"] == headers.get("x_request_id", told["x-request-id"])
+        assert answer["x-request-id"] == headers.get("x_request_id", answer["x-request-id"])
         if not headers.keys().isdisjoint({"version", "connection"}):
             assert line.ended()
 
@@ -239,7 +239,7 @@ def test_what_is_under_way_on_a_fast_route_when_its_key_is_revoked_is_not_stored
         assert 77 not in [m["payload"] for m in web.get(PATH + "?limit=10000").json["messages"]]
 
 
-def test_errors_of_the_store_are_told(
+def test_errors_of_the_store_are_reported(
     server: Server, taken: list[fast_publish.FastPublish], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_calls: Any) -> Any:
@@ -295,17 +295,17 @@ def test_a_batch_on_a_fast_route_is_stored_and_answered_as_others_are(
     with Line(server, path=BATCH) as line:
         usual = line.ask(_batch({"payload": 1}))
         _cleared(line, taken, _batch())
-        told: list[Any] = []
+        stored: list[Any] = []
 
         def quick() -> bool:
             count = len(taken)
             status, headers, body = line.ask(_batch({"payload": "a", "id": ID}, {"payload": "b", "priority": 3}))
             assert (status, headers.keys()) == (usual[0], usual[1].keys())
-            told[:] = msgspec.json.decode(body)["messages"]
+            stored[:] = msgspec.json.decode(body)["messages"]
             return len(taken) > count
 
         until(quick, 60)
-        first, second = told
+        first, second = stored
         assert (first["id"], second["state"]) == (ID, "ready")
         web = Web(server.url, server.token)
         assert [web.get(f"/v1/messages/{one['id']}").json["payload"] for one in (first, second)] == ["a", "b"]
@@ -336,11 +336,11 @@ def test_a_bad_batch_is_refused_as_on_the_common_way(
             quick = line.ask(body, content_type=form)
             common = line.ask(body, content_type=form, x_request_id="mine")
             assert quick[0] == common[0] in (200, 400), body[:60]
-            told = [msgspec.json.decode(answer[2]) for answer in (quick, common)]
+            answers = [msgspec.json.decode(answer[2]) for answer in (quick, common)]
             assert [answer[1]["content-type"] for answer in (quick, common)] == ["application/problem+json"] * 2
-            for one in told:
+            for one in answers:
                 del one["request_id"]
-            assert told[0] == told[1], body[:60]
+            assert answers[0] == answers[1], body[:60]
 
 
 def test_the_express_goes_through_steps_that_come_meanwhile(
@@ -353,8 +353,8 @@ def test_the_express_goes_through_steps_that_come_meanwhile(
             before = len(taken)
             while len(taken) == before:  # the route may be closed in any moment
                 assert line.ask(b'"marked"')[0] == 201
-            status, _, told = line.ask(b'"no"')
-            assert (status, msgspec.json.decode(told)["field"]) == (400, "payload")
+            status, _, answer = line.ask(b'"no"')
+            assert (status, msgspec.json.decode(answer)["field"]) == (400, "payload")
         assert line.ask(b'"plain"')[0] == 201
     assert set(map(str, messages(web, "mirror"))) == {str(("marked", {"marked": "yes"}))}
     assert ("marked", {"marked": "yes"}) in messages(web, "jobs")

@@ -203,10 +203,10 @@ def test_bad_keys_are_refused_alike_and_soon_have_to_wait(start: Start) -> None:
     web = Web(node.url, node.token)
     good = web.key("view")
     bad = [good[:-1] + ("A" if good[-1] != "A" else "B"), "tampu_" + "a" * 12 + "_" + "b" * 43, "nonsense", ""]
-    told = [web.as_key(token).get("/v1/queues") for token in bad]
-    assert [answer.status for answer in told] == [401, 401, 401, 429]
-    assert int(told[3].headers["retry-after"]) > 0
-    assert told[0].json["detail"] == told[1].json["detail"]
+    answers = [web.as_key(token).get("/v1/queues") for token in bad]
+    assert [answer.status for answer in answers] == [401, 401, 401, 429]
+    assert int(answers[3].headers["retry-after"]) > 0
+    assert answers[0].json["detail"] == answers[1].json["detail"]
     assert web.as_key(None).post("/v1/session", {"key": bad[0]}).code == "rate_limited"
     assert web.as_key(None).get("/signin?token=x").code == "rate_limited"
 
@@ -234,7 +234,7 @@ def test_no_secret_is_logged(start: Start, caplog: pytest.LogCaptureFixture) -> 
     web.as_key(token[:-2]).get("/v1/queues")
     link = sessions.make_link(node.core, "x")
     web.get(f"/signin?token={link}")
-    until(lambda: "/signin" in caplog.text)  # told when the answer is under way already
+    until(lambda: "/signin" in caplog.text)  # logged when the answer is under way already
     assert caplog.text.count('"event": "request"') == 4
     for secret in (token[19:], node.token[19:], link):
         assert secret not in caplog.text
@@ -427,7 +427,7 @@ def test_no_redirect_trusts_host(web: Web, path: str) -> None:
     assert "location" not in answer.headers
 
 
-def test_a_tenant_is_told_of_its_queues_and_not_of_the_store(stall: Stall, web: Web) -> None:
+def test_a_tenant_sees_its_queues_and_not_the_store(stall: Stall, web: Web) -> None:
     web.post("/v1/queues/jobs/messages", {"n": 1})
     web.post("/v1/queues/jobs/pause")
     of_store = {check["what"] for check in web.get("/v1/check").json["checks"]}

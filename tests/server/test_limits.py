@@ -69,7 +69,7 @@ def test_accepted_requests_say_how_much_is_left_of_the_whole_burst(start: Start)
     assert left == ["4", "3", "2", "1", "0"], "also of what this node has not taken for itself"
 
 
-def test_the_tightest_of_several_limits_is_told(start: Start) -> None:
+def test_the_tightest_of_several_limits_is_reported(start: Start) -> None:
     node = start(clock=FakeClock(), key_rate=10, key_burst=10, tenant_rate=4, tenant_burst=4)
     web = Web(node.url, node.token)
     assert _room(web.post("/v1/queues/jobs/publish", _batch(3))) == ("4", "1", "0")

@@ -42,8 +42,8 @@ def _as_it_was() -> Iterator[None]:
 @pytest.mark.parametrize("form", ["pretty", "json"])
 def test_a_traceback_shows_no_values(start: Start, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     node = start()
-    told = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", told)
+    logged = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", logged)
     logs.set_up(settings_of({"log_format": form}))
 
     async def broken(*_: Any) -> None:
@@ -51,14 +51,14 @@ def test_a_traceback_shows_no_values(start: Start, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(node.state, "load_settings", broken)
     assert Web(node.url, node.token).post("/v1/queues/jobs/messages", SECRET.encode()).status == 500
-    until(lambda: "a defect" in told.getvalue())
-    text = told.getvalue()
+    until(lambda: "a defect" in logged.getvalue())
+    text = logged.getvalue()
     assert "Traceback" in text
     assert SECRET not in text
     assert node.token[19:39] not in text.replace("\n", "")
 
 
-class Told:
+class Logged:
     """The log of this process, in one of its forms."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, form: str = "json") -> None:
@@ -94,47 +94,47 @@ class Told:
 @pytest.mark.usefixtures("_as_it_was")
 def test_the_access_log_names_queues_and_messages(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     node = start(access_log=True)
-    told = Told(monkeypatch)
+    logged = Logged(monkeypatch)
     web = Web(node.url, node.token)
     one = web.post("/v1/queues/jobs/messages", SECRET.encode())
     id = one.json["id"]
-    assert told.about(one) == ("jobs", id)
+    assert logged.about(one) == ("jobs", id)
     again = web.post("/v1/queues/jobs/messages", SECRET.encode())
-    assert told.about(again) == ("jobs", again.json["id"])
+    assert logged.about(again) == ("jobs", again.json["id"])
     many = web.post("/v1/queues/jobs/publish", {"messages": [{"payload": SECRET} for _ in range(8)]})
     ids = [m["id"] for m in many.json["messages"]]
-    assert told.about(many) == ("jobs", ",".join([*ids[:5], "..."]))
+    assert logged.about(many) == ("jobs", ",".join([*ids[:5], "..."]))
     claimed = web.post("/v1/claim", {"queues": ["other", "jobs"]})
     (lease,) = claimed.json["leases"]
-    assert told.about(claimed) == ("other,jobs", id)
+    assert logged.about(claimed) == ("other,jobs", id)
     extended = web.post("/v1/extend", {"leases": [{"receipt": lease["receipt"], "by": 30}]})
-    assert told.about(extended) == ("jobs", None)
+    assert logged.about(extended) == ("jobs", None)
     settled = web.post("/v1/settle", {"settlements": [{"verb": "reject", "receipt": lease["receipt"]}]})
-    assert told.about(settled) == ("jobs", id)
+    assert logged.about(settled) == ("jobs", id)
     for path in (f"/v1/messages/{id}", f"/v1/messages/{id}/result", f"/v1/messages/{id}/note"):
-        assert told.about(web.get(path)) == ("jobs", id)
-    assert told.about(web.get("/v1/queues/jobs/stats")) == ("jobs", None)
-    assert told.about(web.post("/v1/queues/jobs/replay", {"ids": [id]})) == ("jobs", id)
-    assert told.about(web.post("/v1/messages/cancel", {"ids": ids[:2]})) == (None, ",".join(ids[:2]))
+        assert logged.about(web.get(path)) == ("jobs", id)
+    assert logged.about(web.get("/v1/queues/jobs/stats")) == ("jobs", None)
+    assert logged.about(web.post("/v1/queues/jobs/replay", {"ids": [id]})) == ("jobs", id)
+    assert logged.about(web.post("/v1/messages/cancel", {"ids": ids[:2]})) == (None, ",".join(ids[:2]))
     put = web.ask("PUT", "/v1/schedules/nightly", {"queue": "jobs", "message": {"payload": 1}, "every": 3600})
-    assert told.about(put) == ("jobs", None)
+    assert logged.about(put) == ("jobs", None)
     fired = web.post("/v1/schedules/nightly/fire", {})
-    assert told.about(fired) == ("jobs", fired.json["id"])
-    assert told.about(web.get("/v1/keys")) == (None, None)
-    assert told.about(web.get("/v1/messages/0190a1b2-0000-7000-8000-000000000000"))[1].startswith("0190a1b2")
-    assert told.about(web.as_key(None).get("/v1/queues/jobs/stats")) == ("jobs", None), "also of those it turns away"
+    assert logged.about(fired) == ("jobs", fired.json["id"])
+    assert logged.about(web.get("/v1/keys")) == (None, None)
+    assert logged.about(web.get("/v1/messages/0190a1b2-0000-7000-8000-000000000000"))[1].startswith("0190a1b2")
+    assert logged.about(web.as_key(None).get("/v1/queues/jobs/stats")) == ("jobs", None), "also of those it turns away"
     for secret in (SECRET, lease["receipt"], node.token[19:]):
-        assert secret not in told.text
+        assert secret not in logged.text
 
 
 @pytest.mark.usefixtures("_as_it_was")
 def test_the_access_log_has_a_line_for_each_stream_of_a_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     node = start(access_log=True)
-    told = Told(monkeypatch)
+    logged = Logged(monkeypatch)
     web = Web(node.url, node.token)
 
     def lines() -> list[dict[str, Any]]:
-        written = [json.loads(line) for line in told.text.splitlines()]
+        written = [json.loads(line) for line in logged.text.splitlines()]
         return [line for line in written if line["event"] == "request" and line["route"] == "/v1/stream"]
 
     web.post("/v1/queues/jobs/messages", SECRET.encode())
@@ -153,7 +153,7 @@ def test_the_access_log_has_a_line_for_each_stream_of_a_worker(start: Start, mon
     until(lambda: len(lines()) == 2)
     assert (lines()[1]["status"], lines()[1]["queue"]) == (403, None)
     for secret in (SECRET, lease.receipt, node.token[19:]):
-        assert secret not in told.text
+        assert secret not in logged.text
 
 
 @pytest.mark.usefixtures("_as_it_was")
@@ -162,7 +162,7 @@ def test_names_in_the_access_log_are_short_and_of_one_line(
     start: Start, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     node = start(access_log=True)
-    told = Told(monkeypatch, form)
+    logged = Logged(monkeypatch, form)
     web = Web(node.url, node.token)
     strange = "a%0Aforged%1b%5B31m" + "x" * 3000
     for path in (f"/v1/queues/{strange}/messages", f"/v1/queues/{strange}/pause", f"/v1/messages/{strange}/note"):
@@ -170,8 +170,8 @@ def test_names_in_the_access_log_are_short_and_of_one_line(
     web.get(f"/v1/messages/{strange}")
     web.post("/v1/claim", {"queues": ["b\nforged"]})
     web.get("/v1/me")
-    until(lambda: "/v1/me" in told.text)
-    lines = told.text.splitlines()
+    until(lambda: "/v1/me" in logged.text)
+    lines = logged.text.splitlines()
     assert not [line for line in lines if line.startswith(("forged", "\x1b[31m"))]
     assert sum("forged" in line for line in lines) >= 4
     assert max(map(len, lines)) < 1000
@@ -181,7 +181,7 @@ def test_names_in_the_access_log_are_short_and_of_one_line(
 def test_a_failure_names_the_queue_without_an_access_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(url=str(tmp_path / "jobs.db"))
     try:
-        told = Told(monkeypatch)
+        logged = Logged(monkeypatch)
         web = Web(server.url, server.token)
         engine = server.state.core.engine
         for path in ("/v1/queues/jobs/messages", "/v1/queues/jobs/messages"):  # the second may take the express
@@ -191,7 +191,7 @@ def test_a_failure_names_the_queue_without_an_access_log(tmp_path: Path, monkeyp
             for path in ("/v1/queues/jobs/messages", "/v1/queues/jobs/purge"):
                 failed = web.post(path, {"states": ["ready"]})
                 assert failed.status == 507
-                line = told.line(failed)
+                line = logged.line(failed)
                 assert (line["queue"], line["tenant"]) == ("jobs", "default")
                 assert line["key"] == server.token.split("_")[1]
     finally:

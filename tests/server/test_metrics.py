@@ -44,8 +44,8 @@ class Scrape:
 
 def _work(web: Web, queue: str, verb: str, **more: Any) -> None:
     (lease,) = web.post("/v1/claim", {"queues": queue}).json["leases"]
-    told = web.post("/v1/settle", {"settlements": [{"verb": verb, "receipt": lease["receipt"], **more}]})
-    assert "error" not in told.json["outcomes"][0], told.json
+    answer = web.post("/v1/settle", {"settlements": [{"verb": verb, "receipt": lease["receipt"], **more}]})
+    assert "error" not in answer.json["outcomes"][0], answer.json
 
 
 def test_everything_that_is_promised_is_measured(web: Web) -> None:
@@ -137,8 +137,8 @@ def test_a_cancelled_message_is_neither_retried_nor_dead(web: Web) -> None:
     web.post("/v1/queues/jobs/messages", {"n": 1})
     (lease,) = web.post("/v1/claim", {"queues": "jobs"}).json["leases"]
     web.post("/v1/messages/cancel", {"ids": [lease["message"]["id"]]})
-    told = web.post("/v1/settle", {"settlements": [{"verb": "nack", "receipt": lease["receipt"]}]})
-    assert told.json["outcomes"][0]["state"] == "cancelled"
+    answer = web.post("/v1/settle", {"settlements": [{"verb": "nack", "receipt": lease["receipt"]}]})
+    assert answer.json["outcomes"][0]["state"] == "cancelled"
     seen = Scrape(web)
     assert (seen.of("tampu_retries_total"), seen.of("tampu_dead_letters_total")) == (0, 0)
 
@@ -190,9 +190,9 @@ def test_a_follower_that_is_behind_and_parked_shows(start: Start, monkeypatch: p
         assert (seen.of("tampu_follower_lag", follower="failing"), seen.of("tampu_follower_parked")) == (1, 0)
         following.turn()
         assert Scrape(web).of("tampu_follower_parked", follower="failing") == 1
-        ((_, _, told),) = journal_readers.findings(node.core.engine)
-        assert told.startswith("follower:failing is parked, 1 transitions behind: ValueError: not today")
-        assert told.endswith("tampu followers resume failing")
+        ((_, _, detail),) = journal_readers.findings(node.core.engine)
+        assert detail.startswith("follower:failing is parked, 1 transitions behind: ValueError: not today")
+        assert detail.endswith("tampu followers resume failing")
 
 
 def test_a_lag_of_maintenance_shows(start: Start) -> None:
@@ -260,7 +260,7 @@ def test_a_node_is_not_ready_without_its_store_or_its_maintenance(web: Web, stal
     assert re.search("cannot be reached", answer.json["checks"][0]["note"])
 
 
-def _told(web: Web, **headers: str) -> set[tuple[str, str]]:
+def _queues_shown(web: Web, **headers: str) -> set[tuple[str, str]]:
     """(tenant, queue) of every row that names one."""
     answer = web.get("/metrics", **headers)
     assert answer.status == 200, answer.raw
@@ -268,19 +268,19 @@ def _told(web: Web, **headers: str) -> set[tuple[str, str]]:
     return {(s.labels["tenant"], s.labels["queue"]) for f in families for s in f.samples if "tenant" in s.labels}
 
 
-def test_a_key_is_told_of_the_queues_it_may_view(start: Start) -> None:
+def test_a_key_sees_the_queues_it_may_view(start: Start) -> None:
     node = start(host="0.0.0.0")
     admin = Web(node.url, node.token)
     rival = admin.as_key(node.token, **{"tampu-tenant": "rival"})
     for web, queue in ((admin, "orders.new"), (admin, "mail"), (rival, "orders.secret")):
         web.post(f"/v1/queues/{queue}/messages", {"n": 1})
         _work(web, queue, "nack")
-    assert _told(admin) == {("default", "orders.new"), ("default", "mail"), ("rival", "orders.secret")}
-    assert _told(admin.as_key(rival.key("view"))) == {("rival", "orders.secret")}
+    assert _queues_shown(admin) == {("default", "orders.new"), ("default", "mail"), ("rival", "orders.secret")}
+    assert _queues_shown(admin.as_key(rival.key("view"))) == {("rival", "orders.secret")}
     some = admin.as_key(admin.key("view:orders.*"))
-    assert _told(some) == {("default", "orders.new")}
+    assert _queues_shown(some) == {("default", "orders.new")}
     assert "tampu_commit_calls_count" in some.get("/metrics").raw.decode()
-    assert _told(admin.as_key(admin.key("view:orders.*", all_tenants=True))) == {("default", "orders.new")}
+    assert _queues_shown(admin.as_key(admin.key("view:orders.*", all_tenants=True))) == {("default", "orders.new")}
     assert admin.as_key(admin.key("publish")).get("/metrics").code == "forbidden"
     assert admin.as_key(None).get("/metrics").code == "unauthorized"
 
@@ -288,6 +288,6 @@ def test_a_key_is_told_of_the_queues_it_may_view(start: Start) -> None:
 def test_without_a_key_metrics_are_for_this_machine_not_for_who_comes_over_a_proxy_on_it(web: Web) -> None:
     web.post("/v1/queues/jobs/messages", {"n": 1})
     nobody = web.as_key(None)
-    assert _told(nobody) == _told(nobody, host="localhost:8400") == {("default", "jobs")}
+    assert _queues_shown(nobody) == _queues_shown(nobody, host="localhost:8400") == {("default", "jobs")}
     assert nobody.get("/metrics", host="queues.example").code == "unauthorized"
-    assert _told(web, host="queues.example") == {("default", "jobs")}
+    assert _queues_shown(web, host="queues.example") == {("default", "jobs")}

@@ -21,7 +21,7 @@ OF_THE_STORE = {"list_followers", "resume_follower", "remove_follower"}
 ID = "019b76da-a800-7000-8000-000000000001"
 CONFIG = "/v1/queues/jobs.a/config"
 SCHEDULE = {"queue": "jobs.a", "message": {"payload": {"n": 1}}, "every": 3600}
-LEDGER = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
+SPARK_JOB = {"do": "put", "kind": "spark-job", "name": "jobs.a/nightly", "value": ""}
 UNIT = {"op": "publish", "queue": "jobs.b", "messages": [{"payload": 1}]}
 DOCUMENT = {"op": "put_document", "kind": "cursor", "name": "x", "value": 1}
 NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
@@ -64,7 +64,7 @@ NEEDS: dict[str, tuple[set[str], str, str, Any]] = {
     "delete_schedule": ({"operate"}, "DELETE", "/v1/schedules/tick", None),
     "check": ({"operate*"}, "GET", "/v1/check", None),
     "spark_documents": ({"consume"}, "POST", "/v1/spark/documents", {"kind": "deliveries", "name": "jobs.a/c"}),
-    "spark_changes": ({"publish"}, "POST", "/v1/spark/changes", {"changes": [LEDGER]}),
+    "spark_changes": ({"publish"}, "POST", "/v1/spark/changes", {"changes": [SPARK_JOB]}),
     "spark_queue": ({"view", "publish", "consume"}, "GET", "/v1/spark/queues/jobs.a", None),
     "spark_place": ({"view", "publish", "consume"}, "GET", "/v1/spark/place", None),
     "spark_journal": ({"view"}, "GET", "/v1/spark/journal?partition=0&after=0&upto=1", None),
@@ -113,16 +113,16 @@ def _shows_nothing(operation: str, answer: Any) -> bool:
         return b"data:" not in answer.raw
     if operation.startswith("spark"):
         return _shows_no_rows(operation, answer)
-    told = answer.json
+    body = answer.json
     of_many = {"queues": "queues", "stats": "queues", "list_schedules": "schedules", "journal": "transitions"}
     if operation in of_many:
-        return bool(told[of_many[operation]] == [])
+        return bool(body[of_many[operation]] == [])
     if operation == "delete_schedule":
-        return told["deleted"] is False
+        return body["deleted"] is False
     if operation in _OF_EACH:
-        items = told.get("outcomes") or told.get("leases") or [told]
+        items = body.get("outcomes") or body.get("leases") or [body]
         return [item["error"]["code"] for item in items] == [_OF_EACH[operation]]
-    return operation == "list_keys" and all(key["name"] != "victim" for key in told["keys"])
+    return operation == "list_keys" and all(key["name"] != "victim" for key in body["keys"])
 
 
 def _shows_no_rows(operation: str, answer: Any) -> bool:
@@ -145,8 +145,8 @@ def filled(web: Web) -> dict[str, str]:
     message = web.post("/v1/queues/jobs.a/messages", {"n": 1}, tampu_hold="wait").json
     web.post("/v1/queues/jobs.kept/messages", {"n": 2})
     web.ask("PATCH", "/v1/queues/jobs.kept/config", {"lease": 77})
-    ledger = {"changes": [{**LEDGER, "value": "c28gZmFy"}]}
-    assert web.post("/v1/spark/changes", ledger).status == 200
+    job = {"changes": [{**SPARK_JOB, "value": "c28gZmFy"}]}
+    assert web.post("/v1/spark/changes", job).status == 200
     assert web.post("/v1/atomic", {"operations": [DOCUMENT]}).status == 200
     key = web.post("/v1/keys", {"name": "victim", "grants": [{"permissions": ["view"]}]}).json["key"]
     assert web.ask("PUT", "/v1/schedules/tick", SCHEDULE).status == 200
@@ -193,7 +193,7 @@ ELSEWHERE = {
 
 
 def test_an_admin_of_another_tenant_reaches_nothing_of_this_one(web: Web, filled: dict[str, str]) -> None:
-    """Every operation, as the admin of another tenant: nothing is told, and nothing of this tenant is changed."""
+    """Every operation, as the admin of another tenant: nothing is shown, and nothing of this tenant is changed."""
     other = web.as_key(web.as_key(web.headers["authorization"][7:], **{"tampu-tenant": "other"}).key("admin"))
     assert other.get("/v1/me").json["tenant"] == "other"
     before = _all_of(web, filled)
@@ -218,11 +218,11 @@ def _all_of(web: Web, filled: dict[str, str]) -> list[Any]:
         "/v1/queues", "/v1/queues/jobs.a/messages", "/v1/messages/{id}", "/v1/messages/{id}/note", CONFIG,
         "/v1/schedules", "/v1/spark/queues/jobs.a", "/v1/queues/jobs.kept/config", "/v1/queues/jobs.kept/messages",
     )  # fmt: skip
-    told = [web.get(_fill(path, filled)).json for path in paths]
-    ledger = {"kind": LEDGER["kind"], "name": LEDGER["name"]}
+    answers = [web.get(_fill(path, filled)).json for path in paths]
+    job = {"kind": SPARK_JOB["kind"], "name": SPARK_JOB["name"]}
     keys = [(key["id"], key["name"], key.get("rotated_at")) for key in web.get("/v1/keys").json["keys"]]
     moves = web.get("/v1/journal").json["transitions"]
-    return [*told, web.post("/v1/spark/documents", ledger).json, keys, moves]
+    return [*answers, web.post("/v1/spark/documents", job).json, keys, moves]
 
 
 def test_a_schedule_takes_operate_and_publish_in_its_queue(web: Web, filled: dict[str, str]) -> None:
@@ -240,7 +240,7 @@ def test_a_schedule_takes_operate_and_publish_in_its_queue(web: Web, filled: dic
     assert [s["queue"] for s in web.get("/v1/schedules").json["schedules"]] == ["jobs.a"]
 
 
-def test_a_key_can_not_give_what_it_has_not_got(web: Web) -> None:
+def test_a_key_cannot_give_what_it_has_not_got(web: Web) -> None:
     some = web.as_key(web.key("admin:jobs.*"))
     assert (
         some.post("/v1/keys", {"name": "k", "grants": [{"permissions": ["view"], "queues": ["jobs.a"]}]}).status == 403
@@ -269,7 +269,7 @@ def test_who_sees_some_queues_sees_only_those(web: Web) -> None:
     assert some.get("/v1/queues/*/config").status == 403
 
 
-def test_where_each_queue_has_a_part_of_the_journal_the_names_of_others_are_not_told(start: Start) -> None:
+def test_where_each_queue_has_a_part_of_the_journal_the_names_of_others_are_not_shown(start: Start) -> None:
     node = start(url=redis.redis.url())
     web = Web(node.url, node.token)
     rival = web.as_key(node.token, **{"tampu-tenant": "rival"})

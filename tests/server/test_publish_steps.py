@@ -43,8 +43,8 @@ def test_raw_bodies_and_batches_go_through_the_steps(web: Web) -> None:
     assert (refused.status, refused.json["field"]) == (400, "payload")
     batch = {"messages": [{"payload": 2}, {"payload": 3}]}
     for _ in range(2):
-        told = web.post("/v1/queues/jobs/publish", batch, idempotency_key="k")
-        assert told.status == 200, told.json
+        answer = web.post("/v1/queues/jobs/publish", batch, idempotency_key="k")
+        assert answer.status == 200, answer.json
     refused = web.post("/v1/queues/jobs/publish", {"messages": [{"payload": 2}, {"payload": "no"}]})
     assert (refused.status, refused.json["field"]) == (400, "messages[1].payload")
     assert messages(web, "jobs") == messages(web, "mirror") == [(n, {"marked": "yes"}) for n in (1, 2, 3)]

@@ -58,7 +58,7 @@ def test_a_change_of_settings_is_seen_also_when_the_store_was_away_in_the_middle
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_a_revocation_is_told_also_when_the_store_was_away_in_the_middle(
+def test_a_revocation_is_noticed_also_when_the_store_was_away_in_the_middle(
     node: ServerState, monkeypatch: pytest.MonkeyPatch, answered: int
 ) -> None:
     places = []

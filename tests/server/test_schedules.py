@@ -1,4 +1,4 @@
-"""Schedules over HTTP, in JSON: what is asked for, what is told, what is refused."""
+"""Schedules over HTTP, in JSON: requests, answers, refusals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_a_schedule_is_put_looked_at_and_deleted(web: Web) -> None:
 
 
 def test_bytes_go_as_base64_and_text_as_text(web: Web) -> None:
-    told = put(web, message={"payload_base64": "AP8=", "content_type": "image/png"}).json["message"]
-    assert (told["payload_base64"], told["content_type"], "payload" in told) == ("AP8=", "image/png", False)
-    told = put(web, message={"payload": "hello", "content_type": "text/plain"}).json["message"]
-    assert (told["payload"], "payload_base64" in told) == ("hello", False)
+    answer = put(web, message={"payload_base64": "AP8=", "content_type": "image/png"}).json["message"]
+    assert (answer["payload_base64"], answer["content_type"], "payload" in answer) == ("AP8=", "image/png", False)
+    answer = put(web, message={"payload": "hello", "content_type": "text/plain"}).json["message"]
+    assert (answer["payload"], "payload_base64" in answer) == ("hello", False)
 
 
 def test_fire_publishes_now_and_is_safe_to_repeat_with_an_id(web: Web) -> None:

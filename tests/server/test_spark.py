@@ -232,7 +232,7 @@ def test_a_read_ends_when_its_key_is_revoked_and_says_so(stall: Stall, web: Web,
     assert got == [10]
 
 
-def test_an_error_in_the_middle_is_told_and_half_a_read_is_no_read(stall: Stall, slowly: Slowly) -> None:
+def test_an_error_in_the_middle_is_reported_and_half_a_read_is_no_read(stall: Stall, slowly: Slowly) -> None:
     got: list[int] = []
     with store(stall) as opened:
         read(opened, got)
@@ -266,17 +266,17 @@ def test_who_leaves_in_the_middle_makes_room_for_others(
 def test_a_server_without_arrow_says_what_to_install(stall: Stall, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tampu.stores.open_store", None)
     monkeypatch.setattr(stall.state, "_spark_store", None)
-    told = web.get("/v1/spark/place")
-    assert told.code == "invalid_config"
-    assert "pip install 'tampu[server,spark]'" in told.json["hint"]
+    answer = web.get("/v1/spark/place")
+    assert answer.code == "invalid_config"
+    assert "pip install 'tampu[server,spark]'" in answer.json["hint"]
 
 
 @pytest.mark.usefixtures("slowly")
 def test_a_journal_whose_connection_breaks_goes_on_where_it_broke(
     stall: Stall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = stall.state.spark_store()
-    real = desk.store.journal
+    spark_store = stall.state.spark_store()
+    real = spark_store.store.journal
     asked: list[int] = []
 
     def broken(partition: str, after: int, upto: int, *more: Any) -> Any:
@@ -286,7 +286,7 @@ def test_a_journal_whose_connection_breaks_goes_on_where_it_broke(
             if upto - after > 15:
                 raise RuntimeError("a defect of the server")
 
-    monkeypatch.setattr(desk.store, "journal", broken)
+    monkeypatch.setattr(spark_store.store, "journal", broken)
     with store(stall) as opened:
         offsets = [offset for batch in opened.journal("0", 0, 40, "default") for offset in batch["offset"].to_pylist()]
     assert offsets == list(range(1, 41))
@@ -305,7 +305,7 @@ def test_a_rate_is_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> 
             opened.run([load("jobs", *range(20), first=40), load("jobs", *range(20), first=60)])
 
 
-def test_a_key_comes_from_the_environment_or_the_url_and_is_never_told(
+def test_a_key_comes_from_the_environment_or_the_url_and_is_never_shown(
     stall: Stall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(stall.url) as opened, pytest.raises(Unauthorized):

@@ -115,8 +115,8 @@ def test_a_stream_that_keeps_itself_alive_goes_on(raw: RawStream) -> None:
 def test_many_messages_at_once_are_all_answered(raw: RawStream) -> None:
     n = 2000
     raw.send(b"".join(frame(BINARY, frames.write(frames.Extend(seq, []))) for seq in range(n)))
-    told = [frames.SERVER_FRAME.decode(raw.next()[1]) for _ in range(n)]
-    assert told == [frames.Extended(seq, []) for seq in range(n)]
+    answers = [frames.SERVER_FRAME.decode(raw.next()[1]) for _ in range(n)]
+    assert answers == [frames.Extended(seq, []) for seq in range(n)]
 
 
 def test_a_message_is_no_larger_than_max_frame(raw: RawStream) -> None:

@@ -64,8 +64,8 @@ class Raw:
     async def quiet(self) -> bool:
         """Does nothing come? Asked after an answer that would have come later."""
         await self.say(frames.Extend(999, []))
-        told = await self.hear()
-        return isinstance(told, frames.Extended) and told.seq == 999
+        answer = await self.hear()
+        return isinstance(answer, frames.Extended) and answer.seq == 999
 
 
 @asynccontextmanager
@@ -133,11 +133,11 @@ def test_answers_come_in_the_order_of_the_questions(stall: Stall, store: tampu.S
                     await raw.say(frames.Extend(n, [bodies.ExtendItem(lease.receipt, 60)]))
                 else:
                     await raw.say(frames.Settle(n, [bodies.Settlement(verb="ack", receipt="jobs/gone")]))
-            told = [await raw.hear() for _ in leases]
-            assert [one.seq for one in told] == list(range(50))
-            assert told[0].outcomes[0].error is not None
-            assert told[1].outcomes[0].state == "done"
-            assert told[3].leases[0].until is not None
+            answers = [await raw.hear() for _ in leases]
+            assert [one.seq for one in answers] == list(range(50))
+            assert answers[0].outcomes[0].error is not None
+            assert answers[1].outcomes[0].state == "done"
+            assert answers[3].leases[0].until is not None
 
     run(work)
 
@@ -153,10 +153,10 @@ def test_a_question_that_is_refused_leaves_the_others_alone(stall: Stall, store:
                 frames.Settle(2, [bodies.Settlement(verb="nack", receipt=two.receipt, delay=-1)]),
                 frames.Settle(3, [bodies.Settlement(verb="release", receipt=two.receipt)]),
             )
-            told = [await raw.hear() for _ in range(3)]
-            assert isinstance(told[1], frames.Refused)
-            assert told[1].error.code == "invalid_message"
-            assert [type(t).__name__ for t in told] == ["Settled", "Refused", "Settled"]
+            answers = [await raw.hear() for _ in range(3)]
+            assert isinstance(answers[1], frames.Refused)
+            assert answers[1].error.code == "invalid_message"
+            assert [type(t).__name__ for t in answers] == ["Settled", "Refused", "Settled"]
 
     run(work)
 
@@ -189,8 +189,8 @@ def test_a_stream_says_first_for_which_queues_it_works(stall: Stall) -> None:
             assert raw.socket.close_code == frames.BAD_FRAME
         async with connected(stall, open=False) as raw:
             await raw.say(frames.Open(["bad name"]))
-            told = await raw.hear()
-            assert (told.error.code, told.seq) == ("invalid_message", None)
+            answer = await raw.hear()
+            assert (answer.error.code, answer.seq) == ("invalid_message", None)
 
     run(work)
 
@@ -215,7 +215,7 @@ def test_only_who_may_consume_gets_a_stream(stall: Stall) -> None:
     run(work)
 
 
-def test_other_queues_can_not_be_settled_through_a_stream(stall: Stall, store: tampu.Store) -> None:
+def test_other_queues_cannot_be_settled_through_a_stream(stall: Stall, store: tampu.Store) -> None:
     store.publish("secret", 1)
     (lease,) = store.claim("secret")
 
@@ -257,8 +257,8 @@ def test_bad_keys_of_the_same_address_do_not_keep_what_a_revoked_key_has_begun(s
         mine = {"authorization": f"Bearer {token}"}
         asked: dict[str, Any] = {"json": {"queues": "jobs", "wait": 50}} if of == "poll" else {}
         method, path = ("POST", "/v1/claim") if of == "poll" else ("GET", "/v1/events")
-        async with session.request(method, stall.url + path, headers=mine, **asked) as told:
-            return "unauthorized" in await told.text()
+        async with session.request(method, stall.url + path, headers=mine, **asked) as response:
+            return "unauthorized" in await response.text()
 
     async def work() -> None:
         async with aiohttp.ClientSession() as session:
@@ -472,7 +472,7 @@ def test_a_revoked_key_ends_the_clients_stream_with_its_error(stall: Stall) -> N
             stream.next(60)
 
 
-def test_a_client_that_may_not_consume_is_told_so(stall: Stall) -> None:
+def test_a_client_that_may_not_consume_is_refused(stall: Stall) -> None:
     with tampu.open(stall.url, token=key(stall, "view")[0]) as store, pytest.raises(tampu.Forbidden):
         store.stream("jobs")
 

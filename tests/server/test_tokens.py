@@ -45,10 +45,10 @@ class Issuer:
                 issuer.asked += 1
                 about = {"jwks_uri": f"{issuer.url}/keys"}
                 whole = about if "well-known" in self.path else {"keys": issuer.public()}
-                told = json.dumps(whole if issuer.says is None else issuer.says).encode()
+                body = json.dumps(whole if issuer.says is None else issuer.says).encode()
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(told)
+                self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
                 """Quiet."""
@@ -165,7 +165,7 @@ def test_guessed_key_ids_do_not_make_the_server_ask_the_issuer_each_time(
     "says", [{}, [], {"jwks_uri": 1}, {"jwks_uri": "file:///etc/passwd"}, {"keys": 1}, {"keys": [1]}, {"keys": []}, "x"]
 )
 @pytest.mark.parametrize("discovered", [True, False])
-def test_an_issuer_that_makes_no_sense_is_told_as_one_that_is_away(
+def test_an_issuer_that_makes_no_sense_is_reported_as_one_that_is_away(
     start: Start, issuer: Issuer, says: Any, discovered: bool
 ) -> None:
     issuer.says = says

@@ -21,7 +21,7 @@ from tests.servers.http import Stall
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Told:
+class Spans:
     """The spans that ended so far."""
 
     def __init__(self, exporter: InMemorySpanExporter) -> None:
@@ -37,14 +37,14 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
     """Tracing as a program sets it up, but only for one test."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     monkeypatch.setattr(tracing, "_tracer", None)
-    yield Told(exporter)
+    yield Spans(exporter)
     provider.shutdown()
 
 
@@ -57,15 +57,15 @@ def _ids(span: ReadableSpan) -> tuple[int, int]:
     return span.context.trace_id, span.context.span_id
 
 
-def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(told: Told, stall: Stall) -> None:
+def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(spans: Spans, stall: Stall) -> None:
     with tampu.open(stall.url, token=stall.token) as store:
         with trace.get_tracer("shop").start_as_current_span("order") as order:
             message = store.publish("jobs", {"n": 1}, labels={"a": "b"})
         (lease,) = store.claim("jobs", worker="w1")
         with tracing.process(lease):
             store.ack(lease)
-    publish, served = told.one("publish jobs"), told.one("POST /v1/queues/{queue}/publish")
-    process, ack, claim = told.one("process jobs"), told.one("ack jobs"), told.one("claim jobs")
+    publish, served = spans.one("publish jobs"), spans.one("POST /v1/queues/{queue}/publish")
+    process, ack, claim = spans.one("process jobs"), spans.one("ack jobs"), spans.one("claim jobs")
     assert publish.kind is trace.SpanKind.PRODUCER
     assert _parent(publish) == order.get_span_context().span_id
     assert _parent(served) == _ids(publish)[1]
@@ -73,7 +73,7 @@ def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(tol
     assert _parent(ack) == _ids(process)[1]
     assert {_ids(span)[0] for span in (publish, served, process, ack)} == {order.get_span_context().trace_id}
     assert [(link.context.trace_id, link.context.span_id) for link in claim.links] == [_ids(publish)]
-    assert _parent(told.one("POST /v1/settle")) == _ids(process)[1]
+    assert _parent(spans.one("POST /v1/settle")) == _ids(process)[1]
     assert dict(publish.attributes or {}) == {
         "messaging.system": "tampu",
         "messaging.destination.name": "jobs",
@@ -89,7 +89,7 @@ def test_one_trace_leads_from_the_publisher_through_the_server_to_the_worker(tol
     assert (served.attributes or {})["http.response.status_code"] == 200
 
 
-def test_tasks_carry_the_trace_too(told: Told, stall: Stall) -> None:
+def test_tasks_carry_the_trace_too(spans: Spans, stall: Stall) -> None:
     async def go() -> None:
         async with tampu.open_async(stall.url, token=stall.token) as store:
             await store.publish_many("jobs", [1, 2])
@@ -99,13 +99,13 @@ def test_tasks_carry_the_trace_too(told: Told, stall: Stall) -> None:
                     await store.ack(lease)
 
     asyncio.run(go())
-    publish = told.one("publish jobs")
-    assert [_parent(span) for span in told.all("process jobs")] == [_ids(publish)[1]] * 2
-    assert len(told.one("claim jobs").links) == 2
-    assert _parent(told.one("POST /v1/queues/{queue}/publish")) == _ids(publish)[1]
+    publish = spans.one("publish jobs")
+    assert [_parent(span) for span in spans.all("process jobs")] == [_ids(publish)[1]] * 2
+    assert len(spans.one("claim jobs").links) == 2
+    assert _parent(spans.one("POST /v1/queues/{queue}/publish")) == _ids(publish)[1]
 
 
-def test_a_stream_is_traced_as_claims_are(told: Told, stall: Stall) -> None:
+def test_a_stream_is_traced_as_claims_are(spans: Spans, stall: Stall) -> None:
     with tampu.open(stall.url, token=stall.token) as store:
         store.publish("jobs", 1)
         with store.stream("jobs", worker="w") as stream:
@@ -113,11 +113,11 @@ def test_a_stream_is_traced_as_claims_are(told: Told, stall: Stall) -> None:
             assert lease is not None
             with tracing.process(lease):
                 stream.ack(lease).result(60)
-    assert _parent(told.one("ack jobs")) == _ids(told.one("process jobs"))[1]
-    assert len(told.one("claim jobs").links) == 1
+    assert _parent(spans.one("ack jobs")) == _ids(spans.one("process jobs"))[1]
+    assert len(spans.one("claim jobs").links) == 1
 
 
-def test_the_library_without_a_server_is_traced_too(told: Told) -> None:
+def test_the_library_without_a_server_is_traced_too(spans: Spans) -> None:
     with tampu.open("memory://") as store:
         store.publish("jobs", 1)
         (lease,) = store.claim("jobs")
@@ -125,14 +125,14 @@ def test_the_library_without_a_server_is_traced_too(told: Told) -> None:
             store.nack(lease, "boom")
         with pytest.raises(tampu.LeaseLost):
             store.ack(lease)
-    assert _parent(told.one("nack jobs")) == _ids(told.one("process jobs"))[1]
-    lost = told.one("ack jobs")
+    assert _parent(spans.one("nack jobs")) == _ids(spans.one("process jobs"))[1]
+    lost = spans.one("ack jobs")
     assert lost.status.status_code is trace.StatusCode.ERROR
     assert (lost.attributes or {})["error.type"] == "lease_lost"
     assert len(lost.links) == 1
 
 
-def test_the_same_publish_in_another_trace_is_no_conflict(told: Told, stall: Stall) -> None:
+def test_the_same_publish_in_another_trace_is_no_conflict(spans: Spans, stall: Stall) -> None:
     with tampu.open(stall.url, token=stall.token) as store:
         first = store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
         again = store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "yes"})
@@ -140,10 +140,10 @@ def test_the_same_publish_in_another_trace_is_no_conflict(told: Told, stall: Sta
         with pytest.raises(tampu.IdempotencyConflict):
             store.publish("jobs", {"n": 1}, idempotency_key="k", headers={"own": "no"})
         assert store.claim("jobs")[0].message.headers == first.headers
-    assert len(told.all("publish jobs")) == 3
+    assert len(spans.all("publish jobs")) == 3
 
 
-def test_a_context_of_the_callers_own_stays(told: Told) -> None:
+def test_a_context_of_the_callers_own_stays(spans: Spans) -> None:
     with tampu.open("memory://") as store:
         store.publish("jobs", 1, headers={"traceparent": PARENT})
         (lease,) = store.claim("jobs")
@@ -153,7 +153,7 @@ def test_a_context_of_the_callers_own_stays(told: Told) -> None:
             assert tracing.inject({"traceparent": "mine"}) == {"traceparent": "mine"}
 
 
-def test_a_full_set_of_headers_is_left_alone(told: Told) -> None:
+def test_a_full_set_of_headers_is_left_alone(spans: Spans) -> None:
     full = {f"h{n}": "x" for n in range(64)}
     with tampu.open("memory://") as store:
         store.publish("jobs", 1, headers=full)

@@ -28,11 +28,11 @@ class Answer(msgspec.Struct):
     def code(self) -> str:
         """Of a problem, which must be a whole one."""
         assert self.headers["content-type"] == "application/problem+json", self.raw
-        told = self.json
-        assert told["status"] == self.status
-        assert told["request_id"] == self.headers["x-request-id"]
-        assert told["detail"]
-        return str(told["code"])
+        body = self.json
+        assert body["status"] == self.status
+        assert body["request_id"] == self.headers["x-request-id"]
+        assert body["detail"]
+        return str(body["code"])
 
 
 class Web:

@@ -179,8 +179,8 @@ class Trio:
     def _formed(self) -> bool:
         for server in self.servers:
             with server.client() as client:
-                told = client.execute_command("CLUSTER INFO")
-                if str(told["cluster_state"]) != "ok" or int(told["cluster_known_nodes"]) != len(self.servers):
+                info = client.execute_command("CLUSTER INFO")
+                if str(info["cluster_state"]) != "ok" or int(info["cluster_known_nodes"]) != len(self.servers):
                     return False
         return True
 

@@ -52,8 +52,8 @@ answer = {
     "partitions": read.rdd.getNumPartitions() if not args.remote else None,
 }
 where = ["--remote", args.remote] if args.remote else ["--master", args.master]
-told = CliRunner().invoke(app, ["--url", args.url, "pipeline", "run", "--once", "--lake", args.lake, *where, "--json"])
-answer["pipeline"] = json.loads(told.stdout) if told.exit_code == 0 else told.output
+ran = CliRunner().invoke(app, ["--url", args.url, "pipeline", "run", "--once", "--lake", args.lake, *where, "--json"])
+answer["pipeline"] = json.loads(ran.stdout) if ran.exit_code == 0 else ran.output
 if args.accidents:
     answer["seen"] = cluster_faults.happen(spark, f"{args.url}-accidents", args.accidents)
 if args.meeting:

@@ -38,7 +38,7 @@ class Shaky:
         self._store = store_for(queue)
         self.fail: type[Any] | None = None
         self.away: type[Any] | None = None
-        """As `fail`, but told item by item, as Redis does."""
+        """As `fail`, but reported item by item, as Redis does."""
         self.before: dict[str, Callable[[], object]] = {}
         """What happens before a document of some kind is read for the first time."""
 

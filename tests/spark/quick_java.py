@@ -36,8 +36,8 @@ def _classes() -> str:
     import pyspark
 
     home = java.provide()
-    told = subprocess.run([Path(home, "bin", "java") if home else "java", "-version"], capture_output=True, check=True)
-    named = hashlib.blake2b(told.stderr + pyspark.__file__.encode() + pyspark.__version__.encode(), digest_size=8)
+    ran = subprocess.run([Path(home, "bin", "java") if home else "java", "-version"], capture_output=True, check=True)
+    named = hashlib.blake2b(ran.stderr + pyspark.__file__.encode() + pyspark.__version__.encode(), digest_size=8)
     KEPT.mkdir(parents=True, exist_ok=True)
     kept = KEPT / f"{named.hexdigest()}.jsa"
     with (KEPT / "lock").open("w") as lock:

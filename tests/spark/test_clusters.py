@@ -125,7 +125,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _run(url: str, environment: dict[str, str], *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(  # noqa: PLW1510 - told below, with what it said
+    done = subprocess.run(  # noqa: PLW1510 - reported below, with its output
         [sys.executable, "-m", "tests.spark.cluster_job", url, f"{url}.lake", *arguments],
         cwd=ROOT,
         env=environment,
@@ -155,8 +155,8 @@ def _check_accidents(url: str, folder: Path, seen: dict[str, Any]) -> None:
     noted = evidence(folder)
     everything = list(range(ROWS))
     with tampu.open(url, maintenance=False) as store:
-        told = Counter((t.queue, t.verb, t.id) for t in store.journal(limit=10_000).transitions)
-        assert set(told.values()) == {1}, "nothing happened twice"
+        transitions = Counter((t.queue, t.verb, t.id) for t in store.journal(limit=10_000).transitions)
+        assert set(transitions.values()) == {1}, "nothing happened twice"
         for queue, options in WRITES.items():
             marks = noted[f"write-{queue}"]
             assert {"happened", "attempt-1-1", "finished"} <= marks, (queue, marks)
@@ -211,9 +211,9 @@ def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
     assert "CONCURRENT_STREAM_LOG_UPDATE" in ended["copy"], ended
     assert ended["lake"].startswith("VersionConflict: another run"), ended
     with tampu.open(url, maintenance=False) as store:
-        told = [(t.offset, t.id, t.verb) for t in store.journal(limit=1000).transitions]
-        verbs = Counter((id, verb) for _, id, verb in told)
-        ids = {id for _, id, _ in told}
+        transitions = [(t.offset, t.id, t.verb) for t in store.journal(limit=1000).transitions]
+        verbs = Counter((id, verb) for _, id, verb in transitions)
+        ids = {id for _, id, _ in transitions}
         assert verbs == {(id, verb): 1 for id in ids for verb in ("publish", "claim", "ack")}
         assert (len(ids), store.stats("emails").done) == (paused_driver.MESSAGES, paused_driver.MESSAGES)
     batches = [json.loads(line) for line in (home / "drained.jsonl").read_text().splitlines()]
@@ -221,9 +221,9 @@ def _check_meeting(url: str, home: Path, ended: dict[str, str]) -> None:
     assert batches[0] == batches[1]
     with tampu.open(home / "copy.db", maintenance=False) as copy:
         copied = [m.payload for m in copy.messages("events", limit=1000)]
-    assert sorted((row["offset"], row["id"], row["verb"]) for row in copied) == told
+    assert sorted((row["offset"], row["id"], row["verb"]) for row in copied) == transitions
     events = Lake(str(home / "lake")).table("bronze.events").open().arrow().to_table().to_pylist()
-    assert sorted((e["offset"], e["id"], e["verb"]) for e in events) == told
+    assert sorted((e["offset"], e["id"], e["verb"]) for e in events) == transitions
 
 
 def test_a_standalone_cluster_and_spark_connect_on_top_of_it(

@@ -49,8 +49,8 @@ def test_nothing_is_settled_before_the_batch_is_committed(store, shaky, clock):
     log.latest(0, 10)
     ok, failed, broken, gone = rows(log, 0, 4)
     said = [ok | {"result": {"n": 1}}, failed | {"error": "smtp: 451"}, broken | {"reject": "decode_failed"}]
-    told = write_down(shaky, "default", "emails", "billing", [*said, gone | {"receipt": "emails/0.0"}])
-    assert told == Settled(acked=1, nacked=1, rejected=1, unknown=1)
+    settled = write_down(shaky, "default", "emails", "billing", [*said, gone | {"receipt": "emails/0.0"}])
+    assert settled == Settled(acked=1, nacked=1, rejected=1, unknown=1)
     assert store.stats("emails").leased == 4
     log.latest(4, 10)
     states = store.stats("emails")
@@ -116,8 +116,8 @@ def test_of_two_rows_about_one_message_the_worse_counts(store, shaky, clock):
     log = driver(shaky, clock)
     log.latest(0, 10)
     (row,) = rows(log, 0, 1)
-    told = write_down(shaky, "default", "emails", "billing", [row | {"error": "x"}, row])
-    assert told == Settled(acked=0, nacked=1, rejected=0, unknown=0)
+    settled = write_down(shaky, "default", "emails", "billing", [row | {"error": "x"}, row])
+    assert settled == Settled(acked=0, nacked=1, rejected=0, unknown=0)
 
 
 def taken_over(store, shaky, clock):

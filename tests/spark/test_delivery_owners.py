@@ -79,8 +79,8 @@ def test_a_driver_that_left_makes_room_at_once(store, shaky, clock):
 def test_a_driver_known_to_be_dead_is_not_waited_for(store, shaky, clock):
     store.publish("emails", 1)
     script = "from tampu.spark.queue.heartbeat import this_process; print(this_process())"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    dead = told.stdout.strip()
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    dead = ran.stdout.strip()
     if not dead:
         pytest.skip("this system does not tell")
     first, second = driver(shaky, clock, process=dead), driver(shaky, clock)

@@ -32,10 +32,10 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "major"), [("17.0.15", 17), ("25", 25), ("1.8.0_392", 8), ("21-ea", 21), ("strange", 0)]
+    ("text", "major"), [("17.0.15", 17), ("25", 25), ("1.8.0_392", 8), ("21-ea", 21), ("strange", 0)]
 )
-def test_the_major_version_is_read(tmp_path: Path, told: str, major: int) -> None:
-    assert java.version(str(_fake(tmp_path / "any", told))) == major
+def test_the_major_version_is_read(tmp_path: Path, text: str, major: int) -> None:
+    assert java.version(str(_fake(tmp_path / "any", text))) == major
 
 
 def test_what_does_not_run_is_no_java(tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_without_any_the_runtime_of_the_extra_serves_and_runs(monkeypatch: pytes
     home = java.provide()
     assert os.environ["JAVA_HOME"] == home
     # Spark's launcher always passes this; the runtime does not know the module.
-    told = subprocess.run(  # noqa: PLW1510 - its code is what the test is about
+    ran = subprocess.run(  # noqa: PLW1510 - its code is what the test is about
         [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert told.returncode == 0
+    assert ran.returncode == 0
     assert java.version(f"{home}/bin/java") >= java.LEAST
 
 
@@ -92,7 +92,7 @@ def test_without_java_and_extra_the_error_says_what_to_install(monkeypatch: pyte
 
 def test_the_python_of_spark_takes_pyspark_from_where_it_is_installed(tmp_path: Path) -> None:
     zipped = f"{tmp_path}/pyspark.zip:{tmp_path}/mine:{tmp_path}/py4j-0.10-src.zip:{tmp_path}/with space"
-    told = subprocess.run(
+    ran = subprocess.run(
         [python.provide(), "-c", "import os, sys; print(os.environ['PYTHONPATH']); print(sys.prefix)"],
         env={**os.environ, "PYTHONPATH": zipped},
         capture_output=True,
@@ -100,4 +100,4 @@ def test_the_python_of_spark_takes_pyspark_from_where_it_is_installed(tmp_path: 
         timeout=60,
         check=True,
     )
-    assert told.stdout.splitlines() == [f"{tmp_path}/mine:{tmp_path}/with space", sys.prefix]
+    assert ran.stdout.splitlines() == [f"{tmp_path}/mine:{tmp_path}/with space", sys.prefix]

@@ -59,7 +59,7 @@ def offsets(reader: JournalStreamReader, start: Any, end: Any) -> list[int]:
     return [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
 
 
-def test_a_stream_begins_where_it_is_told(store, url, part, clock):
+def test_a_stream_begins_where_its_options_say(store, url, part, clock):
     store.publish_many("a", range(3))
     clock.at += SECOND
     store.publish_many("a", range(2))
@@ -222,7 +222,7 @@ def test_each_transition_reaches_an_idempotent_sink_exactly_once(store, url, par
     assert all(same for _, same in seen), "a repeated batch had other rows"
     assert [batch for batch, _ in seen].count(1) == 2
     written = [tuple(row) for place in sorted(out.iterdir()) for row in json.loads(place.read_text())]
-    told = [(t.offset, t.verb, t.id) for t in store.journal(limit=1000).transitions]
-    assert sorted(written) == told
-    assert len(told) == 18
+    transitions = [(t.offset, t.verb, t.id) for t in store.journal(limit=1000).transitions]
+    assert sorted(written) == transitions
+    assert len(transitions) == 18
     assert json.loads(progress[-1]["sources"][0]["latestOffset"]) == {part: 18}

@@ -20,7 +20,7 @@ from tampu.stores.sql.parallel_load import ParallelLoad
 from tests.servers import pgbouncer, postgres
 from tests.spark.engines import URLS
 from tests.spark.test_write_once import payloads, texts
-from tests.spark.writer_driver import Died, Hands, batch_writer, hands
+from tests.spark.writer_driver import Died, WriteTasks, batch_writer, write_tasks
 
 ROWS = 65
 SECONDS = 120
@@ -34,11 +34,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch, store: tampu.Store) -> Iterator[Hands]:
+def tasks(monkeypatch: pytest.MonkeyPatch, store: tampu.Store) -> Iterator[WriteTasks]:
     """Steps of ten rows, in a queue that is there already."""
     monkeypatch.setattr(staging, "MOST_ROWS", 10)
     store.queues.put("jobs")
-    made = hands(monkeypatch)
+    made = write_tasks(monkeypatch)
     yield made
     made.close()
 
@@ -49,7 +49,7 @@ def journaled(store: tampu.Store) -> list[str]:
 
 @pytest.mark.parametrize("url", ["postgres", "pgbouncer"], indirect=True)
 def test_steps_are_seen_in_their_order_though_a_later_one_has_written_first(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, real = batch_writer(url), ParallelLoad._load
     second = threading.Event()
@@ -76,7 +76,7 @@ def test_steps_are_seen_in_their_order_though_a_later_one_has_written_first(
 
 @pytest.mark.parametrize("where", ["statement", "rows"])
 def test_a_job_that_dies_in_any_step_has_stored_its_first_rows_and_goes_on_from_there(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch, where: str
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     left = -1
 
@@ -118,7 +118,7 @@ def test_a_job_that_dies_in_any_step_has_stored_its_first_rows_and_goes_on_from_
 
 
 @pytest.mark.parametrize("url", ["postgres", "pgbouncer"], indirect=True)
-def test_rows_that_are_there_already_are_passed_over(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_rows_that_are_there_already_are_passed_over(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     tasks.write(batch_writer(url, jobId="j", onCommit="false"), texts(25))
     writer = batch_writer(url, jobId="j")
     writer.commit([tasks.write(writer, texts(40))])
@@ -126,7 +126,9 @@ def test_rows_that_are_there_already_are_passed_over(url: str, store: tampu.Stor
     assert len(journaled(store)) == 40
 
 
-def test_staged_rows_that_can_not_be_read_leave_what_came_before(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_staged_rows_that_cannot_be_read_leave_what_came_before(
+    url: str, store: tampu.Store, tasks: WriteTasks
+) -> None:
     writer = batch_writer(url, jobId="j")
     part = tasks.write(writer, texts(ROWS))
     name = str(part.part.where).rpartition("/")[0]
@@ -138,7 +140,7 @@ def test_staged_rows_that_can_not_be_read_leave_what_came_before(url: str, store
 
 
 def test_a_session_that_the_server_ends_fails_the_job_and_it_goes_on_later(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, real = batch_writer(url, jobId="j"), ParallelLoad._load
     cut: list[int] = []
@@ -160,7 +162,7 @@ def test_a_session_that_the_server_ends_fails_the_job_and_it_goes_on_later(
 
 
 def test_a_job_without_an_id_is_gone_on_with_under_the_one_that_its_error_names(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its messages have ids as any other, so what is published already is known by the progress record alone."""
     writer, real = batch_writer(url), ParallelLoad._load

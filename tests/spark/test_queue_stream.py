@@ -92,7 +92,7 @@ def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, store
     large = os.urandom(1 << 10) * (10 << 10)
     store.queues.put("emails", max_attempts=2, backoff=tampu.fixed(0, jitter="none"), max_payload=11 << 20)
     store.publish_many("emails", [b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
-    told: list[Any] = []
+    settled: list[Any] = []
     got: list[bytes] = []
 
     def work(frame: DataFrame, number: int) -> None:
@@ -106,14 +106,14 @@ def test_failed_rows_are_tried_again_and_then_dead_with_their_error(spark, store
             F.when(text == "broken", "decode_failed").alias("reject"),
             F.when(text == "fine", F.struct(F.length("payload").alias("size"))).alias("result"),
         )
-        told.append(tampu.spark.settle(outcome))
+        settled.append(tampu.spark.settle(outcome))
         assert store.stats("emails").leased == frame.count()
 
     drain(stream(spark, url, minPartitions=3), tmp_path, work)
     assert sorted(got) == sorted([b"fine", b"fails", b"broken", b"\xff\xfe\x00 not text", b"", large])
     assert store.stats("emails").ready == 1  # what comes back meanwhile is for the next run
     drain(stream(spark, url), tmp_path, work)
-    assert [(t.acked, t.nacked, t.rejected, t.unknown) for t in told] == [(4, 1, 1, 0), (0, 1, 0, 0)]
+    assert [(t.acked, t.nacked, t.rejected, t.unknown) for t in settled] == [(4, 1, 1, 0), (0, 1, 0, 0)]
     dead = {m.raw: store.get(m.id) for m in store.messages("emails", state="dead")}
     assert dead[b"broken"].reason == "decode_failed"
     assert dead[b"fails"].reason == "retries_exhausted"

@@ -44,7 +44,7 @@ def store(url: str, clock: Clock) -> Iterator[tampu.Store]:
         yield queue
 
 
-def told(store: tampu.Store, tenant: str | None = None) -> list[dict[str, Any]]:
+def journal_rows(store: tampu.Store, tenant: str | None = None) -> list[dict[str, Any]]:
     """The journal as the library tells it, partition by partition."""
     names = columns.JOURNAL.names
     page = access.engine(store).journal(None, 100_000, tenant)
@@ -96,7 +96,7 @@ def work(store: tampu.Store, clock: Clock, seed: int = 0) -> None:
 def test_any_history_in_any_cut_is_what_the_library_tells(store, url, clock, monkeypatch, seed):
     print("seed", seed)
     work(store, clock, seed)
-    expected = told(store)
+    expected = journal_rows(store)
     assert len({row["verb"] for row in expected}) > 7
     assert rows(JournalReader(Options({"url": url}))) == expected
     small_records(monkeypatch, 7, 5)
@@ -113,7 +113,7 @@ def test_any_history_in_any_cut_is_what_the_library_tells(store, url, clock, mon
 
 def test_parts_have_a_least_size_and_together_are_everything(store, url, clock, monkeypatch):
     work(store, clock)
-    expected = told(store)
+    expected = journal_rows(store)
     journals = len({row["partition"] for row in expected})
     assert len(JournalReader(Options({"url": url})).partitions()) == journals
     monkeypatch.setattr(read, "LEAST_TRANSITIONS", 10)
@@ -122,10 +122,10 @@ def test_parts_have_a_least_size_and_together_are_everything(store, url, clock, 
     assert rows(many) == expected
 
 
-def test_a_read_begins_and_ends_where_it_is_told(store, url, clock):
+def test_a_read_begins_and_ends_where_its_options_say(store, url, clock):
     assert rows(reader(url)) == []
     work(store, clock)
-    expected = told(store)
+    expected = journal_rows(store)
     count = len(expected)
 
     def from_to(after: int, upto: int) -> list[dict[str, Any]]:
@@ -159,14 +159,14 @@ def test_tenants_are_kept_apart(store, url):
     assert [row["tenant"] for row in rows(reader(url))] == ["default"]
     assert [row["queue"] for row in rows(reader(url, tenant="other"))] == ["a", "b"]
     assert rows(reader(url, EqualTo(("tenant",), "other"))) == []
-    assert rows(reader(url, In(("tenant",), ("other", "default")))) == told(store, "default")
-    assert rows(reader(url, tenant="*")) == told(store)
-    assert rows(reader(url, EqualTo(("tenant",), "other"), tenant="*")) == told(store, "other")
+    assert rows(reader(url, In(("tenant",), ("other", "default")))) == journal_rows(store, "default")
+    assert rows(reader(url, tenant="*")) == journal_rows(store)
+    assert rows(reader(url, EqualTo(("tenant",), "other"), tenant="*")) == journal_rows(store, "other")
 
 
 def test_filters_leave_less_to_read(store, url, clock):
     work(store, clock)
-    expected = told(store)
+    expected = journal_rows(store)
 
     def read_with(*filters: Filter) -> list[tuple[str, int]]:
         return [place(row) for row in rows(reader(url, *filters))]
@@ -214,7 +214,7 @@ def test_what_was_trimmed_is_an_error_that_names_it_or_passed_over(store, url, e
     store.settle([tampu.Ack(lease) for lease in store.claim("a", limit=3)])
     planned = reader(url)
     parts = planned.partitions()
-    count = len(told(store))
+    count = len(journal_rows(store))
     trim(store, clock)
     with pytest.raises(tampu.NotFound, match=rf"transitions 1 to {count} of the journal were trimmed"):
         list(planned.read(parts[0]))
@@ -237,7 +237,7 @@ def test_a_queue_can_only_be_drained_by_a_stream(url):
 
 def test_spark_reads_the_journal_and_pushes_filters_down(store, url, clock, spark):
     work(store, clock)
-    expected = told(store)
+    expected = journal_rows(store)
     start = everywhere(expected, 3)
     frame = spark.read.format("tampu").options(url=url, kind="journal", startingOffsets=start).load()
     names = columns.JOURNAL.names

@@ -56,8 +56,8 @@ def test_what_only_some_messages_have_is_with_the_right_ones(
     assert [row["id"] for row in found] == sorted(sent)
     for row in found:
         message = store.get(row["id"])
-        told = (message.max_attempts, message.created_at, message.expires_at, message.type)
-        assert (row["max_attempts"], row["created_at"], row["expires_at"], row["type"]) == told
+        expected = (message.max_attempts, message.created_at, message.expires_at, message.type)
+        assert (row["max_attempts"], row["created_at"], row["expires_at"], row["type"]) == expected
 
 
 def test_large_bodies_come_a_few_at_a_time_and_are_not_read_when_nobody_wants_them(

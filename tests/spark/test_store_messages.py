@@ -61,7 +61,7 @@ def read(store: tampu.Store, planned: SnapshotPlan) -> dict[str, dict[str, Any]]
     return found
 
 
-def told(message: tampu.Message) -> dict[str, Any]:
+def as_row(message: tampu.Message) -> dict[str, Any]:
     """The columns of a message as the library tells of it."""
     names = ("id", "tenant", "queue", "type", "content_type", "priority", "attempts", "max_attempts", "created_at",
              "run_at", "deadline", "expires_at", "ended_at", "key", "idempotency_key", "correlation_id", "causation_id",
@@ -75,8 +75,8 @@ def told(message: tampu.Message) -> dict[str, Any]:
     }
 
 
-def all_told(store: tampu.Store, ids: list[str]) -> dict[str, dict[str, Any]]:
-    return {id: told(store.get(id)) for id in ids}
+def all_rows(store: tampu.Store, ids: list[str]) -> dict[str, dict[str, Any]]:
+    return {id: as_row(store.get(id)) for id in ids}
 
 
 def every_state(store: tampu.Store, clock: Clock) -> list[str]:
@@ -109,7 +109,7 @@ def every_state(store: tampu.Store, clock: Clock) -> list[str]:
 
 def test_every_message_is_read_as_the_library_tells_of_it(store, clock, monkeypatch):
     ids = every_state(store, clock)
-    expected = all_told(store, ids)
+    expected = all_rows(store, ids)
     assert {row["state"] for row in expected.values()} == {state.value for state in tampu.State}
     planned = plan(store)
     assert planned.position == store.journal(limit=1).latest
@@ -129,7 +129,7 @@ def test_an_empty_file_has_no_pieces(store):
 
 def test_a_snapshot_stays_what_it_was_while_the_queue_goes_on(store, clock):
     ids = every_state(store, clock)
-    expected = all_told(store, ids)
+    expected = all_rows(store, ids)
     dead = next(row for row in expected.values() if row["state"] == "dead")
     planned = plan(store)
     clock.at += 7200 * SECOND
@@ -231,7 +231,7 @@ def test_a_query_leaves_only_what_it_names(store, clock):
 
 def test_messages_by_id_come_in_the_order_asked_for(store, clock):
     ids = every_state(store, clock)
-    expected = all_told(store, ids)
+    expected = all_rows(store, ids)
     order = [*reversed(ids), OWN + "9", ids[0]]
     found = arrow(store).by_ids("default", order)
     assert found.to_pylist() == [expected[id] for id in order if id in expected]
@@ -276,7 +276,7 @@ def test_any_history_is_read_as_the_library_tells_of_it(store, clock, monkeypatc
             getattr(store, chance.choice(["ack", "nack", "reject", "release"]))(lease)
         if chance.random() < 0.2:
             store.cancel(chance.choice(ids))
-    expected = all_told(store, ids)
+    expected = all_rows(store, ids)
     planned = plan(store, pieces=chance.randint(1, 9))
     for lease in store.claim("a", limit=10):
         store.ack(lease)
@@ -291,7 +291,7 @@ def test_the_columns_are_those_of_the_source(store):
 
 
 def test_a_snapshot_is_what_its_position_says_while_others_work(store, url):
-    """Beside a process that never rests, each message is in the state that the journal told last up to the position."""
+    """Beside a process that never rests, each message is in the state of its last transition up to the position."""
     store.publish_many("b", range(300))
     with subprocess.Popen([sys.executable, "-c", RESTLESS, url], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None

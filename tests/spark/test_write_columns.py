@@ -37,7 +37,7 @@ def _with(name: str, kind: Any) -> StructType:
         (TEXT, {"onCommit": "false", "atomic": "true"}, "exclude each other"),
     ],
 )
-def test_what_can_not_be_written_is_refused_with_the_cure(
+def test_what_cannot_be_written_is_refused_with_the_cure(
     url: str, schema: StructType, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(tampu.TampuError, match=message):

@@ -10,20 +10,20 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import tampu
-from tests.spark.writer_driver import TEXT, Hands, batch_writer, hands
+from tests.spark.writer_driver import TEXT, WriteTasks, batch_writer, write_tasks
 
 GROUPED = StructType([*TEXT, StructField("group", StringType())])
 TYPED = StructType([*TEXT, StructField("type", StringType())])
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
-    made = hands(monkeypatch)
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteTasks]:
+    made = write_tasks(monkeypatch)
     yield made
     made.close()
 
 
-def _write(url: str, tasks: Hands, schema: StructType, count: int) -> None:
+def _write(url: str, tasks: WriteTasks, schema: StructType, count: int) -> None:
     columns = [pa.array([str(n) for n in range(count)]), pa.array(["a"] * count)]
     writer = batch_writer(url, schema)
     writer.commit([tasks.write_batches(writer, [pa.record_batch(columns, names=schema.names)])])
@@ -41,7 +41,7 @@ def _write(url: str, tasks: Hands, schema: StructType, count: int) -> None:
     ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
 )
 def test_grouped_rows_keep_the_limits_of_their_queue(
-    url: str, store: tampu.Store, tasks: Hands, limits: dict[str, Any], at_once: int, queue: str
+    url: str, store: tampu.Store, tasks: WriteTasks, limits: dict[str, Any], at_once: int, queue: str
 ) -> None:
     store.queues.put("*" if queue == "inherits" else "jobs", **limits)
     if queue == "used":
@@ -54,7 +54,9 @@ def test_grouped_rows_keep_the_limits_of_their_queue(
     assert store.get(more.id).state in ("held", "delayed")
 
 
-def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_rows_that_are_grouped_by_type_keep_the_rate_of_their_type(
+    url: str, store: tampu.Store, tasks: WriteTasks
+) -> None:
     store.queues.put("jobs", group_by="type", group_rate=0.001, group_burst=2)
     _write(url, tasks, TYPED, 6)
     assert len(store.claim("jobs", limit=20)) == 2

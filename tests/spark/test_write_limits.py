@@ -12,17 +12,17 @@ import tampu
 from tampu.broker import publish_steps
 from tampu.broker.publish_steps import Batch, Draft
 from tampu.broker.settings import Settings
-from tests.spark.writer_driver import Hands, batch_writer, hands
+from tests.spark.writer_driver import WriteTasks, batch_writer, write_tasks
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
-    made = hands(monkeypatch)
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteTasks]:
+    made = write_tasks(monkeypatch)
     yield made
     made.close()
 
 
-def test_rows_of_a_group_keep_its_rate(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_rows_of_a_group_keep_its_rate(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     store.queues.put("jobs", group_rate=0.001, group_burst=1)
     store.publish("jobs", "first", group="a")
     schema = StructType([StructField("payload", StringType()), StructField("group", StringType())])
@@ -32,7 +32,9 @@ def test_rows_of_a_group_keep_its_rate(url: str, store: tampu.Store, tasks: Hand
     assert sorted(lease.payload for lease in store.claim("jobs", limit=9)) == ["first", "y"]
 
 
-def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_a_queue_of_written_rows_can_be_ordered_by_priority_later(
+    url: str, store: tampu.Store, tasks: WriteTasks
+) -> None:
     schema = StructType([StructField("payload", StringType()), StructField("priority", LongType())])
     writer = batch_writer(url, schema)
     batch = pa.record_batch([pa.array(["low", "high"]), pa.array([1, 2])], names=["payload", "priority"])
@@ -55,7 +57,9 @@ class Mirror:
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_rows_go_through_the_publish_steps_once(url: str, store: tampu.Store, tasks: Hands, on_commit: str) -> None:
+def test_rows_go_through_the_publish_steps_once(
+    url: str, store: tampu.Store, tasks: WriteTasks, on_commit: str
+) -> None:
     with publish_steps.registered(Mirror()):
         for _ in range(2):
             writer = batch_writer(url, jobId="j", onCommit=on_commit)

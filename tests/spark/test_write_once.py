@@ -18,13 +18,24 @@ from tampu.spark.write import publish, staging
 from tampu.spark.write.writer import BatchWriter
 from tests.servers.redis import until
 from tests.spark.engines import store_for
-from tests.spark.writer_driver import TEXT, Died, Hands, Reaper, batch_writer, hands, joint, make_old, staged, unstage
+from tests.spark.writer_driver import (
+    TEXT,
+    Died,
+    Reaper,
+    WriteTasks,
+    batch_writer,
+    joint,
+    make_old,
+    staged,
+    unstage,
+    write_tasks,
+)
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteTasks]:
     monkeypatch.setattr(staging, "MOST_ROWS", 10)
-    made = hands(monkeypatch)
+    made = write_tasks(monkeypatch)
     yield made
     made.close()
 
@@ -39,7 +50,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("atomic", ["false", "true"])
 def test_a_driver_that_dies_at_any_step_can_be_run_again(
-    url: str, store: tampu.Store, engine: str, tasks: Hands, monkeypatch: pytest.MonkeyPatch, atomic: str
+    url: str, store: tampu.Store, engine: str, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch, atomic: str
 ) -> None:
     reaper = Reaper(monkeypatch, url)
     expected, lived, nth = texts(15) + texts(7, 100), False, 0
@@ -74,7 +85,7 @@ def test_a_driver_that_dies_at_any_step_can_be_run_again(
 
 
 def test_who_waits_for_messages_is_woken_by_a_job(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verbs, "_UNWATCHED_LOOK", 600.0)
     store.queues.put("jobs")
@@ -92,7 +103,7 @@ def test_who_waits_for_messages_is_woken_by_a_job(
 
 @pytest.mark.parametrize("column", ["payload", "key"])
 def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_published_again(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch, column: str
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     """Plain rows, and rows with a key: they are stored in two ways."""
     reaper = Reaper(monkeypatch, url)
@@ -128,7 +139,7 @@ def test_rows_that_are_worked_and_gone_before_the_job_is_run_again_are_not_publi
     assert nth > 10
 
 
-def test_only_the_winning_attempt_of_a_partition_counts(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_only_the_winning_attempt_of_a_partition_counts(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     writer = batch_writer(url)
     tasks.write(writer, texts(30), 1)
     first, loser, winner = (tasks.write(writer, texts(n), p) for n, p in ((15, 0), (3, 1), (30, 1)))
@@ -138,7 +149,9 @@ def test_only_the_winning_attempt_of_a_partition_counts(url: str, store: tampu.S
     assert staged(url) == []
 
 
-def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_tasks_that_publish_by_themselves_publish_nothing_twice(
+    url: str, store: tampu.Store, tasks: WriteTasks
+) -> None:
     writer = batch_writer(url, onCommit="false", jobId="j")
     one = tasks.write(writer, texts(15), 0)
     assert payloads(store) == texts(15)
@@ -158,7 +171,7 @@ def test_tasks_that_publish_by_themselves_publish_nothing_twice(url: str, store:
 
 
 def test_two_drivers_with_one_job_publish_it_once(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = batch_writer(url, jobId="j"), batch_writer(url, jobId="j")
     of_slow, of_fast = tasks.write(slow, texts(25)), tasks.write(fast, texts(25))
@@ -185,7 +198,7 @@ def test_two_drivers_with_one_job_publish_it_once(
 
 
 def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.queues.put("jobs", max_depth=15)
     writer = batch_writer(url)
@@ -203,7 +216,7 @@ def test_a_queue_that_fills_up_in_the_middle_says_how_to_go_on(
     assert payloads(store) == texts(25)
 
 
-def test_a_closed_queue_refuses_before_anything_is_published(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_a_closed_queue_refuses_before_anything_is_published(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     writer = batch_writer(url)
     done = tasks.write(writer, texts(25))
     for status in ("draining", "closed"):
@@ -216,7 +229,7 @@ def test_a_closed_queue_refuses_before_anything_is_published(url: str, store: ta
 
 
 def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(
-    url: str, store: tampu.Store, tasks: Hands
+    url: str, store: tampu.Store, tasks: WriteTasks
 ) -> None:
     for rows, partition in ((3, 0), (4, 0), (3, 1)):
         writer = batch_writer(url, jobId="j")
@@ -229,7 +242,7 @@ def test_a_job_with_other_rows_is_not_taken_for_the_one_that_was_done(
     assert payloads(store) == texts(3)
 
 
-def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     named, nameless = batch_writer(url, jobId="j"), batch_writer(url)
     for writer in (named, nameless):
         writer.commit([tasks.write(writer, texts(3))])
@@ -243,7 +256,7 @@ def test_entries_of_jobs_are_kept_for_those_who_may_ask(url: str, store: tampu.S
     assert [document.name for document in arrow.documents(publish.JOBS, "default")] == ["j"]
 
 
-def test_what_dead_writers_staged_is_removed_a_day_later(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_what_dead_writers_staged_is_removed_a_day_later(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     dead, dying, alive = (batch_writer(url) for _ in range(3))
     left = [tasks.write(writer, texts(3)) for writer in (dead, dying)]
     make_old(url, left[0].folder)
@@ -253,7 +266,7 @@ def test_what_dead_writers_staged_is_removed_a_day_later(url: str, store: tampu.
     assert staged(url) == []
 
 
-def test_staged_rows_that_are_gone_fail_the_job(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_staged_rows_that_are_gone_fail_the_job(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     writer = batch_writer(url)
     gone = tasks.write(writer, texts(3))
     unstage(url, gone.folder)

@@ -11,16 +11,16 @@ import pytest
 import tampu
 from tampu.spark.write import publish, staging
 from tests.spark.engines import store_for
-from tests.spark.writer_driver import Hands, hands, staged, stream_writer
+from tests.spark.writer_driver import WriteTasks, staged, stream_writer, write_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteTasks]:
     monkeypatch.setattr(staging, "MOST_ROWS", 10)
-    made = hands(monkeypatch)
+    made = write_tasks(monkeypatch)
     yield made
     made.close()
 
@@ -33,14 +33,16 @@ def texts(count: int, start: int = 0) -> list[str]:
     return [str(n) for n in range(start, start + count)]
 
 
-def bring(tasks: Hands, url: str, rows: list[str], batch: int, query: str | None = "q1", **options: Any) -> None:
+def bring(tasks: WriteTasks, url: str, rows: list[str], batch: int, query: str | None = "q1", **options: Any) -> None:
     """One batch, as Spark does it: a writer for the tasks, and another one for the commit."""
     done = tasks.write(stream_writer(url, **options), rows, 0, query, batch)
     stream_writer(url, **options).commit([done], batch)
 
 
 @pytest.mark.parametrize("on_commit", ["true", "false"])
-def test_a_batch_that_comes_again_is_published_once(url: str, store: tampu.Store, tasks: Hands, on_commit: str) -> None:
+def test_a_batch_that_comes_again_is_published_once(
+    url: str, store: tampu.Store, tasks: WriteTasks, on_commit: str
+) -> None:
     options = {"onCommit": on_commit}
     bring(tasks, url, texts(15), 0, **options)
     bring(tasks, url, texts(15), 0, **options)
@@ -56,7 +58,7 @@ def test_a_batch_that_comes_again_is_published_once(url: str, store: tampu.Store
 
 
 def test_a_batch_that_died_half_way_goes_on_even_if_it_comes_with_other_rows(
-    url: str, store: tampu.Store, tasks: Hands, monkeypatch: pytest.MonkeyPatch
+    url: str, store: tampu.Store, tasks: WriteTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks = publish.Publisher._chunks
 
@@ -79,7 +81,7 @@ def test_a_batch_that_died_half_way_goes_on_even_if_it_comes_with_other_rows(
     assert payloads(store) == texts(25) + texts(30, 100)
 
 
-def test_a_stream_of_one_name_belongs_to_one_query(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_a_stream_of_one_name_belongs_to_one_query(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     bring(tasks, url, texts(3), 0, streamId="orders")
     with pytest.raises(tampu.InvalidState, match="written by another query"):
         bring(tasks, url, texts(3), 0, query="q2", streamId="orders")
@@ -89,7 +91,7 @@ def test_a_stream_of_one_name_belongs_to_one_query(url: str, store: tampu.Store,
         tasks.write(stream_writer(url), texts(1), 0, None, 0)
 
 
-def test_an_aborted_batch_leaves_nothing(url: str, store: tampu.Store, tasks: Hands) -> None:
+def test_an_aborted_batch_leaves_nothing(url: str, store: tampu.Store, tasks: WriteTasks) -> None:
     writer = stream_writer(url)
     done = tasks.write(writer, texts(3), 0, "q1", 0)
     writer.abort([done, None], 0)

@@ -39,7 +39,7 @@ def batches(payloads: Sequence[str | None], size: int = 10) -> list[pa.RecordBat
     ]
 
 
-class Hands:
+class WriteTasks:
     """Says which task the next write is of."""
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Hands:
         return writer.write(iter(given))
 
 
-def hands(monkeypatch: Any) -> Hands:
+def write_tasks(monkeypatch: Any) -> WriteTasks:
     """All parts of a job in this process; they share an open store, for opening one is most of what they would do."""
-    made = Hands()
+    made = WriteTasks()
     stores: dict[str, ArrowStore] = {}
 
     def opened(url: str) -> contextlib.AbstractContextManager[ArrowStore]:

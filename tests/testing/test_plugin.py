@@ -51,6 +51,6 @@ def test_fixtures_are_there_without_any_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
     assert not (tmp_path / "jobs.db").exists()
-    told = run(tmp_path, "--fixtures").stdout
+    output = run(tmp_path, "--fixtures").stdout
     for name in ("tampu_app", "tampu_clock", "tampu_rehearsal"):
-        assert name in told
+        assert name in output

@@ -105,7 +105,7 @@ def test_errors_can_be_raised_in_the_test(stage: Rehearsal) -> None:
         stage.drain(raise_errors=True)
 
 
-def test_a_message_that_fails_without_an_error_of_its_task_is_told_too() -> None:
+def test_a_message_that_fails_without_an_error_of_its_task_is_reported_too() -> None:
     own = tampu.App("memory://")
 
     @own.task
@@ -135,7 +135,7 @@ def test_errors_of_a_middleware_are_raised_in_the_test() -> None:
     assert len(own.running) == 1
 
 
-def test_an_async_task_is_not_drained_inside_a_loop_but_the_test_is_told_how(stage: Rehearsal) -> None:
+def test_an_async_task_is_not_drained_inside_a_loop_but_the_error_says_how(stage: Rehearsal) -> None:
     async def story() -> None:
         send.publish("ada@example.org")
         with pytest.raises(tampu.InvalidState, match=r"await drain_async\(\)"):
@@ -166,13 +166,13 @@ def test_a_stalled_worker_is_refused_and_the_message_runs_again(stage: Rehearsal
     assert (again.attempt, again.state) == (2, "done")
 
 
-def test_a_message_nobody_handles_is_told(stage: Rehearsal) -> None:
+def test_a_message_nobody_handles_is_reported(stage: Rehearsal) -> None:
     app.store.publish("default", 1, type="unheard.of")
     with pytest.raises(tampu.NotFound, match=r"unheard\.of"):
         stage.drain()
 
 
-def test_a_task_that_publishes_itself_for_ever_is_told(stage: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_publishes_itself_for_ever_is_reported(stage: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tampu.testing.rehearsal._ENDLESS", 50)
     forever.publish()
     with pytest.raises(AssertionError, match="does a task publish itself"):

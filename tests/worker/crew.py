@@ -61,17 +61,17 @@ class Crew:
     def open_gate(self) -> None:
         (self.folder / "gate").touch()
 
-    def ledger(self) -> list[tuple[str, str, int, int]]:
+    def effects(self) -> list[tuple[str, str, int, int]]:
         """(what, id, process, attempt)"""
         try:
-            lines = (self.folder / "ledger").read_text().splitlines()
+            lines = (self.folder / "effects").read_text().splitlines()
         except FileNotFoundError:
             return []
         whole = [words for words in (line.split() for line in lines) if len(words) == 4]  # the last is being written
         return [(w, id, int(pid), int(n)) for w, id, pid, n in whole]
 
     def count(self, what: str) -> int:
-        return sum(1 for line in self.ledger() if line[0] == what)
+        return sum(1 for line in self.effects() if line[0] == what)
 
     def end(self) -> None:
         for worker in self.workers:

@@ -17,10 +17,10 @@ FOLDER = Path(os.environ.get("SHOP_FOLDER", "."))
 
 
 def note(what: str) -> None:
-    """A line in the ledger of effects; a write this short is whole or not there."""
+    """A line in the file of effects; a write this short is whole or not there."""
     work = tampu.current()
-    with (FOLDER / "ledger").open("a") as ledger:
-        ledger.write(f"{what} {work.id} {os.getpid()} {work.attempt}\n")
+    with (FOLDER / "effects").open("a") as effects:
+        effects.write(f"{what} {work.id} {os.getpid()} {work.attempt}\n")
 
 
 def gate() -> bool:

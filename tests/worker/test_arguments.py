@@ -81,7 +81,7 @@ def test_payload_is_an_object_that_people_and_other_languages_can_write(memory: 
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "told"),
+    ("args", "kwargs", "expected"),
     [
         ((), {}, "Missing required argument"),
         (("x",), {}, "Expected `int`, got `str`"),
@@ -93,17 +93,17 @@ def test_payload_is_an_object_that_people_and_other_languages_can_write(memory: 
     ],
 )
 def test_wrong_arguments_are_refused_at_publish(
-    memory: tampu.App, args: Any, kwargs: dict[str, Any], told: str
+    memory: tampu.App, args: Any, kwargs: dict[str, Any], expected: str
 ) -> None:
     @memory.task
     def work(a: int, b: Any = None) -> None: ...
 
-    with pytest.raises(tampu.InvalidMessage, match=told):
+    with pytest.raises(tampu.InvalidMessage, match=expected):
         work.publish(*args, **kwargs)
     assert not memory.store.queues.list()
 
 
-def test_annotation_that_can_not_be_read_is_told_when_it_is_needed(memory: tampu.App) -> None:
+def test_annotation_that_cannot_be_read_is_reported_when_it_is_needed(memory: tampu.App) -> None:
     def work(a: Unknown) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - this is what it is about
 
     task = memory.task(work)

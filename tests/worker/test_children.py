@@ -39,7 +39,7 @@ def test_child_knows_its_message_and_the_store_of_its_worker(
         wait(lambda: app.store.stats("default").done == 2)
 
 
-def test_child_can_not_publish_into_the_memory_of_its_worker(app: tampu.App) -> None:
+def test_child_cannot_publish_into_the_memory_of_its_worker(app: tampu.App) -> None:
     with (
         tampu.working(app, children=1),
         pytest.raises(tampu.TaskFailed, match="the store is in the memory of the worker"),
@@ -47,7 +47,7 @@ def test_child_can_not_publish_into_the_memory_of_its_worker(app: tampu.App) -> 
         shop.look_around.options(max_attempts=1).publish().result(90)
 
 
-def test_task_that_a_child_can_not_import_fails_and_says_so(memory: tampu.App) -> None:
+def test_task_that_a_child_cannot_import_fails_and_says_so(memory: tampu.App) -> None:
     @memory.task(execution="process", max_attempts=1)
     def inner() -> None: ...
 
@@ -81,7 +81,7 @@ def test_checkpoint_survives_the_child(app: tampu.App) -> None:
 def test_cancelled_child_is_killed(app: tampu.App, tmp_path: Path) -> None:
     with tampu.working(app, lease=6):
         published = shop.wait_process.publish(1)
-        wait((tmp_path / "ledger").exists)
+        wait((tmp_path / "effects").exists)
         app.store.cancel(published.id)
         with pytest.raises(tampu.TaskFailed, match="cancelled"):
             published.result(90)
@@ -94,7 +94,7 @@ def test_children_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
         store.publish_many("default", [shop.wait_process.message(1).new])
         worker = made.start()
         wait(lambda: made.count("begun") == 1)
-        ((_, id, child, _),) = made.ledger()
+        ((_, id, child, _),) = made.effects()
         wait(lambda: worker.says(f"waits  task=wait_process  message_id={id}  attempt=1  n=1"))
         worker.kill()
         wait(lambda: _gone(child))

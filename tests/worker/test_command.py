@@ -93,7 +93,7 @@ def test_worker_is_neither_live_nor_ready_when_its_loop_is_stuck(
         go.set()
 
 
-def test_store_that_can_not_be_used_at_the_start_is_exit_code_5(tmp_path: Path) -> None:
+def test_store_that_cannot_be_used_at_the_start_is_exit_code_5(tmp_path: Path) -> None:
     with crew(f"redis://127.0.0.1:{free_port()}/0", tmp_path) as made:
         worker = made.start()
         assert worker.process.wait(PATIENCE) == 5
@@ -132,10 +132,10 @@ def test_work_that_could_not_be_settled_at_the_end_is_counted_and_exit_code_1(
 def test_worker_that_dies_is_replaced_and_all_are_stopped_together(made: Crew, store: tampu.Store) -> None:
     store.publish_many("default", [shop.wait_async.message(n).new for n in range(2)])
     boss = made.start("--processes", "2", "--concurrency", "1", "--lease", "4")
-    wait(lambda: len({line[2] for line in made.ledger()}) == 2)
-    victim = made.ledger()[0][2]
+    wait(lambda: len({line[2] for line in made.effects()}) == 2)
+    victim = made.effects()[0][2]
     subprocess.run(["kill", "-KILL", str(victim)], check=True)
-    wait(lambda: len({line[2] for line in made.ledger()}) == 3)  # its message is begun by the one that took its place
+    wait(lambda: len({line[2] for line in made.effects()}) == 3)  # its message is begun by the one that took its place
     made.open_gate()
     wait(lambda: store.stats("default").done == 2)
     assert boss.stop() == 0
@@ -145,7 +145,7 @@ def test_worker_that_dies_is_replaced_and_all_are_stopped_together(made: Crew, s
 def test_several_workers_are_seen_as_one(made: Crew, store: tampu.Store) -> None:
     store.publish_many("default", [shop.wait_async.message(n).new for n in range(40)])
     boss = made.start("--processes", "2", "--concurrency", "1", "--live")
-    wait(lambda: len({line[2] for line in made.ledger()}) == 2)
+    wait(lambda: len({line[2] for line in made.effects()}) == 2)
     made.open_gate()
     wait(lambda: store.stats("default").done == 40)
     assert boss.stop() == 0
@@ -184,7 +184,7 @@ def test_code_that_changes_is_loaded_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["no.such.module:app"], "module no.such.module not found"),
         (["tests.worker.shop:missing"], "tests.worker.shop has no missing"),
@@ -194,12 +194,12 @@ def test_code_that_changes_is_loaded_anew(tmp_path: Path) -> None:
         (["tests.worker.shop:app", "--unknown", "drop"], "unknown must be retry or reject"),
     ],
 )
-def test_what_is_wrong_is_said_and_is_exit_code_2(arguments: list[str], told: str) -> None:
+def test_what_is_wrong_is_said_and_is_exit_code_2(arguments: list[str], expected: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from tampu.cli.main import main; main()", "work", *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
-    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, expected in done.stderr) == (2, True), done.stderr
 
 
 def test_worker_is_replaced_after_so_many_messages(made: Crew, store: tampu.Store) -> None:
@@ -209,7 +209,7 @@ def test_worker_is_replaced_after_so_many_messages(made: Crew, store: tampu.Stor
         store.publish_many("default", [shop.wait_async.message(n).new, shop.wait_thread.message(n).new])
         wait(lambda: made.count("ended") == 2 * n + 2)  # noqa: B023 - called at once
         wait(lambda: boss.log.read_text().count("another worker takes over") == n + 1)  # noqa: B023
-    assert len({pid for _, _, pid, _ in made.ledger()}) == 2
+    assert len({pid for _, _, pid, _ in made.effects()}) == 2
     assert boss.stop() == 0
     assert store.stats("default").done == 4
 

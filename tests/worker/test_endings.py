@@ -76,7 +76,7 @@ def _ended(app: tampu.App, function: Callable[..., Any], payload: Any = None) ->
 
 @pytest.mark.parametrize("kind", [_plain, _async, _async_later])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (Halt("enough"), "Halt: enough"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
@@ -85,10 +85,12 @@ def _ended(app: tampu.App, function: Callable[..., Any], payload: Any = None) ->
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_is_raised_is_a_failed_attempt(memory: tampu.App, kind: Any, error: BaseException, told: str) -> None:
+def test_whatever_is_raised_is_a_failed_attempt(
+    memory: tampu.App, kind: Any, error: BaseException, expected: str
+) -> None:
     found = _ended(memory, kind(lambda: _raise(error)))
     assert found.state == "dead"
-    assert told in (found.last_error or "") or found.reason == "unrecoverable"
+    assert expected in (found.last_error or "") or found.reason == "unrecoverable"
 
 
 @pytest.mark.parametrize("kind", [_plain, _async, _async_later])
@@ -157,7 +159,7 @@ def test_coroutine_that_cancels_itself_and_returns_harms_no_other(memory: tampu.
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "expected"),
     [
         (lambda: tampu.Retry(after=-1), "InvalidMessage: after must be"),
         (lambda: tampu.Snooze("soon"), "InvalidMessage: after must be"),  # type: ignore[arg-type]  # untyped programs
@@ -165,8 +167,8 @@ def test_coroutine_that_cancels_itself_and_returns_harms_no_other(memory: tampu.
     ],
 )
 def test_wish_for_another_attempt_that_makes_no_sense_is_a_failed_attempt_that_says_so(
-    memory: tampu.App, make: Callable[[], BaseException], told: str
+    memory: tampu.App, make: Callable[[], BaseException], expected: str
 ) -> None:
     found = _ended(memory, lambda: _raise(make()))
     assert found.reason == "retries_exhausted"
-    assert told in (found.last_error or "")
+    assert expected in (found.last_error or "")

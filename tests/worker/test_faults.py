@@ -68,7 +68,7 @@ def test_killed_worker_with_a_thousand_in_flight_loses_nothing(scene: Scene) -> 
     wait(lambda: scene.store.stats("default").done == MANY)
     assert second.stop() == 0
     assert completions(scene.store) == dict.fromkeys(ids, 1)
-    assert {attempt for _, _, _, attempt in scene.crew.ledger()} >= {1, 2}
+    assert {attempt for _, _, _, attempt in scene.crew.effects()} >= {1, 2}
 
 
 def test_stopped_worker_loses_its_leases_and_its_late_acks_are_refused(scene: Scene) -> None:
@@ -96,7 +96,7 @@ def test_task_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(sce
     wait(lambda: other.says("works on"))  # and hears when it is to stop
     assert scene.store.result(id, wait=90).result == holder.process.pid
     assert (holder.stop(), other.stop()) == (0, 0)
-    assert [line[0] for line in scene.crew.ledger()] == ["begun", "ended"]
+    assert [line[0] for line in scene.crew.effects()] == ["begun", "ended"]
     assert completions(scene.store) == {id: 1}
 
 
@@ -110,7 +110,7 @@ def test_task_of_31_seconds_with_a_lease_of_10_runs_once_on_every_store(tmp_path
             scene.crew.start("--lease", "10")
         for scene in scenes:
             wait(lambda: scene.store.stats("default").done == 1)  # noqa: B023 - called at once
-            ((begun, id, _, attempt), ended) = scene.crew.ledger()
+            ((begun, id, _, attempt), ended) = scene.crew.effects()
             assert (begun, attempt, ended[0]) == ("begun", 1, "ended")
             found = scene.store.get(id)
             assert (found.state, found.attempts) == ("done", 1)
@@ -198,7 +198,7 @@ def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody
     neighbour, again, dead = (m.id for m in scene.store.publish_many("default", news))
     worker = scene.crew.start("--children", "3")
     wait(lambda: (scene.crew.count("begun"), scene.crew.count("grown")) == (1, 2))
-    before = {id: pid for _, id, pid, _ in scene.crew.ledger()}
+    before = {id: pid for _, id, pid, _ in scene.crew.effects()}
     for id in (again, dead):
         pages = int(Path(f"/proc/{before[id]}/statm").read_text().split()[1])
         assert pages * os.sysconf("SC_PAGE_SIZE") > 80 << 20
@@ -213,7 +213,7 @@ def test_children_that_run_out_of_memory_are_tried_again_or_dead_and_harm_nobody
     scene.crew.open_gate()
     unharmed = scene.store.result(neighbour, wait=90)
     assert (unharmed.state, unharmed.attempts) == ("done", 1)
-    assert {pid for _, id, pid, _ in scene.crew.ledger() if id == neighbour} == {before[neighbour]}
+    assert {pid for _, id, pid, _ in scene.crew.effects() if id == neighbour} == {before[neighbour]}
     assert worker.stop() == 0
 
 
@@ -224,12 +224,12 @@ def test_graceful_stop_finishes_what_runs_and_gives_back_the_rest_uncounted(
     ids = scene.publish(task, 12)
     worker = scene.crew.start("--concurrency", "4", "--children", "4")
     wait(lambda: scene.crew.count("begun") >= 4)
-    begun = {line[1] for line in scene.crew.ledger()}
+    begun = {line[1] for line in scene.crew.effects()}
     worker.send(signal.SIGTERM)
     wait(lambda: worker.says("stopped claiming"))
     scene.crew.open_gate()
     assert worker.process.wait(90) == 0
-    begun |= {line[1] for line in scene.crew.ledger()}
+    begun |= {line[1] for line in scene.crew.effects()}
     assert 4 <= len(begun) < 12
     for id in ids:
         found = scene.store.get(id)

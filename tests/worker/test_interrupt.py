@@ -48,8 +48,8 @@ def test_timeout_inside_a_commit_waits_until_it_is_done(memory: tampu.App, monke
     assert store.stats("other").ready == 1
 
 
-def test_publishers_beside_tasks_that_time_out_are_told_the_truth(app: tampu.App) -> None:
-    store, end, told, failed = app.store, threading.Event(), list[int](), list[BaseException]()
+def test_publishers_beside_tasks_that_time_out_get_true_answers(app: tampu.App) -> None:
+    store, end, published, failed = app.store, threading.Event(), list[int](), list[BaseException]()
 
     @app.task(timeout=0.02, max_attempts=1)
     def busy() -> None:
@@ -59,8 +59,8 @@ def test_publishers_beside_tasks_that_time_out_are_told_the_truth(app: tampu.App
     def bystander() -> None:
         try:
             while not end.is_set():
-                store.publish("other", len(told))
-                told.append(1)
+                store.publish("other", len(published))
+                published.append(1)
         except BaseException as error:
             failed.append(error)
 
@@ -76,7 +76,7 @@ def test_publishers_beside_tasks_that_time_out_are_told_the_truth(app: tampu.App
     payloads = list[Any]()
     while leases := store.claim("other", limit=1000, lease=600):
         payloads += [lease.message.payload for lease in leases]
-    assert sorted(n for n in payloads if n != "from a task") == list(range(len(told)))
+    assert sorted(n for n in payloads if n != "from a task") == list(range(len(published)))
 
 
 def test_timeout_is_no_exception_that_a_step_of_the_task_may_swallow(memory: tampu.App) -> None:
@@ -96,30 +96,30 @@ def test_timeout_is_no_exception_that_a_step_of_the_task_may_swallow(memory: tam
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_task_that_goes_on_after_its_timeout_is_told_again(
+def test_task_that_goes_on_after_its_timeout_is_interrupted_again(
     memory: tampu.App, is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tampu.worker.pools.stopper._AGAIN_SECONDS", 0.01)
-    told: list[BaseException] = []
+    seen: list[BaseException] = []
 
     def stubborn() -> None:
-        while len(told) < 3:
+        while len(seen) < 3:
             try:
                 threading.Event().wait(0.01)
             except BaseException as error:
-                told.append(error)
+                seen.append(error)
 
     async def stubborn_async() -> None:
-        while len(told) < 3:
+        while len(seen) < 3:
             try:
                 await asyncio.sleep(0.01)
             except BaseException as error:
-                told.append(error)
+                seen.append(error)
 
     task: Any = memory.task(name="stubborn", timeout=0.05)(stubborn_async if is_async else stubborn)
     with tampu.working(memory):
         assert task.publish().result(PATIENCE) is None
-    assert len(told) == 3
+    assert len(seen) == 3
 
 
 def test_interruption_that_comes_when_the_function_has_just_ended_leaves_nothing_leased(

@@ -23,12 +23,12 @@ from tests.worker.crew import PATIENCE, ROOT, wait
 
 def test_killed_lease_keeper_is_started_again_and_knows_what_is_held(tmp_path: Path) -> None:
     path = str(tmp_path / "jobs.db")
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     heard = threading.Event()
 
     def tell(receipts: Sequence[str], why: str) -> None:
-        told.extend((receipt, why) for receipt in receipts)
-        if told:
+        reported.extend((receipt, why) for receipt in receipts)
+        if reported:
             heard.set()
 
     with tampu.open(path) as store:
@@ -40,11 +40,11 @@ def test_killed_lease_keeper_is_started_again_and_knows_what_is_held(tmp_path: P
             first = keeper.pid
             os.kill(first, signal.SIGKILL)
             wait(lambda: keeper.pid != first)
-            store.cancel(message.id)  # whoever extends the lease is told
+            store.cancel(message.id)  # whoever extends the lease learns of it
             assert heard.wait(PATIENCE)
         finally:
             keeper.close()
-    assert set(told) == {(lease.receipt, "cancelled")}
+    assert set(reported) == {(lease.receipt, "cancelled")}
 
 
 def test_lease_keeper_ends_with_a_worker_that_was_killed_before_it_had_read_all(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_lease_keeper_ends_with_a_worker_that_was_killed_before_it_had_read_all(
         process.wait()
 
 
-def test_lease_keeper_that_can_not_start_is_started_again_with_growing_pauses(
+def test_lease_keeper_that_cannot_start_is_started_again_with_growing_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)\n")
@@ -76,14 +76,14 @@ def test_lease_keeper_that_can_not_start_is_started_again_with_growing_pauses(
     pauses, four = list[float](), threading.Event()
     pause = LeaseKeeperProcess._pause
 
-    def told(keeper: LeaseKeeperProcess) -> float:
+    def pause_and_count(keeper: LeaseKeeperProcess) -> float:
         pauses.append(pause(keeper))
         if len(pauses) == 4:
             four.set()
             keeper._up.set()  # as if it was there: it is not waited for any more
         return 0.0
 
-    monkeypatch.setattr(LeaseKeeperProcess, "_pause", told)
+    monkeypatch.setattr(LeaseKeeperProcess, "_pause", pause_and_count)
     keeper = LeaseKeeperProcess({"url": str(tmp_path / "jobs.db"), "options": {}}, 3.0, None, lambda *_: None)
     keeper.close()
     assert four.is_set()

@@ -82,7 +82,7 @@ def test_middleware_stands_around_publish_and_run_in_its_order(kind: str) -> Non
     ]  # fmt: skip
 
 
-def test_middleware_may_change_what_travels_and_what_it_can_not_undo_is_dead() -> None:
+def test_middleware_may_change_what_travels_and_what_it_cannot_undo_is_dead() -> None:
     with tampu.App("memory://", middleware=[Hidden()]) as app:
 
         @app.task
@@ -146,7 +146,7 @@ def test_effect_publish_and_ack_of_a_task_are_one_transaction(sql_harness: Harne
 
 def test_effect_publish_and_ack_of_an_async_task_are_one_transaction(sql_harness: Harness) -> None:
     app = _shop(sql_harness)
-    failed, told = threading.Event(), list[str]()
+    failed, seen = threading.Event(), list[str]()
 
     @app.task(queue="mails")
     async def mail(item: str) -> str:
@@ -162,11 +162,11 @@ def test_effect_publish_and_ack_of_an_async_task_are_one_transaction(sql_harness
             try:
                 await mail.publish_async("outside")
             except tampu.InvalidState as error:  # it would wait for the end of this block
-                told.append(str(error))
+                seen.append(str(error))
         return item
 
     _ordered_once(app, order)
-    assert [text.partition(" (")[0] for text in told] == ["this task is inside a transaction"]
+    assert [text.partition(" (")[0] for text in seen] == ["this task is inside a transaction"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

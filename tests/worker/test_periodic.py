@@ -72,7 +72,7 @@ def test_a_rehearsal_puts_and_fires_what_is_declared(memory: tampu.App) -> None:
     assert [text[11:16] for text in seen] == ["01:00", "02:00", "03:00"]
 
 
-def test_schedules_of_tasks_that_are_gone_are_told_of_and_left(
+def test_schedules_of_tasks_that_are_gone_are_reported_and_left(
     memory: tampu.App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @memory.every(60)

@@ -1,4 +1,4 @@
-"""A worker that is told to stop ends, whatever its tasks and its store do, and gives back what it has not finished."""
+"""A worker that is asked to stop ends, whatever its tasks and its store do, and gives back what it has not finished."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_what_a_claim_brings_while_the_worker_is_stopped_is_given_back(
     claim, stopped, running = Claimer._claim, threading.Event(), list[Running]()
     started = threading.Event()
 
-    def claim_and_stop(intake: Claimer, limit: int) -> Any:
-        leases = claim(intake, limit)
+    def claim_and_stop(claimer: Claimer, limit: int) -> Any:
+        leases = claim(claimer, limit)
         if leases and not stopped.is_set():
             stopped.set()
             assert started.wait(PATIENCE)
             running[0].runner.stop()
-            intake.stop()
+            claimer.stop()
         return leases
 
     monkeypatch.setattr(Claimer, "_claim", claim_and_stop)
@@ -154,7 +154,7 @@ def test_thread_that_a_coroutine_has_started_is_not_waited_for(memory: tampu.App
 
 
 @pytest.mark.usefixtures("hasty")
-def test_settlement_that_is_never_answered_is_told_and_not_waited_for(
+def test_settlement_that_is_never_answered_is_reported_and_not_waited_for(
     memory: tampu.App, go: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, settle = threading.Event(), memory.store.settle
@@ -174,7 +174,7 @@ def test_settlement_that_is_never_answered_is_told_and_not_waited_for(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_claim_that_is_never_answered_is_told_and_not_waited_for(
+def test_claim_that_is_never_answered_is_reported_and_not_waited_for(
     memory: tampu.App, go: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = threading.Event()
@@ -192,7 +192,7 @@ def test_claim_that_is_never_answered_is_told_and_not_waited_for(
     assert "a claim was not answered" in caplog.text
 
 
-def test_settlements_that_are_refused_for_good_are_told(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settlements_that_are_refused_for_good_are_reported(memory: tampu.App, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
     def refuse(_: Any) -> Any:
@@ -230,7 +230,7 @@ def test_worker_whose_store_hangs_ends_with_exit_code_1(tmp_path: Path) -> None:
 def test_what_runs_is_given_back_uncounted_when_somebody_asks_twice(
     shop_app: tampu.App, task: tampu.Task[[int], int], tmp_path: Path
 ) -> None:
-    made = Crew("", tmp_path)  # for its ledger
+    made = Crew("", tmp_path)  # for its effects
     ids = [one.id for one in shop_app.publish_many([task.message(n) for n in range(3)])]
     with tampu.working(shop_app, children=3) as runner:
         wait(lambda: made.count("begun") == 3)

@@ -1,4 +1,4 @@
-"""What a worker that is told to stop does with what it has claimed ahead."""
+"""What a worker that is asked to stop does with prefetched messages."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_claimed_ahead_is_given_back_and_never_begun(
     shop_app: tampu.App, task: tampu.Task[[int], int], tmp_path: Path
 ) -> None:
-    made = Crew("", tmp_path)  # for its ledger and its gate
+    made = Crew("", tmp_path)  # for its effects and its gate
     ids = {one.id for one in shop_app.publish_many([task.message(n) for n in range(HELD)])}
     with tampu.working(shop_app, concurrency=2, children=2) as runner:
         wait(lambda: (runner.held, made.count("begun")) == (HELD, 2))
-        begun = {id for _, id, _, _ in made.ledger()}
+        begun = {id for _, id, _, _ in made.effects()}
         runner.stop()
         wait(lambda: shop_app.store.stats("default").ready == HELD - 2)
         made.open_gate()
-    assert {id for _, id, _, _ in made.ledger()} == begun
+    assert {id for _, id, _, _ in made.effects()} == begun
     found = {id: shop_app.store.get(id) for id in ids}
     assert {id for id, m in found.items() if (m.state, m.attempts) == ("done", 1)} == begun
     assert {id for id, m in found.items() if (m.state, m.attempts) == ("ready", 0)} == ids - begun

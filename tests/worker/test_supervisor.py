@@ -1,4 +1,4 @@
-"""The process above several workers, told to stop at a bad moment."""
+"""The process above several workers, asked to stop at a bad moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tampu.worker.process import supervisor
 
 
-def test_signal_that_comes_while_workers_are_started_is_told_to_all_and_no_more_are_started(
+def test_signal_that_comes_while_workers_are_started_is_passed_on_and_no_more_are_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test sends none
@@ -21,7 +21,7 @@ def test_signal_that_comes_while_workers_are_started_is_told_to_all_and_no_more_
     def start_one(self: supervisor.Supervisor, slot: supervisor._WorkerSlot) -> subprocess.Popen[bytes]:
         started.append(start(self, slot))
         if len(started) == 2:
-            self._stop(signal.SIGTERM, None)  # the second one has no seat yet
+            self._stop(signal.SIGTERM, None)  # the second one is not started yet
         return started[-1]
 
     monkeypatch.setattr(supervisor.Supervisor, "_start", start_one)

@@ -315,7 +315,7 @@ def test_payload_that_does_not_fit_is_dead_with_the_reason(app: tampu.App) -> No
     assert "Expected `int`, got `str` - at `$.n`" in (found.last_error or "")
 
 
-def test_result_that_can_not_be_kept_is_dead_and_its_neighbours_are_not(app: tampu.App) -> None:
+def test_result_that_cannot_be_kept_is_dead_and_its_neighbours_are_not(app: tampu.App) -> None:
     @app.task(queue="big")
     async def odd(n: int) -> Any:
         return object() if n == 1 else b"x" * 300_000 if n == 2 else n
@@ -466,8 +466,8 @@ def test_lease_that_a_task_extends_lasts_so_much_longer(memory: tampu.App, kind:
         assert [(ran.attempt, ran.state) for ran in stage.drain()] == [(1, "done")]
 
 
-def test_extending_a_lease_that_is_lost_is_told_to_the_task(memory: tampu.App) -> None:
-    told: list[str] = []
+def test_extending_a_lease_that_is_lost_is_reported_to_the_task(memory: tampu.App) -> None:
+    seen: list[str] = []
 
     @memory.task
     def work() -> None:
@@ -475,12 +475,12 @@ def test_extending_a_lease_that_is_lost_is_told_to_the_task(memory: tampu.App) -
         try:
             tampu.current().extend(60)
         except tampu.LeaseLost as error:
-            told.append(error.code)
+            seen.append(error.code)
 
     with tampu.working(memory):
         work.publish()
-        until(lambda: told, 60)
-    assert told == ["lease_lost"]
+        until(lambda: seen, 60)
+    assert seen == ["lease_lost"]
 
 
 def test_progress_can_be_seen_while_the_task_runs(app: tampu.App) -> None:
@@ -500,17 +500,17 @@ def test_progress_can_be_seen_while_the_task_runs(app: tampu.App) -> None:
         published.result(60)
 
 
-def test_cancelled_task_is_told_and_ends_as_cancelled(app: tampu.App) -> None:
-    started, told = threading.Event(), list[bool]()
+def test_cancelled_task_is_informed_and_ends_as_cancelled(app: tampu.App) -> None:
+    started, seen = threading.Event(), list[bool]()
 
     @app.task
     async def wait() -> None:
         started.set()
-        told.append(tampu.current().cancelled)
+        seen.append(tampu.current().cancelled)
         try:
             await asyncio.sleep(3600)
         finally:
-            told.append(tampu.current().cancelled)
+            seen.append(tampu.current().cancelled)
 
     with tampu.working(app, lease=6):
         published = wait.publish()
@@ -518,7 +518,7 @@ def test_cancelled_task_is_told_and_ends_as_cancelled(app: tampu.App) -> None:
         app.store.cancel(published.id)
         with pytest.raises(tampu.TaskFailed, match="cancelled"):
             published.result(60)
-    assert told == [False, True]
+    assert seen == [False, True]
 
 
 def test_cancelled_function_in_a_thread_is_interrupted(app: tampu.App) -> None:

@@ -27,7 +27,7 @@ def _until_raised() -> None:
 
 
 @pytest.mark.parametrize("error", [tampu.Unavailable("gone"), tampu.RateLimited("slow down"), tampu.LeaseLost("gone")])
-def test_progress_that_can_not_be_stored_stops_no_timeout(
+def test_progress_that_cannot_be_stored_stops_no_timeout(
     memory: tampu.App, go: threading.Event, monkeypatch: pytest.MonkeyPatch, error: tampu.TampuError
 ) -> None:
     tried = threading.Event()
@@ -107,8 +107,8 @@ def test_blocked_loop_delays_no_timeout_of_threads_and_children(shop_app: tampu.
         slow: Any = shop_app.task(name=f"{name}.slow", timeout=0.3, max_attempts=1)(_until_raised)
         with tampu.working(shop_app, children=1) as runner:
             late = [slow.publish(), shop.never_ends.publish()]
-            lanes = (runner._thread_pool, runner._process_pool)
-            wait(lambda: all(pool.running or _is_dead(shop_app, one) for pool, one in zip(lanes, late, strict=True)))
+            pools = (runner._thread_pool, runner._process_pool)
+            wait(lambda: all(pool.running or _is_dead(shop_app, one) for pool, one in zip(pools, late, strict=True)))
             blocker.publish()
             assert blocked.wait(PATIENCE)
             for one in late:

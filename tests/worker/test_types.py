@@ -40,14 +40,14 @@ def test_arguments_and_results_of_tasks_are_checked(tmp_path: Path) -> None:
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path), str(program)],
         cwd=ROOT, env={"MYPYPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    told: dict[int, str] = {}
+    revealed: dict[int, str] = {}
     for line, text in re.findall(r"program\.py:(\d+): (.*)", checked.stdout):
-        told[int(line)] = told.get(int(line), "") + text.replace("builtins.", "")
+        revealed[int(line)] = revealed.get(int(line), "") + text.replace("builtins.", "")
     for number, line in enumerate(_PROGRAM.splitlines(), 1):
         _, _, expected = line.partition("  # ")
         if expected == "wrong":
-            assert "error: " in told[number]
+            assert "error: " in revealed[number]
         elif expected:
-            assert f'Revealed type is "{expected}"' in told[number]
+            assert f'Revealed type is "{expected}"' in revealed[number]
         else:
-            assert number not in told, told[number]
+            assert number not in revealed, revealed[number]

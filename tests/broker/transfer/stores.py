@@ -134,7 +134,7 @@ def requests(engine: Engine, tenant: str) -> dict[str, Request]:
             return found
 
 
-def papers(engine: Engine) -> dict[tuple[str, str, str], bytes]:
+def documents_of(engine: Engine) -> dict[tuple[str, str, str], bytes]:
     """Documents, without the notes of moves."""
     return {(d.kind, d.tenant, d.name): d.value for d in engine.all_documents() if d.kind != "move"}
 

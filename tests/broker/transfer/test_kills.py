@@ -18,7 +18,7 @@ import tampu
 from tampu.broker.transfer import Move, Report, TransferOptions
 from tampu.engines.port import Engine
 from tests.broker.transfer import stores
-from tests.broker.transfer.stores import ROUND, URLS, contents, imported, move, opened, papers
+from tests.broker.transfer.stores import ROUND, URLS, contents, documents_of, imported, move, opened
 from tests.conformance.harness import FakeClock
 
 TAMPU = [sys.executable, "-c", "from tampu.cli.main import main; main()"]
@@ -63,7 +63,7 @@ def test_killed_at_any_write_it_goes_on(after: bool, tmp_path: Path) -> None:
         step += 1
         with opened("memory://", "memory://", clock=clock) as (here, there):
             _small(here)
-            expected, documents = contents(here), papers(here)
+            expected, documents = contents(here), documents_of(here)
             countdown = [step]
             try:
                 _run(Doomed(here, countdown, after=after), Doomed(there, countdown, after=after))
@@ -71,7 +71,7 @@ def test_killed_at_any_write_it_goes_on(after: bool, tmp_path: Path) -> None:
             except Killed:
                 _run(here, there)
             assert contents(there) == expected, step
-            assert papers(there) == documents, step
+            assert documents_of(there) == documents, step
             assert contents(here) == expected, step
             assert len(imported(there)) == len(set(imported(there))) == sum(map(len, expected.values()))
             assert _run(here, there).was_done

@@ -10,7 +10,18 @@ import pytest
 import tampu
 from tampu.model.message import State
 from tests.broker.transfer import stores
-from tests.broker.transfer.stores import PAIRS, ROUND, TENANTS, URLS, contents, drained, move, opened, papers, requests
+from tests.broker.transfer.stores import (
+    PAIRS,
+    ROUND,
+    TENANTS,
+    URLS,
+    contents,
+    documents_of,
+    drained,
+    move,
+    opened,
+    requests,
+)
 from tests.conformance.harness import FakeClock
 
 QUEUES = ("fifo", "by-priority", "by-ageing", "by-deadline", "by-group", "by-turns")
@@ -26,7 +37,7 @@ def test_a_whole_store_arrives_as_it_was(old: str, new: str, tmp_path: Path, clo
     source, target = URLS[old](tmp_path), URLS[new](tmp_path)
     stores.fill(source, clock)
     with opened(source, clock=clock) as (here,):
-        there_was, documents = contents(here), papers(here)
+        there_was, documents = contents(here), documents_of(here)
         asked = {tenant: requests(here, tenant) for tenant in TENANTS}
     report = move(source, target, clock, ended=True)
     assert report.notes == []
@@ -39,7 +50,7 @@ def test_a_whole_store_arrives_as_it_was(old: str, new: str, tmp_path: Path, clo
     with opened(source, target, clock=clock) as (here, there):
         assert contents(there) == there_was
         assert contents(here) == there_was
-        assert papers(there) == documents
+        assert documents_of(there) == documents
         assert here.queues() == there.queues()
         assert {tenant: requests(there, tenant) for tenant in TENANTS} == asked
     with tampu.open(target, clock=clock, maintenance=False) as store:
@@ -109,7 +120,7 @@ def test_idempotency_keys_of_messages_that_are_gone_come_too(old: str, tmp_path:
         assert (again.id, again.duplicate) == (gone.id, True)
 
 
-def test_a_key_whose_queue_nobody_knows_is_told(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_key_of_an_unknown_queue_is_reported(tmp_path: Path, clock: FakeClock) -> None:
     source, target = URLS["file"](tmp_path), URLS["redis"](tmp_path)
     with tampu.open(source, clock=clock, maintenance=False) as store:
         store.publish("jobs", "once", idempotency_key="i")

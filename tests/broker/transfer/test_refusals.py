@@ -17,7 +17,7 @@ from tampu.broker.transfer import documents as papers_module
 from tampu.engines.port import Engine, PutDocument
 from tampu.engines.transfer import Import
 from tampu.model.message import State
-from tests.broker.transfer.stores import DAY, ROUND, URLS, contents, move, opened, papers
+from tests.broker.transfer.stores import DAY, ROUND, URLS, contents, documents_of, move, opened
 from tests.conformance.harness import FakeClock, counts
 
 
@@ -153,14 +153,14 @@ def test_a_move_can_be_given_up(source: str, target: str, clock: FakeClock, tmp_
         store.queues.put("slow", status="paused")
         store.claim("jobs", lease=60)
     with opened(source, clock=clock) as (here,):
-        before = papers(here)
+        before = documents_of(here)
         with pytest.raises(tampu.InvalidState, match="not being migrated"):
             reopen(here)
     with pytest.raises(tampu.InvalidState, match="workers"):
         move(source, target, clock)
     with opened(source, clock=clock) as (here,):
         assert set(reopen(here)) == {"default/jobs", "default/plain", "default/slow", "default/*"}
-        assert papers(here) == before
+        assert documents_of(here) == before
     clock.advance(61)
     assert move(source, str(tmp_path / "third.db"), clock, wait_seconds=10).stored == 4
 
@@ -229,11 +229,11 @@ def test_looking_changes_nothing(source: str, clock: FakeClock) -> None:
     with tampu.open(source, clock=clock, maintenance=False) as store:
         store.claim("jobs", lease=60)
     with opened(source, clock=clock) as (here,):
-        before = (contents(here), papers(here), here.revision())
+        before = (contents(here), documents_of(here), here.revision())
         report = Move(here, here, TransferOptions(), origin="", goal="").look()
         assert (report.dry_run, report.total, report.stored) == (True, 3, 0)
         assert report.notes == ["default/jobs: 1 messages are leased"]
-        assert (contents(here), papers(here), here.revision()) == before
+        assert (contents(here), documents_of(here), here.revision()) == before
 
 
 def _reader(url: str, clock: FakeClock, behind: int = 0) -> None:
@@ -278,7 +278,7 @@ def test_readers_of_the_journal_go_on(old: str, new: str, tmp_path: Path, clock:
         assert all(t.state is State.READY for t in store.journal(after=reader.position).transitions)
 
 
-def test_a_reader_whose_journal_ends_here_is_told_of(source: str, target: str, clock: FakeClock) -> None:
+def test_a_reader_whose_journal_ends_here_is_reported(source: str, target: str, clock: FakeClock) -> None:
     _reader(source, clock)
     with tampu.open(target, clock=clock, maintenance=False) as store:
         store.publish("others", 1)

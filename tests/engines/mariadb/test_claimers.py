@@ -34,8 +34,8 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
                         NewMessage(i, group=f"g{i % 3}", key=f"{n}/{turn}/{i}" if i % 5 == 0 else None)
                         for i in range(10)
                     ]
-                    published[n] += len(store.publish_many(("jobs", "lanes", "ranked")[turn % 3], news))
-                    leases = store.claim(("jobs", "lanes", "ranked"), limit=12, lease=60)
+                    published[n] += len(store.publish_many(("jobs", "grouped", "ranked")[turn % 3], news))
+                    leases = store.claim(("jobs", "grouped", "ranked"), limit=12, lease=60)
                     with lock:
                         got = {lease.id for lease in leases}
                         assert not got & in_flight, "delivered to two at once"
@@ -54,7 +54,7 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
             errors.append(error)
 
     with tampu.open(url, maintenance=False) as store:
-        store.queues.put("lanes", group_order=True)
+        store.queues.put("grouped", group_order=True)
         store.queues.put("ranked", ordering="priority")
         crew = [threading.Thread(target=work, args=(n,)) for n in range(CLAIMERS)]
         for thread in crew:
@@ -63,10 +63,10 @@ def test_sixteen_claimers_meet_no_unhandled_deadlock(url: str) -> None:
             thread.join()
         assert errors == []
         rest = 0
-        while leases := store.claim(("jobs", "lanes", "ranked"), limit=500):
+        while leases := store.claim(("jobs", "grouped", "ranked"), limit=500):
             rest += sum(outcome.ok for outcome in store.settle([Ack(lease) for lease in leases]))
         assert sum(done) + rest == sum(published)
-        for name in ("jobs", "lanes", "ranked"):
+        for name in ("jobs", "grouped", "ranked"):
             assert set(counts(store, name)) == {"done"}
         assert [finding for finding in store.check() if finding[1] == "bad"] == []
         print(f"{sum(published)} messages, {rest} left at the end")

@@ -231,11 +231,11 @@ def _looks_again(store: tampu.Store) -> None:
     index = _index(store)
     looked, check = threading.Semaphore(0), index.check
 
-    def told(repair: Any) -> None:
+    def check_and_count(repair: Any) -> None:
         check(repair)
         looked.release()
 
-    index.check = told
+    index.check = check_and_count
     for _ in range(2):
         assert looked.acquire(timeout=60)
     index.check = check
@@ -297,7 +297,7 @@ def test_a_process_that_does_not_name_the_index_says_that_it_lacks_something(
     assert payloads(store.claim("jobs", limit=3)) == [1, 2, 3]
 
 
-def test_a_process_that_died_before_it_told_redis_strands_nothing(
+def test_a_process_that_died_before_it_informed_redis_strands_nothing(
     harness: Harness, store: tampu.Store, monkeypatch: Any
 ) -> None:
     """Its commit is done and Redis does not know: claims that walk the database's index find it."""
@@ -434,7 +434,7 @@ def _die_at(store: tampu.Store, step: str) -> None:
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("moment", ["offer", "update"])
 def test_a_redis_that_dies_within_a_call_changes_nothing(harness: Harness, store: tampu.Store, moment: str) -> None:
-    """After it has given places away, which nobody tells it of any more; and before it is told of a commit."""
+    """After it has given places away, which nobody tells it of any more; and before it hears of a commit."""
     store.publish_many("jobs", range(10))
     store.claim("jobs")
     index = _index(store)

@@ -1,4 +1,4 @@
-"""Journal readers and commits that come late: nothing is skipped, nobody is held up, nothing told is taken back."""
+"""Journal readers and commits that come late: nothing is skipped, nobody is delayed, nothing is taken back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_is_rolled_back_leaves_no_hole(store: tampu.Store, old: Any) -> Non
     assert [t.offset for t in store.journal().transitions] == [1, 2]
 
 
-def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(store: tampu.Store, old: Any) -> None:
+def test_the_transitions_of_a_message_are_in_order_whoever_began_first(store: tampu.Store, old: Any) -> None:
     """A transaction that has written before a message was published, and settles it in the end."""
     store.queues.put("other", max_attempts=5)
     with store.transaction(old) as tx:
@@ -58,11 +58,11 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(store: ta
     with store.transaction(old) as tx:
         tx.settle([Ack(lease)])
     old.commit()
-    told = [t.verb for t in store.journal().transitions if t.id == message.id]
-    assert told == ["publish", "claim", "ack"]
+    verbs = [t.verb for t in store.journal().transitions if t.id == message.id]
+    assert verbs == ["publish", "claim", "ack"]
 
 
-def test_what_a_reader_is_told_is_on_disk(store: tampu.Store, url: str) -> None:
+def test_what_a_reader_gets_is_on_disk(store: tampu.Store, url: str) -> None:
     """InnoDB shows a commit before its log is flushed: a reader commits once itself before it tells what it saw."""
     engine: Any = access.engine(store)
     asked: list[str] = []
@@ -71,7 +71,7 @@ def test_what_a_reader_is_told_is_on_disk(store: tampu.Store, url: str) -> None:
         ask = theirs.readers.ask
 
         def heard(work: Any) -> Any:
-            def told(db: Any) -> Any:
+            def recorded(db: Any) -> Any:
                 send = db.send
 
                 def listen(name: str, *values: Any) -> None:
@@ -84,7 +84,7 @@ def test_what_a_reader_is_told_is_on_disk(store: tampu.Store, url: str) -> None:
                 finally:
                     db.send = send
 
-            return ask(told)
+            return ask(recorded)
 
         theirs.readers.ask = heard
         store.publish("jobs", 1)

@@ -64,15 +64,15 @@ class PlanStore:
                 cursor.execute(b"EXPLAIN " + text)
                 for row in cursor.fetchall():
                     table, kind, extra = str(row[2]), row[3], row[-1] or ""
-                    told = f"{text[:200]!r}: {row}"
+                    statement = f"{text[:200]!r}: {row}"
                     made = (
                         row[2] is None
                         or table.startswith(("<derived", "<union"))
                         or SMALL.search(text.decode(errors="replace"))
                     )
-                    assert made or kind != "ALL", f"scans {told}"
-                    assert sorts or "filesort" not in extra, f"sorts {told}"
-                    assert sorts or "temporary" not in extra, f"writes down {told}"
+                    assert made or kind != "ALL", f"scans {statement}"
+                    assert sorts or "filesort" not in extra, f"sorts {statement}"
+                    assert sorts or "temporary" not in extra, f"writes down {statement}"
 
 
 @pytest.fixture(scope="module")

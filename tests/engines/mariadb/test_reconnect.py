@@ -1,4 +1,4 @@
-"""Connections that are lost: made again unnoticed where nothing can have happened, told where it may have."""
+"""Lost connections: made again unnoticed where nothing can have happened, reported where something may have."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: MariaDb, monk
                 call()
 
 
-def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(store: tampu.Store, db: Connection) -> None:
+def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(store: tampu.Store, db: Connection) -> None:
     store.publish("jobs", 1)
     engine: Any = access.engine(store)
     id = engine._db.connection.thread_id()
@@ -110,7 +110,7 @@ def test_what_the_server_undoes_for_others_is_tried_again_and_not_for_ever(
     assert payloads(store.claim("jobs", limit=5)) == [1]
 
 
-def test_a_lock_that_is_held_for_long_is_waited_for_and_then_told(
+def test_a_lock_that_is_held_for_long_is_waited_for_and_then_reported(
     store: tampu.Store, server: MariaDb, url: str, monkeypatch: Any
 ) -> None:
     store.queues.put("jobs", max_depth=5)
@@ -128,7 +128,7 @@ def test_a_lock_that_is_held_for_long_is_waited_for_and_then_told(
         waiter.publish("jobs", 2)
 
 
-def test_a_wrong_user_or_database_is_told_at_once(server: MariaDb) -> None:
+def test_a_wrong_user_or_database_is_reported_at_once(server: MariaDb) -> None:
     with pytest.raises(tampu.InvalidConfig, match="nowhere"):
         tampu.open(server.url("nowhere"))
     with pytest.raises(tampu.Forbidden):

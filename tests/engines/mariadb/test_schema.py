@@ -73,7 +73,7 @@ def test_databases_of_one_server_do_not_know_each_other(server: MariaDb, databas
         "mariadb://root@localhost:port/a", "mariadb://root@localhost/a?durability=perhaps",
     ],
 )  # fmt: skip
-def test_a_url_that_can_not_be_is_refused(url: str) -> None:
+def test_a_url_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(tampu.InvalidConfig):
         tampu.open(url)
 
@@ -94,7 +94,7 @@ def test_a_user_with_rights_on_rows_only_can_use_the_tables_that_are_there(
     _use(server.url(database, user=user))
 
 
-def test_a_user_without_rights_is_told(server: MariaDb, database: str, user: str) -> None:
+def test_a_user_without_rights_gets_an_error(server: MariaDb, database: str, user: str) -> None:
     with pytest.raises(tampu.Forbidden):
         tampu.open(server.url(database, user=user))
 

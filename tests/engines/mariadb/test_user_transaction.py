@@ -121,7 +121,7 @@ def test_a_lost_lease_that_is_caught_leaves_the_rest_to_commit(
     assert _orders(mine) == 1
 
 
-def test_a_table_made_inside_ends_the_transaction_and_is_told(
+def test_a_table_made_inside_ends_the_transaction_and_is_reported(
     store: tampu.Store, mine: pymysql.Connection[Any]
 ) -> None:
     """MariaDB commits with CREATE TABLE: what comes after it would not be of the transaction."""
@@ -132,7 +132,7 @@ def test_a_table_made_inside_ends_the_transaction_and_is_told(
     assert counts(store, "jobs") == {"ready": 1}
 
 
-def test_a_deadlock_in_a_call_is_told_and_takes_the_whole_transaction_back(
+def test_a_deadlock_in_a_call_is_reported_and_takes_the_whole_transaction_back(
     server: MariaDb, store: tampu.Store, mine: pymysql.Connection[Any], database: str
 ) -> None:
     with server.connect(database, autocommit=False) as other, ThreadPoolExecutor(1) as pool:
@@ -187,15 +187,15 @@ def test_who_waits_is_woken_by_the_user_s_commit(url: str, store: tampu.Store, m
 def test_a_connection_with_ways_of_its_own_will_do(
     store: tampu.Store, server: MariaDb, options: dict[str, Any]
 ) -> None:
-    store.queues.put("lanes", group_order=True)
+    store.queues.put("grouped", group_order=True)
     payload = "it's \\ \x00 ü €"
     with server.connect(autocommit=False, **options) as mine, store.transaction(mine) as tx:
         message = tx.publish("jobs", payload, key="k'\\ü", idempotency_key="i\\'", headers={"h": "ü'"})
         again = tx.publish("jobs", payload, key="k'\\ü")
-        tx.publish_many("lanes", [tampu.NewMessage(n, group="g\\'") for n in range(3)])
+        tx.publish_many("grouped", [tampu.NewMessage(n, group="g\\'") for n in range(3)])
         assert again.id == message.id
     assert payloads(store.claim("jobs", limit=5)) == [payload]
-    assert counts(store, "lanes") == {"ready": 1, "held": 2}
+    assert counts(store, "grouped") == {"ready": 1, "held": 2}
 
 
 def test_a_connection_to_elsewhere_is_refused_and_left_as_it_was(store: tampu.Store) -> None:

@@ -56,8 +56,8 @@ def _touched(store: tampu.Store) -> int:
         db.execute("SET enable_sort = off")
         text = f"""EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM "{engine.place.schema}".ready
             WHERE q = {number} AND (rank, pos) > (0, {head}) ORDER BY rank, pos LIMIT 10"""
-        ((told,),) = db.execute(text.encode()).fetchall()
-    plan = told[0]["Plan"]
+        ((explained,),) = db.execute(text.encode()).fetchall()
+    plan = explained[0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 

@@ -42,7 +42,7 @@ def test_what_is_rolled_back_leaves_no_hole(store: tampu.Store, server: Postgres
     assert [t.offset for t in store.journal().transitions] == [1, 2]
 
 
-def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(store: tampu.Store, server: Postgres) -> None:
+def test_the_transitions_of_a_message_are_in_order_whoever_began_first(store: tampu.Store, server: Postgres) -> None:
     """A transaction that has written before a message was published, and settles it in the end."""
     store.queues.put("jobs", max_attempts=5)
     with psycopg.connect(server.url()) as old:
@@ -54,8 +54,8 @@ def test_a_message_s_moves_are_told_in_their_order_whoever_began_first(store: ta
         with store.transaction(old) as tx:
             tx.settle([Ack(lease)])
         old.commit()
-    told = [t.verb for t in store.journal().transitions if t.id == message.id]
-    assert told == ["publish", "claim", "ack"]
+    verbs = [t.verb for t in store.journal().transitions if t.id == message.id]
+    assert verbs == ["publish", "claim", "ack"]
 
 
 def test_a_transaction_left_open_is_named_by_doctor(store: tampu.Store, server: Postgres, monkeypatch: Any) -> None:

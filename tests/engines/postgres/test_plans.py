@@ -58,10 +58,10 @@ class PlanStore:
         self._db.execute("SET auto_explain.log_min_duration = -1")
         found = {}
         for text in self._said:
-            told = json.loads(text[text.index("{") :])
-            name = self._names.get(" ".join(told["Query Text"].split()))
+            explained = json.loads(text[text.index("{") :])
+            name = self._names.get(" ".join(explained["Query Text"].split()))
             if name is not None:
-                found[name] = told["Plan"]
+                found[name] = explained["Plan"]
         return found
 
 

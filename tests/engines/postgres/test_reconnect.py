@@ -1,4 +1,4 @@
-"""Connections that are lost: made again unnoticed where nothing can have happened, told where it may have."""
+"""Lost connections: made again unnoticed where nothing can have happened, reported where something may have."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_server_that_stays_away_is_an_error_in_bounded_time(own: Postgres, mon
                 call()
 
 
-def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
+def test_a_connection_lost_in_the_commit_is_reported_and_not_tried_again(
     store: tampu.Store, db: psycopg.Connection[Any]
 ) -> None:
     store.publish("jobs", 1)
@@ -91,7 +91,7 @@ def test_a_connection_lost_in_the_commit_is_told_and_not_tried_again(
 
 @contextlib.contextmanager
 def _cut_after_the_next_commit(store: tampu.Store) -> Iterator[None]:
-    """The way to the server ends when it has been told everything; its answer is never heard."""
+    """The connection ends when the server has everything; its answer never arrives."""
     engine: Any = access.engine(store)
     wire = engine._db._wire
     fd, tell = wire._pgconn.socket, wire._send_sync
@@ -112,7 +112,7 @@ def _cut_after_the_next_commit(store: tampu.Store) -> Iterator[None]:
         os.close(way)
 
 
-def test_a_publish_in_one_round_trip_that_is_not_answered_is_told_and_not_tried_again(store: tampu.Store) -> None:
+def test_a_publish_in_one_round_trip_that_is_not_answered_is_reported_and_not_tried_again(store: tampu.Store) -> None:
     store.publish("jobs", 1)
     with _cut_after_the_next_commit(store), pytest.raises(tampu.Unavailable, match="may or may not"):
         store.publish("jobs", 2)
@@ -139,7 +139,7 @@ def _at_commit(store: tampu.Store, db: psycopg.Connection[Any], statement: str) 
 
 
 @pytest.mark.parametrize("count", [1, MANY])
-def test_an_error_of_the_commit_itself_is_told(store: tampu.Store, db: psycopg.Connection[Any], count: int) -> None:
+def test_an_error_of_the_commit_itself_is_reported(store: tampu.Store, db: psycopg.Connection[Any], count: int) -> None:
     store.publish("jobs", 1)
     with _at_commit(store, db, "RAISE 'no'"), pytest.raises(tampu.StorageError, match="no"):
         store.publish_many("jobs", [b"x"] * count)
@@ -147,7 +147,7 @@ def test_an_error_of_the_commit_itself_is_told(store: tampu.Store, db: psycopg.C
     assert payloads(store.claim("jobs", limit=5)) == [1]
 
 
-def test_a_commit_that_is_not_confirmed_after_its_answer_is_told(
+def test_a_commit_that_is_not_confirmed_after_its_answer_is_reported(
     store: tampu.Store, db: psycopg.Connection[Any]
 ) -> None:
     store.publish("jobs", 1)
@@ -199,7 +199,7 @@ def test_a_session_ended_before_the_commit_is_not_noticed(store: tampu.Store, se
     assert payloads(store.claim("jobs", limit=5)) == [1, 2]
 
 
-def test_a_wrong_password_or_database_is_told_at_once(server: Postgres) -> None:
+def test_a_wrong_password_or_database_is_reported_at_once(server: Postgres) -> None:
     with pytest.raises(tampu.Unavailable):
         tampu.open(server.url(database="nowhere"))
     with pytest.raises(tampu.TampuError):

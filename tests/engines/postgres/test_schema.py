@@ -80,7 +80,7 @@ def test_a_role_with_rights_on_the_tables_only_can_do_all_but_vacuum(
         assert [level for what, level, _ in store.check() if what == "role"] == ["warn"]
 
 
-def test_a_role_without_rights_is_told_what_to_do(server: Postgres, schema: str, role: str) -> None:
+def test_a_role_without_rights_gets_an_error_that_says_what_to_do(server: Postgres, schema: str, role: str) -> None:
     with pytest.raises(tampu.Forbidden, match="migrate"):
         tampu.open(server.url(user=role, schema=schema))
 

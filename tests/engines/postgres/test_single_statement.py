@@ -113,13 +113,13 @@ def _left_behind(scenario: Callable[[tampu.Store, FakeClock], None]) -> dict[str
         store.publish("jobs", 0)
         store.ack(store.claim("jobs")[0])
         scenario(store, clock)
-        told = [
+        transitions = [
             (t.offset, t.at_us, t.queue, t.verb, t.state, t.attempt, t.type, t.worker)
             for t in store.journal().transitions
         ]
         assert all(store.get(t.id).id == t.id for t in store.journal().transitions)
         counts = store.stats("jobs").counts
-    found: dict[str, Any] = {"journal": told, "counts": counts}
+    found: dict[str, Any] = {"journal": transitions, "counts": counts}
     with psycopg.connect(databases.server.url(), autocommit=True) as db:
         for table, columns in TABLES.items():
             found[table] = db.execute(f"SELECT {columns} FROM {schema}.{table} ORDER BY 1, 2").fetchall()

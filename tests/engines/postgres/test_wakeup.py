@@ -21,7 +21,7 @@ def _wakeup(store: tampu.Store) -> Any:
     return engine._wakeup
 
 
-def test_others_are_told_by_notify(url: str) -> None:
+def test_others_are_woken_by_notify(url: str) -> None:
     with tampu.open(url, maintenance=False) as store, tampu.open(url, maintenance=False) as other:
         heard = threading.Event()
         listening = _wakeup(other)._on_remote_change

@@ -110,9 +110,9 @@ def test_a_worker_that_knows_only_the_page_can_join(server: str) -> None:
         assert stranger.ack(lease, [taken[1][0]]) == b"l", "settled in another way"
         (c, b) = store.claim("jobs", limit=5)
         assert (c.payload, b.payload, b.attempt, b.message.last_error) == ("c", "b", 2, "boom")
-        told = [(t.verb, t.worker) for t in store.journal().transitions]
-        assert ("claim", "stranger") in told
-        assert ("nack", "stranger") in told
+        transitions = [(t.verb, t.worker) for t in store.journal().transitions]
+        assert ("claim", "stranger") in transitions
+        assert ("nack", "stranger") in transitions
 
 
 def test_a_newer_layout_is_refused() -> None:

@@ -22,7 +22,7 @@ from tests.conformance.harness import FakeClock
 from tests.servers import redis
 
 OWN = "2f1e9c1e-7d8c-4c55-9a52-4f1a6a1b2c3d"
-STEM = bytes.fromhex("0123456789ab8cde8f0123")
+ID_PREFIX = bytes.fromhex("0123456789ab8cde8f0123")
 SETTINGS = resolve(BUILT_IN)
 
 
@@ -199,11 +199,11 @@ def _load(queue: str, *numbers: int) -> port.Load:
     starts = [0]
     for body in bodies:
         starts.append(starts[-1] + len(body))
-    return port.Load("default", queue, STEM, numbers, b"".join(bodies), starts, ["t"] * len(numbers), 3)
+    return port.Load("default", queue, ID_PREFIX, numbers, b"".join(bodies), starts, ["t"] * len(numbers), 3)
 
 
 def _id(number: int) -> str:
-    text = STEM.hex()
+    text = ID_PREFIX.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}{number:010x}"
 
 

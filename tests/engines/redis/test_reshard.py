@@ -65,7 +65,7 @@ def test_a_slot_that_moved_is_followed_though_only_its_servers_know(
         monkeypatch.setattr(engine.wire.route, "refresh", lambda: None)  # as if asked of one that has not heard of it
         move = Move(trio, TAG)
         move.tell(move.target, move.source)
-        monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("it was told where"))
+        monkeypatch.setattr(Patience, "wait", lambda _: pytest.fail("the server said where"))
         store.publish("moving", 1)
         assert ask(move.target, "CLUSTER COUNTKEYSINSLOT", move.slot) > 0
         assert payloads(store.claim("moving")) == [1]
@@ -95,7 +95,7 @@ def test_a_url_that_names_one_server_of_a_cluster_is_refused_with_what_to_do(tri
 
 
 class Crew:
-    """A publisher and a worker that do not stop for anything; what each was told."""
+    """A publisher and a worker that do not stop for anything; the answers each got."""
 
     def __init__(self, store: tampu.Store, published: list[str]) -> None:
         self._q = store
@@ -142,11 +142,11 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when a call waits for a server to be ready for it."""
     met, wait = threading.Event(), Patience.wait
 
-    def told(self: Patience) -> bool:
+    def wait_and_report(self: Patience) -> bool:
         met.set()
         return wait(self)
 
-    monkeypatch.setattr(Patience, "wait", told)
+    monkeypatch.setattr(Patience, "wait", wait_and_report)
     return met
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_lost_or_done_twice_while_a_slot_with_messages_is_moved(trio:
 def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_changes(trio: Trio) -> None:
     with tampu.open(trio.url(), maintenance=False) as store:
         store.publish_many("moving", range(10))
-        told = store.journal().transitions
+        transitions = store.journal().transitions
         move = Move(trio, TAG)
         move.begin()
         carried = 1
@@ -190,9 +190,11 @@ def test_a_slot_whose_move_is_not_finished_is_said_to_be_away_and_nothing_change
             ):
                 with pytest.raises(tampu.Unavailable, match="moving this queue"):
                     call()
-            assert store.journal().transitions == told  # one key after the other: those can be read wherever they are
+            assert (
+                store.journal().transitions == transitions
+            )  # one key after the other: those can be read wherever they are
             store.publish("elsewhere", 1)
-            told = store.journal().transitions
+            transitions = store.journal().transitions
             carried = move.carry(1)
         move.finish()
         assert payloads(store.claim("moving", limit=20)) == list(range(10))

@@ -65,7 +65,7 @@ def test_no_script_needs_a_command_newer_than_the_oldest_server() -> None:
         assert tuple(map(int, since.split(".")))[:2] <= OLDEST, f"{name.decode()} came with {since}"
 
 
-def test_a_server_that_forgot_the_scripts_is_told_them_again(start: Callable[..., Server]) -> None:
+def test_a_server_that_forgot_the_scripts_gets_them_again(start: Callable[..., Server]) -> None:
     server = start()
     with tampu.open(server.url(), maintenance=False) as store:
         store.publish("jobs", 1)

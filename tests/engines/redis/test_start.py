@@ -52,9 +52,9 @@ def test_doctor_names_the_durability_and_refuses_an_evicting_server(start: Start
     server = start({"appendonly": "yes", "appendfsync": "everysec"})
     with tampu.open(server.url(), maintenance=False) as store:
         store.publish("jobs", 1)
-    told = command("doctor", "--url", server.url())
-    assert told.code == 0
-    assert "everysec" in told.out
+    ran = command("doctor", "--url", server.url())
+    assert ran.code == 0
+    assert "everysec" in ran.out
     server.client().config_set("maxmemory-policy", "allkeys-lru")
     refused = command("doctor", "--url", server.url())
     assert refused.code != 0

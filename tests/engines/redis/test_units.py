@@ -216,7 +216,7 @@ def test_a_server_that_is_away_gets_its_part_when_it_is_back(cluster: ClusterSto
     assert cluster.seen() == ALL
 
 
-def test_a_due_intent_is_told_to_maintenance(cluster: ClusterStore) -> None:
+def test_a_due_intent_is_reported_to_maintenance(cluster: ClusterStore) -> None:
     unit = cluster.unit()
     engine = cluster.engine()
     asking = units.together(RunContext(engine.registry), unit)

@@ -1,4 +1,4 @@
-"""An empty house on each of the SQL databases."""
+"""An empty store on each of the SQL databases."""
 
 import pytest
 

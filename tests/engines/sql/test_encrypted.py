@@ -86,7 +86,7 @@ def test_a_mariadb_of_another_name_is_refused_by_who_asks_for_it(maria: mariadb.
         tampu.open(f"{url}&ssl_verify_identity=true")
 
 
-def test_certificates_that_can_not_be_read_are_said_so(maria: mariadb.MariaDb, place: Path) -> None:
+def test_certificates_that_cannot_be_read_are_said_so(maria: mariadb.MariaDb, place: Path) -> None:
     for options in ({"ssl_ca": str(place / "none.pem")}, {"ssl_cert": str(place / "none.pem")}):
         with pytest.raises(tampu.InvalidConfig, match="cannot be read"):
             tampu.open(maria.url(**options))

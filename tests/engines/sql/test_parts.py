@@ -1,4 +1,4 @@
-"""A flood of calls is several commits: what becomes of one is told to those who asked for it."""
+"""A flood of calls is several commits: each caller gets the outcome of its own commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.harness import payloads
 
 
 @pytest.mark.parametrize("together", [1, 2])
-def test_a_commit_that_fails_is_told_to_its_own_callers(
+def test_a_commit_that_fails_is_reported_to_its_own_callers(
     url: str, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tampu.open(url, maintenance=False) as store:
@@ -39,7 +39,7 @@ def test_a_commit_that_fails_is_told_to_its_own_callers(
 
         monkeypatch.setattr(engine, "_commit_with_retries", fail_the_second)
         replies = run(asked)
-        told = [isinstance(reply, tampu.StorageFull) for reply in replies]
-        assert told == [False] * together + [True] * together + [False] * together
-        stored = [n for n, failed in enumerate(told) if not failed for _ in range(2)]
+        refused = [isinstance(reply, tampu.StorageFull) for reply in replies]
+        assert refused == [False] * together + [True] * together + [False] * together
+        stored = [n for n, failed in enumerate(refused) if not failed for _ in range(2)]
         assert payloads(store.claim("jobs", limit=20)) == stored

@@ -57,7 +57,7 @@ def test_one_id_is_one_message(crew: list[tampu.Store]) -> None:
     assert counts(crew[0], "jobs") == {"ready": 1}
 
 
-def test_one_key_is_one_waiting_message_with_the_last_payload_told(crew: list[tampu.Store]) -> None:
+def test_one_key_is_one_waiting_message_with_the_last_payload(crew: list[tampu.Store]) -> None:
     for turn in range(10):
         made: Any = _at_once(crew, lambda store, n, t=turn: store.publish("jobs", [t, n], key="k"))  # type: ignore[misc]
         assert sum(not m.duplicate for m in made) == 1

@@ -43,7 +43,7 @@ def _backwards(store: tampu.Store, leases: list[Lease]) -> None:
 
 def _in_all_ways(store: tampu.Store, leases: list[Lease]) -> None:
     store.settle([Ack(lease) for lease in leases[:5]])
-    store.settle([Ack(leases[0]), Ack(leases[5], result=1)])  # the first is told again
+    store.settle([Ack(leases[0]), Ack(leases[5], result=1)])  # the first is repeated
     store.reject(leases[6], "no")
     store.settle([Release(leases[7]), Ack(leases[8])])
     store.ack(leases[9])
@@ -81,7 +81,7 @@ def test_what_is_left_of_a_claim_comes_back(store: tampu.Store, clock: FakeClock
     store.publish_many("jobs", range(6))
     leases = store.claim("jobs", limit=6, lease=30)
     store.settle([Ack(lease) for lease in leases[:2]])
-    store.settle([Ack(lease) for lease in leases[:2]])  # settled once, however often it is told
+    store.settle([Ack(lease) for lease in leases[:2]])  # settled once, however often it is repeated
     store.ack(leases[2], result=1)
     store.settle([Ack(lease) for lease in leases[:3]])
     assert access.engine(store).next_due() is not None

@@ -335,7 +335,7 @@ def test_companions_have_the_mode_of_the_database(tmp_path: Path) -> None:
     assert modes == {0o660}
 
 
-def test_a_companion_that_can_not_be_opened_is_named(tmp_path: Path) -> None:
+def test_a_companion_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "jobs.db-gate").mkdir()
     with pytest.raises(Unavailable, match=r"jobs\.db-gate"):
         tampu.open(tmp_path / "jobs.db", maintenance=False)

@@ -189,8 +189,8 @@ store.close()
 
 @pytest.mark.parametrize("child", ["writes", "leaves"])
 def test_only_the_parent_commits_a_transaction_that_was_open_at_a_fork(tmp_path: Path, child: str) -> None:
-    told = _run(tmp_path / "jobs.db", _INSIDE, child).splitlines()
-    assert [line.partition(" (")[0] for line in told] == ["this store was opened before a fork"] * 2
+    printed = _run(tmp_path / "jobs.db", _INSIDE, child).splitlines()
+    assert [line.partition(" (")[0] for line in printed] == ["this store was opened before a fork"] * 2
     assert _stored(tmp_path / "jobs.db") == 4
 
 

@@ -52,7 +52,7 @@ def _room(store: Store) -> None:
 )
 def test_a_publish_without_room_stores_nothing_and_works_with_room(store: Store, call: Callable[[Store], Any]) -> None:
     _fill(store)
-    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no house
+    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no store
     with pytest.raises(StorageFull) as refused:
         call(store)
     assert (refused.value.code, bool(refused.value.hint)) == ("storage_full", True)
@@ -71,7 +71,7 @@ def test_reading_works_without_room(store: Store) -> None:
 
 def test_a_full_disk_inside_a_transaction_takes_all_of_it_back(store: Store) -> None:
     _fill(store)
-    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no house
+    before = Harness.picture(None, store)  # type: ignore[arg-type]  # it needs no store
     with pytest.raises(StorageFull), store.transaction() as tx:  # noqa: PT012 - the block is what is tested
         tx.publish("jobs", "small")
         tx.publish("jobs", BIG)

@@ -1,4 +1,4 @@
-"""Several processes on one file: nothing lost or doubled, one keeper leads, another takes over."""
+"""Several processes on one file: nothing lost or doubled, one process leads, another takes over."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def leader(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", KEEP, str(tmp_path / "jobs.db")],
         stdin=subprocess.PIPE,
@@ -86,7 +86,7 @@ def keeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def test_only_one_process_leads_and_does_the_work_for_all(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
+def test_only_one_process_leads_and_does_the_work_for_all(tmp_path: Path, leader: subprocess.Popen[str]) -> None:
     with tampu.open(tmp_path / "jobs.db") as store:
         assert not access.engine(store).lead()
         message = store.publish("jobs", 1, delay=0.1)
@@ -94,11 +94,11 @@ def test_only_one_process_leads_and_does_the_work_for_all(tmp_path: Path, keeper
         assert not access.engine(store).lead()
 
 
-def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, keeper: subprocess.Popen[str]) -> None:
+def test_when_the_leading_process_is_killed_another_takes_over(tmp_path: Path, leader: subprocess.Popen[str]) -> None:
     with tampu.open(tmp_path / "jobs.db") as store:
         message = store.publish("jobs", 1, delay=0.3)
-        keeper.send_signal(signal.SIGKILL)
-        keeper.wait(60)
+        leader.send_signal(signal.SIGKILL)
+        leader.wait(60)
         until(lambda: store.get(message.id).state is State.READY)
         assert access.engine(store).lead()
 

@@ -44,8 +44,8 @@ def test_each_caller_gets_its_own_outcomes(own: bool) -> None:
         assert replies[5] == []
         counts = store.stats("jobs").counts
         assert (counts[State.DONE], counts[State.LEASED]) == (2 * COUNT, COUNT)
-        told = [t for t in store.journal(limit=1000).transitions if t.verb == "ack"]
-        assert sorted(t.id for t in told) == sorted(lease.id for lease in [*first, *second]), "each once"
+        transitions = [t for t in store.journal(limit=1000).transitions if t.verb == "ack"]
+        assert sorted(t.id for t in transitions) == sorted(lease.id for lease in [*first, *second]), "each once"
 
 
 def test_a_claim_that_ran_out_is_lost_beside_one_that_did_not() -> None:

@@ -42,8 +42,8 @@ def test_the_form_of_the_user_s_rows_is_theirs(store: Store, own: sqlite3.Connec
         tx.ack(lease)
         tx.publish("new", 2, key="k")
         assert (own.row_factory, own.text_factory) == (rows, text)
-        told = own.execute("SELECT 'a' AS name").fetchone()
-    assert (told[0] if rows is None else told["name"]) == ("a" if text is str else b"a")
+        row = own.execute("SELECT 'a' AS name").fetchone()
+    assert (row[0] if rows is None else row["name"]) == ("a" if text is str else b"a")
     assert (store.stats("jobs").done, store.stats("new").ready) == (1, 1)
 
 
