@@ -192,19 +192,19 @@ def test_the_id_of_a_message_of_another_queue_is_a_conflict(store: Store, harnes
         assert (refused.value.field, "secret" in str(refused.value)) == ("id", False)
 
 
-def test_an_id_that_the_store_made_is_refused_alike_in_use_or_not(store: Store, harness: Harness) -> None:
+def test_an_id_in_the_form_of_the_store_is_refused_whether_in_use_or_not(store: Store, harness: Harness) -> None:
     """So nobody finds out which messages there are, or takes an id before the store does."""
     used, gone = (message.id for message in store.publish_many("letters", ["secret", "gone"]))
     store.publish("emails", 1)
     store.cancel(gone)
     store.purge("letters", state="cancelled")
-    told = set()
+    errors = set()
     for id in (used, gone):
         for queue in ("letters", "emails"):
             with harness.unchanged(store), pytest.raises(InvalidMessage) as refused:
                 store.publish_many(queue, [NewMessage(1), NewMessage(2, id=id)])
-            told.add((refused.value.field, str(refused.value)))
-    assert len(told) == 1
+            errors.add((refused.value.field, str(refused.value)))
+    assert len(errors) == 1
 
 
 def test_an_own_id_is_kept_and_publishing_it_again_returns_the_first(store: Store) -> None:

@@ -80,17 +80,17 @@ def test_the_same_own_id_in_two_tenants_is_two_messages(store: Store, b: Store) 
     assert store.claim("emails")[0].id == own
 
 
-def test_the_id_of_another_tenants_message_is_refused_as_any_that_the_store_made(store: Store, b: Store) -> None:
+def test_the_id_of_a_message_of_another_tenant_is_refused_like_any_made_by_the_store(store: Store, b: Store) -> None:
     """It tells nothing and touches nothing."""
     ids = [message.id for message in store.publish_many("emails", ["a", "gone"])]
     store.cancel(ids[1])
     store.purge("emails", state="cancelled")
-    told = set()
+    errors = set()
     for id in ids:
         with pytest.raises(InvalidMessage) as refused:
             b.publish("emails", "b", id=id)
-        told.add(str(refused.value))
-    assert len(told) == 1
+        errors.add(str(refused.value))
+    assert len(errors) == 1
     assert (store.get(ids[0]).payload, b.queues.list()) == ("a", [])
 
 
