@@ -18,8 +18,7 @@ from tampu.stores.redis import rows as redis_rows
 from tampu.stores.sql import mariadb as mariadb_store
 from tampu.stores.sql import row_ranges
 from tampu.stores.sql import rows as sql_rows
-from tampu.stores.sqlite import messages as sqlite_messages
-from tampu.stores.sqlite import rows as sqlite_rows
+from tampu.stores.sql import sqlite as sqlite_store
 from tests.servers import mariadb, postgres, redis
 from tests.servers.http import Stall
 
@@ -102,9 +101,8 @@ def partition(engine: str, queue: str, tenant: str = "default") -> str:
 
 def small_pieces(monkeypatch: Any, least: int, rows: int) -> None:
     """Few messages make many pieces and batches."""
-    for module in (sqlite_messages, snapshot_rows):
-        monkeypatch.setattr(module, "LEAST", least)
-    for module in (sqlite_rows, sql_rows, mariadb_store, redis_rows):
+    monkeypatch.setattr(snapshot_rows, "LEAST", least)
+    for module in (sql_rows, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "ROWS", rows)
     monkeypatch.setattr(row_ranges, "RANGE_SIZE", -(-rows // 2))
     monkeypatch.setattr(messages, "STEP", rows)
@@ -119,5 +117,5 @@ def small_records(monkeypatch: Any, rows: int, records: int) -> None:
 
 def small_batches(monkeypatch: Any, size: int) -> None:
     """Batches of messages have about so many bytes."""
-    for module in (sqlite_rows, sql_rows, row_ranges, mariadb_store, redis_rows):
+    for module in (sqlite_store, sql_rows, row_ranges, mariadb_store, redis_rows):
         monkeypatch.setattr(module, "BYTES", size)

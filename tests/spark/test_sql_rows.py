@@ -1,4 +1,4 @@
-"""What one answer of a SQL server holds at most, when messages of very different sizes are read. No Spark here."""
+"""What one answer of a SQL database holds at most, when messages of very different sizes are read. No Spark here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOM = 4 << 20
 LARGE = 200_000
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
+@pytest.fixture(params=["file", "postgres", "mariadb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tampu.Store]:
     with tampu.open(URLS[request.param](tmp_path), maintenance=False) as queue:
         yield queue

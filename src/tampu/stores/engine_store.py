@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from tampu.engines.port import Call, Document, Engine
 from tampu.model.errors import TampuError
 from tampu.model.message import State
-from tampu.stores.port import Run, Step
-from tampu.stores.steps import one_by_one
+from tampu.stores.port import ArrowStore, Run
 
 E = TypeVar("E", bound=Engine)
 
 
-class EngineStore(Generic[E]):
+class EngineStore(ArrowStore, Generic[E]):
     """A store over an open engine, which it closes. Subclasses add snapshots and the journal."""
-
-    joint = True
-    remote = False
 
     def __init__(self, engine: E) -> None:
         self.engine = engine
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.engine.close()
@@ -39,17 +32,8 @@ class EngineStore(Generic[E]):
         with self.transaction() as run:
             return [run([call])[0] for call in calls]
 
-    def aside(self, calls: Sequence[Call]) -> list[Any]:
-        return self.together(calls)
-
-    def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
-        return one_by_one(self.together, steps, version)
-
-    def transaction(self) -> AbstractContextManager[Run]:
-        return self._transaction()
-
     @contextmanager
-    def _transaction(self) -> Iterator[Run]:
+    def transaction(self) -> Iterator[Run]:
         engine: Any = self.engine  # joint engines have it; the port does not
         with engine.transaction(None) as work:
             yield lambda calls: without_errors(work.run(calls))
@@ -59,12 +43,6 @@ class EngineStore(Generic[E]):
 
     def documents(self, kind: str, tenant: str, prefix: str = "") -> list[Document]:
         return self.engine.documents(kind, tenant, prefix)
-
-    def within(self, _queue: str | None) -> Self:
-        return self
-
-    def staging(self) -> str | None:
-        return None
 
     def now(self) -> int:
         return self.engine.now()

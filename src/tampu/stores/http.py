@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import time
 import urllib.parse
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Self
 
 import msgspec
 import pyarrow as pa
@@ -28,8 +27,7 @@ from tampu.model.errors import InvalidConfig, RateLimited, Unavailable
 from tampu.model.journal import Position
 from tampu.model.message import State
 from tampu.stores import columns, wire
-from tampu.stores.port import MessageQuery, Run, SnapshotPlan, Step
-from tampu.stores.steps import one_by_one
+from tampu.stores.port import ArrowStore, MessageQuery, SnapshotPlan
 from tampu.wire import bodies
 from tampu.wire.problems import from_answer
 
@@ -50,7 +48,7 @@ _read_planned = reader(wire.SparkPlanned)
 _read_piece = from_msgpack(tuple[str | None, bytes]).decode
 
 
-class HttpStore:
+class HttpStore(ArrowStore):
     joint = False
     remote = True
 
@@ -66,9 +64,6 @@ class HttpStore:
         self._scope = wire.ANY
         self._cores: dict[str, RemoteCore] = {}
         self._core(_OWN)  # so that an invalid url fails at once
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         for core in self._cores.values():
@@ -109,13 +104,7 @@ class HttpStore:
         """One request, which the server runs in one commit where its engine can."""
         return self.run(calls)
 
-    def aside(self, calls: Sequence[Call]) -> list[Any]:
-        return self.together(calls)
-
-    def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
-        return one_by_one(self.together, steps, version)
-
-    def transaction(self) -> AbstractContextManager[Run]:
+    def transaction(self) -> NoReturn:
         raise InvalidConfig(
             "a server does not support transactions", field="url", hint="leave out atomic, or use the url of the store"
         )
@@ -178,9 +167,6 @@ class HttpStore:
     def _documents(self, tenant: str, lookup: wire.SparkLookup) -> wire.SparkDocuments:
         reply: wire.SparkDocuments = self._do(tenant, Request("POST", "/v1/spark/documents", _read_documents, lookup))
         return reply
-
-    def staging(self) -> str | None:
-        return None
 
     def counts(self, tenant: str, queue: str) -> Mapping[State, int]:
         reply: wire.SparkQueue = self._do(tenant, Request("GET", f"/v1/spark/queues/{quoted(queue)}", _read_queue))

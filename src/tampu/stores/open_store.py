@@ -59,7 +59,7 @@ def store_of(engine: Engine) -> ArrowStore:
     """The store over an open engine; it closes the engine. Imports only the module of that engine."""
     match type(engine).__name__:
         case "SqliteEngine":
-            from tampu.stores.sqlite.store import SqliteStore
+            from tampu.stores.sql.sqlite import SqliteStore
 
             return SqliteStore(engine)  # type: ignore[arg-type]  # its name says what it is
         case "PostgresEngine":

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY
+from tampu.engines.encoding import CANCELLED, DELAYED, DONE, EXPIRED, HELD, READY, pack_seqs
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sqlite import ready
-from tampu.engines.sqlite.ids import take_numbers
+from tampu.engines.sqlite.ids import STEP, take_numbers
 
 if TYPE_CHECKING:
     from tampu.engines.sqlite.database import Db
@@ -191,6 +191,15 @@ def select_messages(db: Db, seqs: Ints) -> Rows:
     return found
 
 
+def snapshot_find(db: Db, seqs: Ints, _stamps: Ints, ids: Uuids) -> Rows:
+    found = db.rows("snapshot_find_numbers", Ints(seq for seq in seqs.values if seq is not None))
+    return found + (db.rows("snapshot_find_ids", ids) if db.row("snapshot_has_given_ids") else [])
+
+
+def snapshot_unmoved(db: Db, qs: Ints) -> Rows:
+    return [(q, pack_seqs(range(seq, last + 1, STEP))) for q, seq, last in db.rows("snapshot_runs", qs)]
+
+
 def page_ready(db: Db, q: int, rank: int, pos: int, limit: int) -> Rows:
     return ready.page(db, q, (rank, pos), limit)
 
@@ -257,7 +266,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         claim_ready, ack, take_leases, remove_waiting, lock_waiting, rerank, release_slots, begin_sweep, end_sweep,
-        lock_expired_leases, select_busy_leases, find_messages, select_messages, page_ready, import_endings,
-        lock_journal, start_journal, select_queues_to_trim, select_unread_entries, number_journal,
+        lock_expired_leases, select_busy_leases, find_messages, select_messages, snapshot_find, snapshot_unmoved,
+        page_ready, import_endings, lock_journal, start_journal, select_queues_to_trim, select_unread_entries,
+        number_journal,
     )
 }  # fmt: skip

@@ -30,8 +30,7 @@ from tampu.model.states import LIVE
 from tampu.model.times import SECOND
 from tampu.spark.write import rows, staging
 from tampu.spark.write.staging import Area
-from tampu.stores.port import ArrowStore, Step
-from tampu.stores.steps import one_by_one
+from tampu.stores.port import ArrowStore, Step, one_by_one
 
 JOBS = "spark-job"
 STREAMS = "spark-stream"

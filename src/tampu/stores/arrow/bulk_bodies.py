@@ -5,8 +5,6 @@ A simple body is packed as two or three values: type, payload and, if it is not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.model.message import JSON
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers
 
 _TWO, _THREE = 0x92, 0x93
 _STR8 = 0xD9
@@ -30,13 +28,8 @@ class Plain(msgspec.Struct, frozen=True):
     content_type: pa.Array
 
 
-def unpack(bodies: Sequence[bytes]) -> Plain | None:
-    """None if not all bodies are simple."""
-    return unpack_joined(b"".join(bodies), np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies))))
-
-
-def unpack_joined(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
-    """As `unpack`, for concatenated bodies; ``ends`` is where each ends."""
+def unpack(joined: bytes | pa.Buffer, ends: Numbers) -> Plain | None:
+    """Unpack concatenated bodies; ``ends`` is where each ends. None if not all bodies are simple."""
     count = len(ends)
     if len(joined) > _MOST:
         return None

@@ -15,8 +15,8 @@ from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
 from tampu.stores import columns
 from tampu.stores.arrow import bulk_bodies
-from tampu.stores.arrow.bulk_ids import Numbers
-from tampu.stores.arrow.snapshot_rows import NONE
+from tampu.stores.arrow.numbers import Numbers
+from tampu.stores.arrow.snapshot_rows import NONE, SnapshotRows
 from tampu.stores.port import MessageQuery
 
 _IN_BODY = {
@@ -31,25 +31,18 @@ _to_json = msgspec.json.Encoder(enc_hook=str).encode
 class Found(msgspec.Struct):
     """The messages of one batch, column by column."""
 
+    rows: SnapshotRows
     ids: Callable[[], pa.Array]
-    q: Numbers
     names: Mapping[int, tuple[str, str]]
     """(tenant, queue) of each q."""
-    state: Numbers
     attempts: Numbers
     max_attempts: Numbers
     created: Numbers
+    expires: Numbers | None
     bodies: pa.BinaryArray | Sequence[Body]
     """Packed or decoded."""
-    run_at: Numbers | None = None
-    ended_at: Numbers | None = None
-    expires: Numbers | None = None
-    reasons: Sequence[str | None] | None = None
     errors: Sequence[str | None] | None = None
     results: Sequence[bytes | None] | None = None
-
-    def __len__(self) -> int:
-        return len(self.q)
 
 
 def batch(found: Found, wanted: Sequence[str]) -> pa.RecordBatch:
@@ -72,8 +65,9 @@ def in_order(found: pa.Table, ids: Sequence[str]) -> pa.Table:
     return found.take(pa.array([places[id] for id in ids if id in places], pa.int64()))
 
 
-def created_within(made: pa.RecordBatch, created: Numbers, query: MessageQuery) -> pa.RecordBatch:
-    """Only the messages that were published in the time range of the query."""
+def queried(found: Found, query: MessageQuery) -> pa.RecordBatch:
+    """The columns of the query, of the messages that were published in its time range."""
+    made, created = batch(found, query.columns), found.created
     if query.created_from is None and query.created_to is None:
         return made
     kept = np.ones(len(created), np.bool_)
@@ -85,8 +79,8 @@ def created_within(made: pa.RecordBatch, created: Numbers, query: MessageQuery) 
 
 
 def _of_places(found: Found) -> dict[str, Callable[[], pa.Array]]:
-    count, text = len(found), pa.string()
-    queues, place = np.unique(found.q, return_inverse=True)
+    rows, count, text = found.rows, len(found.rows), pa.string()
+    queues, place = np.unique(rows.q, return_inverse=True)
 
     def name(part: int) -> pa.Array:
         return pa.array([found.names[q][part] for q in queues.tolist()], text).take(pa.array(place))
@@ -102,14 +96,14 @@ def _of_places(found: Found) -> dict[str, Callable[[], pa.Array]]:
         "id": found.ids,
         "tenant": lambda: name(0),
         "queue": lambda: name(1),
-        "state": lambda: columns.state_names().take(pa.array(found.state)),
+        "state": lambda: columns.state_names().take(pa.array(rows.state)),
         "attempts": lambda: pa.array(found.attempts, pa.int32()),
         "max_attempts": lambda: pa.array(found.max_attempts, pa.int32()),
         "created_at": lambda: pa.array(found.created, pa.int64()).cast(columns.TIME),
-        "run_at": lambda: times(found.run_at, count),
-        "expires_at": lambda: times(found.expires, count),
-        "ended_at": lambda: times(found.ended_at, count),
-        "reason": lambda: texts(found.reasons),
+        "run_at": lambda: _times(rows.run_at, count),
+        "expires_at": lambda: _times(found.expires, count),
+        "ended_at": lambda: _times(rows.ended_at, count),
+        "reason": lambda: texts(rows.reason),
         "last_error": lambda: texts(found.errors),
         "result": lambda: texts(None if found.results is None else results()),
     }
@@ -121,7 +115,7 @@ def _of_bodies(packed: pa.BinaryArray | Sequence[Body]) -> dict[str, Callable[[]
     bodies: Sequence[Body]
     if isinstance(packed, pa.BinaryArray):
         joined, ends = _joined(packed)
-        plain = bulk_bodies.unpack_joined(joined, ends)
+        plain = bulk_bodies.unpack(joined, ends)
         if plain is not None:
             return {name: functools.partial(pa.nulls, count, kind) for name, kind in _IN_BODY.items()} | {
                 "type": lambda: plain.type,
@@ -151,7 +145,7 @@ def _joined(packed: pa.BinaryArray) -> tuple[pa.Buffer, Numbers]:
     return joined, ends[1:] - first
 
 
-def times(values: Numbers | None, count: int) -> pa.Array:
+def _times(values: Numbers | None, count: int) -> pa.Array:
     if values is None:
         return pa.nulls(count, columns.TIME)
     return pa.array(values, pa.int64(), mask=values == NONE).cast(columns.TIME)

@@ -18,7 +18,7 @@ from tampu.engines.encoding import STATES, fingerprint
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import NotFound, Unavailable
 from tampu.stores import columns
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers
 
 ROWS = 1 << 15
 """Transitions in a batch; a single record may have more."""
@@ -28,7 +28,6 @@ RECORDS = 1 << 13
 Record = tuple[int, int, int, int, bytes]
 """(first offset, number of transitions, at, q, packed columns)"""
 Names = Mapping[int, tuple[str, str]]
-_RUN = np.dtype([("first", ">i8"), ("step", ">i8"), ("count", ">u4")])
 _decode = from_msgpack(list[tuple[Any, ...]]).decode
 _fingerprint = functools.lru_cache(maxsize=4096)(fingerprint)
 
@@ -82,21 +81,6 @@ class Spread:
         width = np.array(widths, np.int64)
         starts = np.cumsum(width) - width
         return values, starts[self.record] + np.where(width[self.record] > 1, self.within, 0)
-
-    def seqs(self, packed: Sequence[bytes]) -> Numbers:
-        """The message numbers of all records; see `tampu.engines.encoding.pack_seqs`."""
-        even = np.array([len(raw) == _RUN.itemsize for raw in packed])
-        if not even.any():
-            return np.frombuffer(b"".join(packed), ">i8").astype(np.int64)
-        firsts = np.zeros(len(packed), np.int64)
-        steps = np.zeros(len(packed), np.int64)
-        runs = np.frombuffer(b"".join(raw for raw in packed if len(raw) == _RUN.itemsize), _RUN)
-        firsts[even], steps[even] = runs["first"], runs["step"]
-        seqs = firsts[self.record] + steps[self.record] * self.within
-        if not even.all():
-            rest = b"".join(raw for raw in packed if len(raw) != _RUN.itemsize)
-            seqs[~even[self.record]] = np.frombuffer(rest, ">i8")
-        return seqs
 
 
 def decode(records: Sequence[Record]) -> list[tuple[Any, ...]]:

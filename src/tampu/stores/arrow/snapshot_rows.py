@@ -7,7 +7,7 @@ differences and compressed, a column takes a few bytes per hundred messages.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import numpy as np
 
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import NotFound, Unavailable
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.port import MessageQuery
 
 LEAST = 10_000
@@ -110,10 +110,6 @@ def opened(raw: bytes, registry: int) -> Piece:
             hint="the url must name the same store on the driver and on every executor",
         )
     return piece
-
-
-def parts(piece: Piece) -> Iterator[SnapshotRows]:
-    return map(unpacked, piece.parts)
 
 
 def unpacked(raw: bytes) -> SnapshotRows:

@@ -14,21 +14,55 @@ from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.model.errors import NotFound
 from tampu.model.journal import Position
-from tampu.stores.arrow import packed_journal, uuid_texts
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow import ids, packed_journal
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.arrow.packed_journal import Names, Record, Spread, Unpacked
+from tampu.stores.engine_store import EngineStore
 
 ENTRIES = 1000
 """Entries that one script or command looks at."""
 
 
-def bounds(engine: RedisEngine) -> tuple[Position, Position]:
-    def operation(registry: QueueRegistry) -> Operation[tuple[Position, Position]]:
-        entries = yield from registry.all()
-        before, latest = yield from _bounds(registry, entries)
-        return before, latest
+class RedisJournal(EngineStore[RedisEngine]):
+    def bounds(self) -> tuple[Position, Position]:
+        def operation(registry: QueueRegistry) -> Operation[tuple[Position, Position]]:
+            entries = yield from registry.all()
+            before, latest = yield from _bounds(registry, entries)
+            return before, latest
 
-    return engine.query(operation(engine.registry))
+        return self.engine.query(operation(self.engine.registry))
+
+    def at_time(self, at_us: int) -> Position:
+        """Scans the entries: a clock that went back leaves times out of order."""
+        return self.engine.query(_search(self.engine.registry, "since", at_us))
+
+    def until_time(self, at_us: int) -> Position:
+        return self.engine.query(_search(self.engine.registry, "until", at_us))
+
+    def journal(
+        self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        owner, _, queue = partition.partition("/")
+        if (tenant is not None and owner != tenant) or (queues is not None and queue not in queues):
+            return iter(())
+        entry = self.engine.query(self.engine.registry.find_existing(owner, queue))
+        if entry is None:
+            raise NotFound(f"no queue {queue} of tenant {owner}", field="partition")
+
+        def operation(registry: QueueRegistry, after: int) -> Operation[tuple[list[Record], int]]:
+            (reply,) = yield [registry.write.plain("XRANGE", entry.tag, "j", f"{after + 1}-0", "+", "COUNT", ENTRIES)]
+            before, latest = yield from _bounds(registry, [entry])  # read last: what was trimmed by then may be missing
+            packed_journal.check_reach(before[partition], latest[partition], after, upto)
+            return packed_journal.bounded([_record(id, fields) for id, fields in ok(reply)])
+
+        def fetch(after: int) -> tuple[list[Record], int, Names]:
+            records, end = self.engine.query(operation(self.engine.registry, after))
+            return records, end, {0: (owner, queue)}
+
+        def unpack(records: Sequence[Record]) -> Unpacked:
+            return _unpacked(records, entry.ids.tail)
+
+        return packed_journal.read(fetch, unpack, partition, after, upto, None, None)
 
 
 def _bounds(registry: QueueRegistry, entries: Sequence[QueueEntry]) -> Operation[tuple[Position, Position]]:
@@ -52,78 +86,26 @@ def _start(id: bytes) -> int:
     return int(last) - int(count) + 1
 
 
-def at_time(engine: RedisEngine, at_us: int) -> Position:
-    """Scans the entries: a clock that went back leaves times out of order."""
-    return _search(engine, "since", at_us)
-
-
-def until_time(engine: RedisEngine, at_us: int) -> Position:
-    """The position of the last transition before a time."""
-    return _search(engine, "until", at_us)
-
-
-def _search(engine: RedisEngine, how: str, at_us: int) -> Position:
-    def operation(registry: QueueRegistry) -> Operation[Position]:
-        entries = yield from registry.all()
-        before, latest = yield from _bounds(registry, entries)
-        found: dict[str, int] = {}
-        left = [(entry, "") for entry in entries]
-        while left:
-            calls = [
-                registry.write.script("find_journal_time", entry.tag, how, at_us, start, ENTRIES)
-                for entry, start in left
-            ]
-            again = []
-            for (entry, _), reply in zip(left, (yield calls), strict=True):
-                done, *offset = ok(reply)
-                if not done:
-                    again.append((entry, offset[0].decode()))
-                elif offset:
-                    found[entry.partition] = int(offset[0])
-                else:
-                    found[entry.partition] = (latest if how == "since" else before)[entry.partition]
-            left = again
-        return found
-
-    return engine.query(operation(engine.registry))
-
-
-def read(
-    engine: RedisEngine,
-    partition: str,
-    after: int,
-    upto: int,
-    tenant: str | None,
-    queues: Sequence[str] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    owner, _, queue = partition.partition("/")
-    if (tenant is not None and owner != tenant) or (queues is not None and queue not in queues):
-        return iter(())
-    names: Names = {0: (owner, queue)}
-
-    def operation(registry: QueueRegistry, after: int) -> Operation[tuple[list[Record], int]]:
-        entry = yield from registry.find_existing(owner, queue)
-        if entry is None:
-            raise NotFound(f"no queue {queue} of tenant {owner}", field="partition")
-        (reply,) = yield [registry.write.plain("XRANGE", entry.tag, "j", f"{after + 1}-0", "+", "COUNT", ENTRIES)]
-        before, latest = yield from _bounds(registry, [entry])  # read last: what was trimmed by then may be missing
-        packed_journal.check_reach(before[partition], latest[partition], after, upto)
-        return packed_journal.bounded([_record(id, fields) for id, fields in ok(reply)])
-
-    def fetch(after: int) -> tuple[list[Record], int, Names]:
-        records, end = engine.query(operation(engine.registry, after))
-        return records, end, names
-
-    tail: list[int] = []
-
-    def unpack(records: Sequence[Record]) -> Unpacked:
-        if not tail:
-            entry = engine.query(engine.registry.find_existing(owner, queue))
-            assert entry is not None
-            tail.append(entry.ids.tail)
-        return _unpacked(records, tail[0])
-
-    return packed_journal.read(fetch, unpack, partition, after, upto, None, None)
+def _search(registry: QueueRegistry, how: str, at_us: int) -> Operation[Position]:
+    entries = yield from registry.all()
+    before, latest = yield from _bounds(registry, entries)
+    found: dict[str, int] = {}
+    left = [(entry, "") for entry in entries]
+    while left:
+        calls = [
+            registry.write.script("find_journal_time", entry.tag, how, at_us, start, ENTRIES) for entry, start in left
+        ]
+        again = []
+        for (entry, _), reply in zip(left, (yield calls), strict=True):
+            done, *offset = ok(reply)
+            if not done:
+                again.append((entry, offset[0].decode()))
+            elif offset:
+                found[entry.partition] = int(offset[0])
+            else:
+                found[entry.partition] = (latest if how == "since" else before)[entry.partition]
+        left = again
+    return found
 
 
 def _record(id: bytes, fields: Sequence[bytes]) -> Record:
@@ -135,7 +117,7 @@ def _unpacked(records: Sequence[Record], tail: int) -> Unpacked:
     verbs, states, workers, packed, attempts, types, details, own = packed_journal.decode(records)
 
     def id_column(spread: Spread) -> pa.Array:
-        made = ids(tail, np.concatenate([_seqs(one) for one in packed]))
+        made = ids.of_numbers(tail, np.concatenate([_seqs(one) for one in packed]))
         if not any(own):
             return made
         given = [_own(one, record[1]) for one, record in zip(own, records, strict=True)]
@@ -168,11 +150,3 @@ def _own(given: Any, count: int) -> list[str | None]:
     if isinstance(given, str):
         return [given[:26] + given[i : i + 10] for i in range(26, len(given), 10)]
     return [id or None for id in given] if given else [None] * count
-
-
-def ids(tail: int, seqs: Numbers) -> pa.StringArray:
-    """Ids made of number and queue; see `tampu.engines.redis.ids`."""
-    numbers = seqs.astype(np.uint64)
-    high = numbers >> np.uint64(20) << np.uint64(16) | np.uint64(0x7000) | numbers >> np.uint64(8) & np.uint64(0xFFF)
-    low = np.uint64(1 << 63 | tail) | (numbers & np.uint64(0xFF)) << np.uint64(54)
-    return uuid_texts.of_halves(high, low)

@@ -16,12 +16,11 @@ from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.rows import DEAD, DELAYED, DONE, HELD, READY, decode, read_row, result
 from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
-from tampu.stores.arrow import message_rows, snapshot_rows
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow import ids, message_rows, snapshot_rows
 from tampu.stores.arrow.message_rows import Found
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.arrow.snapshot_rows import NONE, SnapshotRows
 from tampu.stores.port import MessageQuery
-from tampu.stores.redis.journal import ids
 
 ROWS = 1 << 12
 """Maximum number of messages in a batch; fewer if they are large."""
@@ -57,9 +56,8 @@ class Reader:
         start = 0
         while start < len(wanted):
             found = self._found(self._entries[int(wanted.q[start])], wanted.part(start, start + ROWS))
-            start += len(found)
-            made = message_rows.batch(found, self._query.columns)
-            made = message_rows.created_within(made, found.created, self._query)
+            start += len(found.rows)
+            made = message_rows.queried(found, self._query)
             if made.num_rows:
                 yield made
 
@@ -129,18 +127,14 @@ def _made(entry: QueueEntry, here: SnapshotRows, rows: Sequence[_Row]) -> Found:
     if here.expires is not None:
         expires = np.where(here.expires == NONE, expires, here.expires)
     return Found(
+        here,
         ids=lambda: _id_column(entry, here.seq, rows),
-        q=here.q,
         names=dict.fromkeys(np.unique(here.q).tolist(), (entry.tenant, entry.queue)),
-        state=here.state,
         attempts=here.attempts,
         max_attempts=np.array([row.max_attempts for row in rows], np.int64),
         created=np.array([row.created for row in rows], np.int64),
-        bodies=_bodies(rows),
-        run_at=here.run_at,
-        ended_at=here.ended_at,
         expires=expires,
-        reasons=here.reason,
+        bodies=_bodies(rows),
     )
 
 
@@ -152,6 +146,6 @@ def _bodies(rows: Sequence[_Row]) -> pa.BinaryArray | list[Body]:
 
 
 def _id_column(entry: QueueEntry, seqs: Numbers, rows: Sequence[_Row]) -> pa.Array:
-    made = ids(entry.ids.tail, seqs)
+    made = ids.of_numbers(entry.ids.tail, seqs)
     own = [None if row.extra is None else row.extra.get("o") for row in rows]
     return pc.coalesce(pa.array(own, pa.string()), made) if any(own) else made

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.engines.port import Load
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers
 
 BEGINNING = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 END = b"\xff\xff"

@@ -3,54 +3,49 @@ because the Python driver is slow per row."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tampu.engines.mariadb import MariaEngine
-from tampu.engines.sql import journal
 from tampu.engines.sql.db import Db, Ints, ServerDb
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.arrow.snapshot_rows import NONE
-from tampu.stores.sql.rows import Walk
-from tampu.stores.sql.store import SqlStore
+from tampu.stores.sql.server import ServerStore
 
-R = TypeVar("R")
 ROWS = 1 << 13
 """Maximum number of messages that one statement reads."""
 BYTES = 4 << 20
 """Approximate size of a batch; a single row may be larger."""
 
 
-class MariaStore(SqlStore[MariaEngine]):
-    def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
-        readers = self.engine.readers
-        while not readers.ask(
-            journal.catch_up
-        ):  # number most of it first, so that others wait for the lock only briefly
-            pass
+class MariaStore(ServerStore[MariaEngine]):
+    def hold(self, db: Db, other: ServerDb) -> int:
+        """The lock keeps others from assigning offsets. So the records without an offset in the snapshot of ``other``
+        are exactly the missing ones, and those are numbered, whatever was committed since."""
+        with db.together():
+            db.say(b"START TRANSACTION")
+            (latest,) = db.row("lock_journal")
+            with other.together():
+                other.begin_reading()
+                new = other.rows("snapshot_unnumbered")
+            ends = list(itertools.accumulate((n for _, _, n in new), initial=latest))
+            db.send(
+                "snapshot_number_records",
+                Ints(end + 1 for end in ends[:-1]),
+                *(Ints(row[i] for row in new) for i in (0, 1)),
+            )
+            db.send("end_numbering", latest)
+            db.send("seal_journal")  # after this commit all that was seen is on disk, even if nothing was new
+            db.say(b"COMMIT")
+        return int(ends[-1])
 
-        def asked(db: Db) -> tuple[int, R]:
-            with readers.another() as other:
-                latest = _numbered(db, other)
-                with other.together():
-                    found = work(other)
-                    other.say(b"COMMIT")
-            return latest, found
-
-        return readers.ask(asked)
-
-    @contextlib.contextmanager
-    def walking(self) -> Iterator[Walk]:
-        yield self._messages
-
-    def _messages(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - always there
+    def walk(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - always there
         """One transaction per batch. The size of a batch follows from how many messages fitted into the one before."""
         first, last, most = int(wanted[0]), int(wanted[-1]), ROWS
         while first <= last:
@@ -61,31 +56,6 @@ class MariaStore(SqlStore[MariaEngine]):
             yield batch
             first = batch.column("seq")[-1].as_py() + 1
             most = ROWS if whole else max(1, 2 * len(batch))
-
-
-def _numbered(db: Db, other: ServerDb) -> int:
-    """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
-    offset.
-
-    The lock keeps others from assigning offsets. So the records without an offset in the snapshot of ``other`` are
-    exactly the missing ones, and those are numbered, whatever was committed since.
-    """
-    with db.together():
-        db.say(b"START TRANSACTION")
-        (latest,) = db.row("lock_journal")
-        with other.together():
-            other.begin_reading()
-            new = other.rows("snapshot_unnumbered")
-        ends = list(itertools.accumulate((n for _, _, n in new), initial=latest))
-        db.send(
-            "snapshot_number_records",
-            Ints(end + 1 for end in ends[:-1]),
-            *(Ints(row[i] for row in new) for i in (0, 1)),
-        )
-        db.send("end_numbering", latest)
-        db.send("seal_journal")  # after this commit all that was seen is on disk, even if nothing was new
-        db.say(b"COMMIT")
-    return int(ends[-1])
 
 
 def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | None, bool]:

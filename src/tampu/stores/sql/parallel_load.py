@@ -30,10 +30,9 @@ from tampu.engines.sql.db import Blobs
 from tampu.engines.sql.verbs import documents
 from tampu.engines.sql.verbs import load as sql_load
 from tampu.model.errors import TampuError, Unavailable
-from tampu.stores.arrow.bulk_ids import Numbers
-from tampu.stores.port import Step
+from tampu.stores.arrow.numbers import Numbers
+from tampu.stores.port import Step, Together, one_by_one
 from tampu.stores.sql import copy_format
-from tampu.stores.steps import Together, one_by_one
 
 PARALLEL = 3
 """Steps at the same time: two keep the server's processors busy while a third waits for its commit."""

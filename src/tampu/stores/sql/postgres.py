@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 import psycopg
+import pyarrow as pa
 
 from tampu.engines.port import Call
 from tampu.engines.postgres import PostgresEngine, connect, migrations
 from tampu.engines.sql import journal
 from tampu.engines.sql.db import Db, ServerDb
 from tampu.model.errors import NotFound
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.engine_store import without_errors
 from tampu.stores.port import Step
 from tampu.stores.sql.parallel_load import ParallelLoad
 from tampu.stores.sql.row_ranges import RowRanges
-from tampu.stores.sql.rows import Walk
-from tampu.stores.sql.store import SqlStore
-
-R = TypeVar("R")
+from tampu.stores.sql.server import ServerStore
 
 
-class PostgresStore(SqlStore[PostgresEngine]):
-    def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
-        readers = self.engine.readers
-        readers.ask(journal.catch_up)  # number most of it first, so that others wait for the lock only briefly
-
-        def asked(db: Db) -> tuple[int, R]:
-            with readers.another() as other:
-                latest = _numbered(db, other)
-                with other.together():
-                    found = work(other)
-                    other.say(b"COMMIT")
-            return latest, found
-
-        return readers.ask(asked)
+class PostgresStore(ServerStore[PostgresEngine]):
+    def hold(self, db: Db, other: ServerDb) -> int:
+        """Uses two sessions, so that other processes can number the journal while the plan is made."""
+        with db.together():
+            db.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
+            db.send("snapshot_lock")
+            while journal.number(db) == journal.STEP:
+                pass
+            (latest,) = db.row("select_journal_end")
+            (name,) = db.row("snapshot_export")
+            with other.together():
+                other.begin_reading()
+                other.say(b"SET TRANSACTION SNAPSHOT '%s'" % name.encode())
+            db.say(b"COMMIT")
+        return int(latest)
 
     def aside(self, calls: Sequence[Call]) -> list[Any]:
         with self.engine.transaction(None) as work:
@@ -46,9 +45,8 @@ class PostgresStore(SqlStore[PostgresEngine]):
     def in_turn(self, steps: Iterable[Step], version: int) -> Generator[list[Any], None, None]:
         return ParallelLoad(self.engine, self.together).run(steps, version)
 
-    @contextlib.contextmanager
-    def walking(self) -> Iterator[Walk]:
-        yield RowRanges(self.engine.readers, self.engine.place.schema).messages
+    def walk(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
+        return RowRanges(self.engine.readers, self.engine.place.schema).messages(wanted, bodies=bodies)
 
 
 def check_there(url: str) -> None:
@@ -65,23 +63,3 @@ def check_there(url: str) -> None:
             field="url",
             hint="name the right schema with ?schema=; tampu migrate or a publish creates a new one",
         )
-
-
-def _numbered(db: Db, other: ServerDb) -> int:
-    """Number the journal, and leave ``other`` in a transaction that sees exactly what was numbered. Returns the last
-    offset.
-
-    Uses two sessions, so that other processes can number the journal while the plan is made.
-    """
-    with db.together():
-        db.say(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
-        db.send("snapshot_lock")
-        while journal.number(db) == journal.STEP:
-            pass
-        (latest,) = db.row("select_journal_end")
-        (name,) = db.row("snapshot_export")
-        with other.together():
-            other.begin_reading()
-            other.say(b"SET TRANSACTION SNAPSHOT '%s'" % name.encode())
-        db.say(b"COMMIT")
-    return int(latest)

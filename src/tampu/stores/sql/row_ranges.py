@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from tampu.engines.postgres.database import Db, statements
 from tampu.engines.sql.read_pool import ReadPool
-from tampu.stores.arrow import byte_ranges
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow.numbers import Numbers, cuts
 from tampu.stores.sql.copy_format import BEGINNING
 
 RANGE_SIZE = 1 << 10
@@ -50,7 +49,7 @@ class _RowRange(msgspec.Struct):
 
     def cuts(self) -> Iterator[Range]:
         """Parts of it whose bodies have at most `BYTES`."""
-        for start, stop in byte_ranges.cuts(self.size, BYTES):
+        for start, stop in cuts(self.size, BYTES):
             yield int(self.seq[start]), int(self.seq[stop - 1])
 
     def batch(self) -> pa.RecordBatch:
@@ -100,7 +99,7 @@ class RowRanges:
         self._text = statements(schema)["snapshot_messages"]
 
     def messages(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
-        """See `tampu.stores.sql.rows.Walk`."""
+        """See `tampu.stores.sql.store.SqlStore.walk`."""
         starts = range(0, len(wanted), RANGE_SIZE)
         ranges = [(int(wanted[at]), int(wanted[min(at + RANGE_SIZE, len(wanted)) - 1])) for at in starts]
         found = self._read(ranges, SMALL if bodies else -1)

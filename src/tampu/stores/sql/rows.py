@@ -1,52 +1,44 @@
-"""Rows of messages from a SQL server: the state in the snapshot, joined with what never changes.
+"""Rows of messages from a SQL database: the state in the snapshot, joined with what never changes.
 
 If the wanted messages are close together, a range of the table is scanned, in batches. If they are few among others,
-each is looked up. Either way the server is first asked for their sizes, so that no answer is much larger than `BYTES`.
+each is looked up. Either way their sizes are asked for first, so that no answer is much larger than `BYTES`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.engines.encoding import DONE, id_text
+from tampu.engines.encoding import DONE
 from tampu.engines.sql.db import Db, Ints, text
-from tampu.engines.sql.engine import SqlEngine
-from tampu.stores.arrow import byte_ranges, message_rows, snapshot_rows, uuid_texts
-from tampu.stores.arrow.bulk_ids import Numbers
+from tampu.stores.arrow import ids, message_rows, snapshot_rows
 from tampu.stores.arrow.message_rows import Found
+from tampu.stores.arrow.numbers import Numbers, cuts
 from tampu.stores.arrow.snapshot_rows import NONE, SnapshotRows
 from tampu.stores.port import MessageQuery
-from tampu.stores.sql.journal import ids
+
+if TYPE_CHECKING:
+    from tampu.stores.sql.store import SqlStore
 
 ROWS = 1 << 14
 """Messages that are read together."""
-_SPARSE = 2
-"""A range is scanned if it has at most this many times the wanted messages."""
 BYTES = 4 << 20
 """Approximate size of bodies and results fetched at once; a single message may be larger."""
 _LOOKED_UP = 1 << 11
 """Maximum number of messages in one lookup."""
 
 
-class Walk(Protocol):
-    def __call__(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
-        """These messages, and perhaps others between them, in the order of their numbers: seq, created, max_attempts,
-        expires, ahead, id, body. In batches of bounded size. Without ``bodies``, bodies may be left out."""
-        ...
-
-
 class Reader:
     """Reads the messages of one piece, a few thousand at a time, each part in its own transaction."""
 
-    def __init__(self, engine: SqlEngine, walk: Walk, now: int, query: MessageQuery) -> None:
-        self._engine = engine
-        self._messages = walk
+    def __init__(self, store: SqlStore[Any], now: int, query: MessageQuery) -> None:
+        self._store = store
+        self._readers = store.engine.readers
         self._now = now
         self._query = query
 
@@ -54,21 +46,20 @@ class Reader:
         for start in range(0, len(wanted), ROWS):
             part = wanted.part(start, start + ROWS)
             for found in self._walk(part) if self._close_together(part.seq) else self._look_up(part):
-                made = message_rows.batch(found, self._query.columns)
-                made = message_rows.created_within(made, found.created, self._query)
+                made = message_rows.queried(found, self._query)
                 if made.num_rows:
                     yield made
 
     def _close_together(self, seqs: Numbers) -> bool:
-        first, last, most = int(seqs[0]), int(seqs[-1]), _SPARSE * len(seqs)
+        first, last, most = int(seqs[0]), int(seqs[-1]), self._store.sparse * len(seqs)
         if last - first < most:
             return True
-        return bool(self._engine.readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
+        return bool(self._readers.ask(lambda db: db.row("snapshot_count", first, last, most + 1))[0] <= most)
 
     # -- scanning
 
     def _walk(self, wanted: SnapshotRows) -> Iterator[Found]:
-        for start, stop in byte_ranges.cuts(self._result_sizes(wanted), BYTES):
+        for start, stop in cuts(self._result_sizes(wanted), BYTES):
             yield from self._walk_part(wanted.part(start, stop))
 
     def _result_sizes(self, wanted: SnapshotRows) -> Numbers:
@@ -76,16 +67,16 @@ class Reader:
         sizes = np.zeros(len(wanted), np.int64)
         if (wanted.state == DONE).any():
             first, last = int(wanted.seq[0]), int(wanted.seq[-1])
-            found = self._engine.readers.ask(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
+            found = self._readers.ask(lambda db: db.rows("snapshot_result_sizes", first, last, self._now))
             seqs, known = (np.array([row[i] for row in found], np.int64) for i in (0, 1))
             np.add.at(sizes, np.searchsorted(wanted.seq, seqs), known)
         return sizes
 
     def _walk_part(self, wanted: SnapshotRows) -> Iterator[Found]:
         # Read data that is removed with a message first: a message that is there afterwards was there all the time.
-        beside = self._engine.readers.ask_once(lambda db: _Beside(db, self._engine, wanted, self._now))
+        beside = self._readers.ask_once(lambda db: _Beside(db, self._store, wanted, self._now))
         done = 0
-        for rows in self._messages(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
+        for rows in self._store.walk(wanted.seq, bodies=message_rows.in_bodies(self._query.columns)):
             seqs = _numbers(rows, "seq")
             part = wanted.part(done, done + len(seqs))
             if not np.array_equal(part.seq, seqs):
@@ -108,11 +99,11 @@ class Reader:
             some = wanted.part(start, start + _LOOKED_UP)
             seqs = some.seq.tolist()
             asked = functools.partial(_sizes, seqs=seqs)
-            for low, high in byte_ranges.cuts(self._engine.readers.ask(asked), BYTES):
+            for low, high in cuts(self._readers.ask(asked), BYTES):
                 work = functools.partial(
-                    look_up, engine=self._engine, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
+                    look_up, store=self._store, seqs=seqs[low:high], now=self._now, wanted=some.part(low, high)
                 )
-                yield self._engine.readers.ask_once(work)
+                yield self._readers.ask_once(work)
 
 
 def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:
@@ -121,13 +112,7 @@ def _sizes(db: Db, seqs: Sequence[int]) -> Numbers:
     return np.array([known.get(seq, 0) for seq in seqs], np.int64)
 
 
-def by_number(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int) -> pa.RecordBatch | None:
-    """Messages as they are now, without those that are gone."""
-    found = look_up(db, engine, seqs, now, None)
-    return message_rows.batch(found, MessageQuery().columns) if len(found) else None
-
-
-def look_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: SnapshotRows | None) -> Found:
+def look_up(db: Db, store: SqlStore[Any], seqs: Sequence[int], now: int, wanted: SnapshotRows | None) -> Found:
     """Messages by number, in the states of ``wanted``, or as they are now (None)."""
     rows = db.rows("select_messages", Ints(seqs))
     if wanted is not None and len(rows) < len(wanted):
@@ -136,53 +121,44 @@ def look_up(db: Db, engine: SqlEngine, seqs: Sequence[int], now: int, wanted: Sn
     (seq, q, created, stamp, max_attempts, expires, own, bodies, state, attempts, run_at, at, reason, _, error) = (
         columns
     )
-    numbers = np.array(seq, np.int64)
-    here = SnapshotRows(
-        numbers,
-        np.array(q, np.int64),
-        np.array(state, np.int64),
-        np.array(attempts, np.int64),
-        snapshot_rows.numbers(run_at),
-        snapshot_rows.numbers(at),
-        [text(one) for one in reason],
-    )
+    numbers, tried = np.array(seq, np.int64), np.array(attempts, np.int64)
     errors: list[str | None] = [text(one) for one in error]
-    if wanted is not None:
-        errors = _errors_then(db, wanted, errors)
-        tried = here.attempts if wanted.attempts is None else wanted.attempts
-        here = SnapshotRows(wanted.seq, wanted.q, wanted.state, tried, wanted.run_at, wanted.ended_at, wanted.reason)
+    expiry = snapshot_rows.numbers(expires)
+    if wanted is None:
+        here = SnapshotRows(
+            numbers,
+            np.array(q, np.int64),
+            np.array(state, np.int64),
+            tried,
+            snapshot_rows.numbers(run_at),
+            snapshot_rows.numbers(at),
+            [text(one) for one in reason],
+        )
+    else:
+        here = wanted
+        if wanted.attempts is not None:
+            tried = wanted.attempts
+        if wanted.failures is not None:
+            known = _failed(db, wanted)
+            errors = [known.get(seq) for seq in wanted.seq.tolist()]
+        if wanted.expires is not None:
+            expiry = np.where(wanted.expires == NONE, expiry, wanted.expires)
     results: dict[int, bytes] = {}
     done = here.state == DONE
     if done.any():
         results = dict(db.rows("snapshot_results_of", Ints(numbers[done].tolist()), now))
-    expiry = snapshot_rows.numbers(expires)
-    if wanted is not None and wanted.expires is not None:
-        expiry = np.where(wanted.expires == NONE, expiry, wanted.expires)
-    assert here.attempts is not None
     return Found(
-        ids=lambda: _id_column(engine.registry.tail, np.array(stamp, np.int64), numbers, own),
-        q=here.q,
-        names={one: engine.registry.name(db, one) for one in np.unique(here.q).tolist()},
-        state=here.state,
-        attempts=here.attempts,
+        here,
+        ids=lambda: ids.with_given(store.ids(np.array(stamp, np.int64), numbers), pa.array(own, pa.binary(16))),
+        names={one: store.engine.registry.name(db, one) for one in np.unique(here.q).tolist()},
+        attempts=tried,
         max_attempts=np.array(max_attempts, np.int64),
         created=np.array(created, np.int64),
-        bodies=pa.array(bodies, pa.binary()),
-        run_at=here.run_at,
-        ended_at=here.ended_at,
         expires=expiry,
-        reasons=here.reason,
+        bodies=pa.array(bodies, pa.binary()),
         errors=errors,
         results=[results.get(one) for one in numbers.tolist()] if results else None,
     )
-
-
-def _errors_then(db: Db, wanted: SnapshotRows, now: list[str | None]) -> list[str | None]:
-    """The errors at the time of the plan; for ended messages the latest."""
-    if wanted.failures is None:
-        return now
-    known = _failed(db, wanted)
-    return [known.get(seq) for seq in wanted.seq.tolist()]
 
 
 def _failed(db: Db, wanted: SnapshotRows) -> dict[int, str | None]:
@@ -194,20 +170,13 @@ def _failed(db: Db, wanted: SnapshotRows) -> dict[int, str | None]:
     return {seq: text(error) for seq, error in db.rows("snapshot_errors", *pairs)}
 
 
-def _id_column(tail: int, stamps: Numbers, seqs: Numbers, own: Sequence[Any]) -> pa.Array:
-    made = ids(tail, stamps, seqs)
-    if not any(own):
-        return made
-    return pc.coalesce(pa.array([None if id is None else id_text(id) for id in own], pa.string()), made)
-
-
 class _Beside:
     """Data from other tables for the messages of a scan."""
 
-    def __init__(self, db: Db, engine: SqlEngine, wanted: SnapshotRows, now: int) -> None:
+    def __init__(self, db: Db, store: SqlStore[Any], wanted: SnapshotRows, now: int) -> None:
         first, last = int(wanted.seq[0]), int(wanted.seq[-1])
-        self._registry = engine.registry
-        self._names = {q: engine.registry.name(db, q) for q in np.unique(wanted.q).tolist()}
+        self._store = store
+        self._names = {q: store.engine.registry.name(db, q) for q in np.unique(wanted.q).tolist()}
         self._attempts: dict[int, int] = {}
         self._errors: Mapping[int, str | None]
         if wanted.attempts is None:
@@ -233,18 +202,14 @@ class _Beside:
             expires = np.where(wanted.expires == NONE, NONE if expires is None else expires, wanted.expires)
         created = _numbers(rows, "created")
         return Found(
+            wanted,
             ids=lambda: self._id_column(rows, created, wanted.seq),
-            q=wanted.q,
             names=self._names,
-            state=wanted.state,
             attempts=attempts,
             max_attempts=_numbers(rows, "max_attempts"),
             created=created,
-            bodies=rows.column("body"),
-            run_at=wanted.run_at,
-            ended_at=wanted.ended_at,
             expires=expires,
-            reasons=wanted.reason,
+            bodies=rows.column("body"),
             errors=[self._errors.get(seq) for seq in seqs] if self._errors else None,
             results=[self._results.get(seq) for seq in seqs] if self._results else None,
         )
@@ -254,13 +219,7 @@ class _Beside:
         ahead = rows.column("ahead")
         if ahead.null_count < len(ahead):
             stamps = stamps + pc.fill_null(ahead, 0).to_numpy(zero_copy_only=False)
-        own = rows.column("id")
-        own = own.storage if isinstance(own, pa.ExtensionArray) else own
-        if own.null_count == len(own):
-            return ids(self._registry.tail, stamps, seqs)
-        there = np.asarray(own.is_valid())
-        given = uuid_texts.of_bytes(np.frombuffer(pc.fill_null(own, bytes(16)).buffers()[1], np.uint8).reshape(-1, 16))
-        return given if there.all() else pc.if_else(pa.array(there), given, ids(self._registry.tail, stamps, seqs))
+        return ids.with_given(self._store.ids(stamps, seqs), rows.column("id"))
 
 
 def _numbers(rows: pa.RecordBatch, name: str) -> Numbers:

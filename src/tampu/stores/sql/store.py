@@ -1,55 +1,59 @@
-"""Base of the stores on SQL servers. Each server adds two things: how to hold a snapshot, and how to scan rows."""
+"""Base of the stores on SQL databases. Each adds how to take a snapshot, and how to scan rows."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
 
+from tampu.engines.encoding import PARTITION
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.engine import SqlEngine
-from tampu.model.journal import Position
-from tampu.stores.engine_store import EngineStore
+from tampu.stores import columns
+from tampu.stores.arrow import message_rows, snapshot_rows
+from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.port import MessageQuery, SnapshotPlan
-from tampu.stores.sql import journal, messages
-from tampu.stores.sql.rows import Walk
+from tampu.stores.sql import rows
+from tampu.stores.sql.journal import E, SqlJournal
+from tampu.stores.sql.snapshot import find_ids, find_rows
 
 R = TypeVar("R")
-E = TypeVar("E", bound=SqlEngine)
 
 
-class SqlStore(EngineStore[E], abc.ABC):
+class SqlStore(SqlJournal[E], abc.ABC):
+    sparse = 2
+    """A range is scanned if it has at most this many times the wanted messages; else each message is looked up."""
+
     @abc.abstractmethod
     def snapshot(self, work: Callable[[Db], R]) -> tuple[int, R]:
         """Number the journal and run a query in exactly that snapshot. Returns (last journal offset, result)."""
 
     @abc.abstractmethod
-    def walking(self) -> contextlib.AbstractContextManager[Walk]:
-        """A function that reads messages which are close together, valid inside the block."""
-
-    def bounds(self) -> tuple[Position, Position]:
-        return journal.bounds(self.engine)
-
-    def at_time(self, at_us: int) -> Position:
-        return journal.at_time(self.engine, at_us)
-
-    def until_time(self, at_us: int) -> Position:
-        return journal.until_time(self.engine, at_us)
-
-    def journal(
-        self, partition: str, after: int, upto: int, tenant: str | None, queues: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        return journal.read(self.engine, partition, after, upto, tenant, queues)
+    def walk(self, wanted: Numbers, *, bodies: bool) -> Iterator[pa.RecordBatch]:
+        """These messages, which are close together, and perhaps others between them, in the order of their numbers:
+        seq, created, max_attempts, expires, ahead, id, body. In batches of bounded size. Without ``bodies``, bodies may
+        be left out."""
 
     def plan(self, query: MessageQuery, pieces: int) -> SnapshotPlan:
-        return messages.plan(self.snapshot, self.engine, query, pieces)
+        now, registry = self.engine.now(), self.engine.registry
+        latest, found = self.snapshot(lambda db: find_rows(db, registry, query))
+        return SnapshotPlan({PARTITION: latest}, snapshot_rows.pieces(found, pieces, registry.tail, now, query))
 
     def messages(self, piece: bytes) -> Iterator[pa.RecordBatch]:
-        with self.walking() as walk:
-            yield from messages.read(walk, self.engine, piece)
+        opened = snapshot_rows.opened(piece, self.engine.registry.tail)
+        reader = rows.Reader(self, opened.now, opened.query)
+        for packed in opened.parts:
+            yield from reader.batches(snapshot_rows.unpacked(packed))
 
     def by_ids(self, tenant: str, ids: Sequence[str]) -> pa.Table:
-        return messages.by_ids(self.engine, tenant, ids)
+        now, registry = self.engine.now(), self.engine.registry
+
+        def work(db: Db) -> pa.Table:
+            known = sorted(seq for seq, q in find_ids(db, registry, ids) if registry.name(db, q)[0] == tenant)
+            found = rows.look_up(db, self, known, now, None) if known else None
+            if found is None or not len(found.rows):
+                return columns.MESSAGES.empty_table()
+            return pa.Table.from_batches([message_rows.batch(found, columns.MESSAGES.names)])
+
+        return message_rows.in_order(self.engine.readers.ask_once(work), ids)

@@ -1,4 +1,4 @@
-"""A snapshot of messages on a SQL server, read by several processes while the queues stay in use.
+"""Finds the messages of a snapshot in a SQL database, read by several processes while the queues stay in use.
 
 The plan is made in one database snapshot, whose journal has just been numbered: the plan sees exactly the commits up to
 its position. Ended messages do not change; the states of the others are carried in the pieces. Bodies are read later;
@@ -8,40 +8,30 @@ they do not change, except that a key may give a waiting message a new payload.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tampu.engines.encoding import CODE, DEAD, PARTITION, READY, id_bytes
+from tampu.engines.encoding import CODE, DEAD, READY, id_bytes
 from tampu.engines.sql.db import Db, Ints, Uuids, text
-from tampu.engines.sql.engine import SqlEngine
+from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.states import FINAL
-from tampu.stores import columns
-from tampu.stores.arrow import bulk_seqs, message_rows, snapshot_rows
+from tampu.stores.arrow import snapshot_rows
+from tampu.stores.arrow.numbers import unpack_seqs
 from tampu.stores.arrow.snapshot_rows import SnapshotRows
-from tampu.stores.port import MessageQuery, SnapshotPlan
-from tampu.stores.sql import rows as sql_rows
-from tampu.stores.sql.rows import Walk
+from tampu.stores.port import MessageQuery
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _ENDED = frozenset(CODE[state] for state in FINAL)
 _LAST = (1 << 63) - 1
 
-Snapshot = Callable[[Callable[[Db], list[SnapshotRows]]], tuple[int, list[SnapshotRows]]]
-"""Runs a query in one database snapshot; returns (last journal offset, result)."""
 Row = tuple[int, int, int, int, int | None, int | None, bytes | None]
 """(seq, q, state number, attempts, run_at, ended at, reason)"""
 
 
-def plan(snapshot: Snapshot, engine: SqlEngine, query: MessageQuery, pieces: int) -> SnapshotPlan:
-    now = engine.now()
-    latest, found = snapshot(lambda db: _places(db, engine, query))
-    return SnapshotPlan({PARTITION: latest}, snapshot_rows.pieces(found, pieces, engine.registry.tail, now, query))
-
-
-def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[SnapshotRows]:
+def find_rows(db: Db, registry: QueueRegistry, query: MessageQuery) -> list[SnapshotRows]:
+    """The states of all messages that match the query."""
     queues = [
         q
         for q, tenant, name in db.rows("snapshot_queues")
@@ -49,13 +39,16 @@ def _places(db: Db, engine: SqlEngine, query: MessageQuery) -> list[SnapshotRows
     ]
     codes = {CODE[state] for state in query.states}
     if query.ids is not None:
-        known = [seq for seq, q in _by_id(db, engine, query.ids) if q in queues]
+        known = [seq for seq, q in find_ids(db, registry, query.ids) if q in queues]
         rows = [_place(row) for row in db.rows("select_messages", Ints(known))] if known else []
         return [_live(db, [row for row in rows if row[2] in codes and snapshot_rows.within(row[5], query)])]
     found = _ended(db, queues, codes & _ENDED, query)
     if READY in codes and query.ended_from is None and query.ended_to is None:
-        for q, raw in db.rows("snapshot_unmoved", Ints(queues)):
-            seqs = np.frombuffer(raw, ">i8").astype(np.int64)
+        unmoved: dict[int, list[bytes]] = {}
+        for q, packed in db.rows("snapshot_unmoved", Ints(queues)):
+            unmoved.setdefault(q, []).append(packed)
+        for q, packs in unmoved.items():
+            seqs, _ = unpack_seqs(packs)
             found.append(snapshot_rows.same(seqs, q, READY, 0, failures=np.zeros(len(seqs), np.int64)))
     rows = db.rows("snapshot_live", Ints(queues), Ints(codes - _ENDED))
     return [*(one.sorted() for one in found), _live(db, [row for row in rows if snapshot_rows.within(row[5], query)])]
@@ -67,10 +60,10 @@ def _place(row: Any) -> Row:
     return seq, q, state, attempts, run_at, ended_at, reason
 
 
-def _by_id(db: Db, engine: SqlEngine, wanted: Sequence[str]) -> list[tuple[int, int]]:
+def find_ids(db: Db, registry: QueueRegistry, wanted: Sequence[str]) -> list[tuple[int, int]]:
     """(seq, q) of messages of all tenants; several tenants may have given the same id."""
     known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
-    made = [engine.registry.id.seq_of(id) for id in known]
+    made = [registry.id.seq_of(id) for id in known]
     return db.rows(
         "snapshot_find",
         Ints(None if place is None else place[1] for place in made),
@@ -92,7 +85,7 @@ def _ended(db: Db, queues: Sequence[int], codes: set[int], query: MessageQuery) 
     return [
         snapshot_rows.same(found, q, state, ended_at=np.repeat(np.array(times, np.int64), counts))
         for (q, state), (times, packed) in sorted(groups.items())
-        for found, counts in [bulk_seqs.unpack(packed)]
+        for found, counts in [unpack_seqs(packed)]
     ]
 
 
@@ -114,20 +107,3 @@ def _live(db: Db, rows: Sequence[Row]) -> SnapshotRows:
         snapshot_rows.numbers(failures.get(seq, 0) for seq in seqs),
         snapshot_rows.numbers(expires.get(seq) for seq in seqs) if expires else None,
     )
-
-
-def read(walk: Walk, engine: SqlEngine, raw: bytes) -> Iterator[pa.RecordBatch]:
-    piece = snapshot_rows.opened(raw, engine.registry.tail)
-    reader = sql_rows.Reader(engine, walk, piece.now, piece.query)
-    for part in snapshot_rows.parts(piece):
-        yield from reader.batches(part)
-
-
-def by_ids(engine: SqlEngine, tenant: str, wanted: Sequence[str]) -> pa.Table:
-    def work(db: Db) -> pa.Table:
-        now = engine.fake_now() or int(db.row("select_server_time")[0])
-        found = [seq for seq, q in _by_id(db, engine, wanted) if engine.registry.name(db, q)[0] == tenant]
-        made = sql_rows.by_number(db, engine, sorted(found), now) if found else None
-        return columns.MESSAGES.empty_table() if made is None else pa.Table.from_batches([made])
-
-    return message_rows.in_order(engine.readers.ask_once(work), wanted)

@@ -1,1 +1,0 @@
-"""The embedded file as a store for Spark."""
