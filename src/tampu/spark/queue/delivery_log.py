@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tampu.broker.settings import DEFAULTS, KIND, Settings, resolve
-from tampu.engines.port import Document
-from tampu.model.config import BUILT_IN, QueueConfig, inherit, read_config
+from tampu.broker import settings
+from tampu.broker.settings import Settings
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import InvalidState
 from tampu.stores.port import ArrowStore
@@ -118,12 +117,7 @@ def entries(store: ArrowStore, tenant: str, piece: Piece) -> Entries:
 
 def settings_of(store: ArrowStore, tenant: str, queue: str) -> Settings:
     """The current settings of the queue."""
-
-    def own(document: Document | None) -> QueueConfig | None:
-        return None if document is None else read_config(document.value)
-
-    of_queue, of_tenant = (own(store.document(KIND, tenant, name)) for name in (queue, DEFAULTS))
-    return resolve(inherit(of_queue, of_tenant, BUILT_IN))
+    return settings.read(store.document, tenant, queue)
 
 
 def in_flight(store: ArrowStore, tenant: str, head: Head) -> Iterator[tuple[Page, Entries]]:

@@ -8,7 +8,7 @@ report outcomes, wherever it was suspended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -49,59 +49,57 @@ _to_reported = from_msgpack(Reported).decode
 
 def verdicts(store: ArrowStore, tenant: str, page: str) -> dict[int, Verdict]:
     """Outcomes by delivery number; deliveries without one are acked."""
-    return _read(store, tenant, page)[0].verdicts
+    found = store.document(OUTCOMES, tenant, page)
+    return {} if found is None else _to_reported(found.value).verdicts
 
 
 def record(store: ArrowStore, tenant: str, page: str, epoch: int, new: Mapping[int, Verdict]) -> None:
     """Store reported outcomes. Within an epoch they are added to earlier ones; the last outcome of a row counts."""
-    for _ in range(_TRIES):
-        reported, version = _read(store, tenant, page)
-        if reported.fence > epoch:
+
+    def change(reported: Reported | None) -> Reported | None:
+        if reported is not None and reported.fence > epoch:
             raise Fenced(
                 "another driver has taken the consumer over and runs this batch again",
                 hint="stop this driver; its outcomes for the batch are ignored",
             )
-        kept = dict(reported.verdicts) if reported.epoch == epoch else {}
-        kept.update(new)
-        kept = {number: verdict for number, verdict in kept.items() if verdict != PLAIN}
-        if not kept and not version:
-            return
-        if _put(store, tenant, page, Reported(epoch, kept, epoch), version):
-            return
-    raise _conflict(page)
+        earlier = reported.verdicts if reported is not None and reported.epoch == epoch else {}
+        kept = {number: verdict for number, verdict in {**earlier, **new}.items() if verdict != PLAIN}
+        return Reported(epoch, kept, epoch) if kept or reported is not None else None
+
+    _change(store, tenant, page, change)
 
 
 def fence(store: ArrowStore, tenant: str, page: str, epoch: int) -> None:
     """From now on, only drivers of this epoch can report. Earlier outcomes stay: Spark may have committed the batch."""
-    for _ in range(_TRIES):
-        reported, version = _read(store, tenant, page)
-        if reported.fence >= epoch or _put(
-            store, tenant, page, Reported(reported.epoch, reported.verdicts, epoch), version
-        ):
-            return
-    raise _conflict(page)
+
+    def change(reported: Reported | None) -> Reported | None:
+        known = reported or Reported(0, {})
+        return None if known.fence >= epoch else Reported(known.epoch, known.verdicts, epoch)
+
+    _change(store, tenant, page, change)
 
 
 def forget_earlier(store: ArrowStore, tenant: str, page: str, epoch: int) -> None:
     """The batch runs again in another epoch: drop its earlier outcomes."""
+    _change(
+        store, tenant, page, lambda known: None if known is None or known.epoch == epoch else Reported(epoch, {}, epoch)
+    )
+
+
+def _change(store: ArrowStore, tenant: str, page: str, change: Callable[[Reported | None], Reported | None]) -> None:
+    """Replace the document by what ``change`` makes of it; None leaves it as it is."""
     for _ in range(_TRIES):
-        reported, version = _read(store, tenant, page)
-        if not version or reported.epoch == epoch or _put(store, tenant, page, Reported(epoch, {}, epoch), version):
+        found = store.document(OUTCOMES, tenant, page)
+        new = change(None if found is None else _to_reported(found.value))
+        if new is None:
             return
-    raise _conflict(page)
-
-
-def _put(store: ArrowStore, tenant: str, page: str, reported: Reported, version: int) -> bool:
-    """False if another process has written it meanwhile."""
-    try:
-        store.run([PutDocument(OUTCOMES, tenant, page, msgspec.msgpack.encode(reported), version)])
-    except VersionConflict:
-        return False
-    return True
-
-
-def _conflict(page: str) -> VersionConflict:
-    return VersionConflict(f"the outcomes of {page} keep changing", hint="call settle from one place only")
+        version = 0 if found is None else found.version
+        try:
+            store.run([PutDocument(OUTCOMES, tenant, page, msgspec.msgpack.encode(new), version)])
+        except VersionConflict:  # another process has written it meanwhile
+            continue
+        return
+    raise VersionConflict(f"the outcomes of {page} keep changing", hint="call settle from one place only")
 
 
 def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settings) -> SettleItem:
@@ -114,10 +112,3 @@ def ending(queue: str, receipt: str, id: str, verdict: Verdict, settings: Settin
         return SettleItem("nack", queue, receipt, error=verdict.error, delay_us=verdict.delay_us, id=id)
     spread = settings.backoff.spread(CHANCE.random())
     return SettleItem("nack", queue, receipt, error=verdict.error, delays=settings.delays, spread=spread, id=id)
-
-
-def _read(store: ArrowStore, tenant: str, page: str) -> tuple[Reported, int]:
-    found = store.document(OUTCOMES, tenant, page)
-    if found is None:
-        return Reported(0, {}), 0
-    return _to_reported(found.value), found.version

@@ -83,6 +83,11 @@ class Job(msgspec.Struct, frozen=True):
     def id(self) -> str:
         return self.name if self.batch < 0 else f"{self.name}\0{self.batch}"
 
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+        return self.name if self.batch < 0 else f"{self.name}/{self.batch}"
+
 
 class Calls(msgspec.Struct):
     """Calls that publish staged rows."""
@@ -108,7 +113,7 @@ class Publisher:
     def __init__(self, store: ArrowStore, job: Job) -> None:
         self._store = store.within(job.queue)
         self._job = job
-        self._settings: dict[str, Settings] = {}
+        self._known_settings: dict[str, Settings] = {}
         self._remember_us = 0 if store.joint else KEPT_US
         self._counted: deque[int] = deque()
         """For each running step, the number of calls that store rows; the calls after them store copies."""
@@ -165,13 +170,13 @@ class Publisher:
     def check_open(self, names: Iterable[str]) -> None:
         """Refuse queues that do not accept messages."""
         for name in names:
-            validate.check_open(name, self._of(name))
+            validate.check_open(name, self.settings(name))
 
     def check_room(self, coming: Mapping[str, int]) -> None:
         """Refuse, before anything is published, more messages than the max_depth of a queue allows."""
         begun = self.begun()
         for name, count in coming.items():
-            most = self._of(name).max_depth
+            most = self.settings(name).max_depth
             if most and not begun:
                 held = self._store.counts(self._job.tenant, name)
                 live = sum(held.get(state, 0) for state in LIVE)
@@ -287,7 +292,7 @@ class Publisher:
         return made
 
     def _calls(self, queue: str, start: bytes, batch: pa.RecordBatch, once: bool) -> Calls:
-        tenant, current = self._job.tenant, self._of(queue)
+        tenant, current = self._job.tenant, self.settings(queue)
         numbers = batch.column("row").to_pylist()
         bodies, more = batch.column("body"), batch.column("more")
         steps = not self._store.remote and publish_steps.wanted(queue, current)
@@ -313,13 +318,13 @@ class Publisher:
         ]
         if not steps:
             return Calls([publish.publish_call(tenant, queue, current, items, remember_us=self._remember_us)])
-        made = publish.prepare_items(tenant, queue, items, self._of, remember_us=self._remember_us)
+        made = publish.prepare_items(tenant, queue, items, self.settings, remember_us=self._remember_us)
         return Calls(made.rows, made.copies)
 
-    def _of(self, queue: str) -> Settings:
-        if queue not in self._settings:
-            self._settings[queue] = settings.read(self._store.document, self._job.tenant, queue)
-        return self._settings[queue]
+    def settings(self, queue: str) -> Settings:
+        if queue not in self._known_settings:
+            self._known_settings[queue] = settings.read(self._store.document, self._job.tenant, queue)
+        return self._known_settings[queue]
 
 
 def stored(reply: Any) -> int:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tampu.broker import settings, validate
-from tampu.broker.settings import Settings
+from tampu.broker import validate
 from tampu.model.errors import InvalidConfig, InvalidMessage
 from tampu.spark.options import Options
 from tampu.spark.write import bad_rows, staging
@@ -87,10 +86,11 @@ class _Writer:
     def write_rows(self, iterator: Iterator[pa.RecordBatch], task: Task) -> Staged:
         """Stage the rows of a task; with ``onCommit=false``, publish them instead."""
         with open_store(self.url) as store:
-            publisher = Publisher(store, self._job_of(task))
+            job = self._job_of(task)
+            publisher = Publisher(store, job)
             publisher.check_able()
-            packer = Packer(self.queue, self.payload_format, self._settings(store))
-            area, folder, name = self._area(store), self._folder(task), f"{task.partition}-{task.attempt}"
+            packer = Packer(self.queue, self.payload_format, publisher.settings)
+            area, folder, name = self._area(store), self._folder(job), f"{task.partition}-{task.attempt}"
             good = area.stage(folder, name)
             bad = bad_rows.BadRows(area.stage(folder, f"{name}-bad"), keep=self.bad_rows is not None)
             skip = not self.on_commit and publisher.finished()
@@ -102,7 +102,7 @@ class _Writer:
                     batch = given.select(list(self.columns)).rename_columns(list(self.columns.values()))
                     packed, faults = packer.pack(batch, total)
                     total += len(batch)
-                    bad.add(batch, faults, self._name(task), task.partition)
+                    bad.add(batch, faults, job.shown, task.partition)
                     if not self.on_commit:
                         if bad.count and self.bad_rows is None:
                             raise bad_rows.error(bad.count, total, bad.reasons, published=True)
@@ -124,20 +124,14 @@ class _Writer:
         part = Part(task.partition, good.where if good.rows else None, good.rows)
         return Staged(part, total, folder, bad.count, bad.reasons, bad.where, task.query, task.batch, packer.queues)
 
-    def _settings(self, store: ArrowStore) -> _SettingsCache:
-        return _SettingsCache(store, self.tenant)
-
     def _area(self, store: ArrowStore) -> Area:
         return staging.area(store.within(self.queue), self.tenant, self.staging)
 
     def _job_of(self, task: Task) -> Job:
         raise NotImplementedError
 
-    def _folder(self, task: Task) -> str:
-        raise NotImplementedError
-
-    def _name(self, task: Task) -> str:
-        raise NotImplementedError
+    def _folder(self, job: Job) -> str:
+        return staging.folder_name(job.name, self.unique if job.batch < 0 else str(job.batch))
 
     # -- on the driver
 
@@ -175,20 +169,6 @@ class _Writer:
                 bad_rows.keep(area.read(message.bad_where), self.bad_rows, job.id, message.part.partition)
 
 
-class _SettingsCache:
-    """Cache of queue settings for one task."""
-
-    def __init__(self, store: ArrowStore, tenant: str) -> None:
-        self._store = store
-        self._tenant = tenant
-        self._found: dict[str, Settings] = {}
-
-    def __call__(self, queue: str) -> Settings:
-        if queue not in self._found:
-            self._found[queue] = settings.read(self._store.document, self._tenant, queue)
-        return self._found[queue]
-
-
 class BatchWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -202,12 +182,6 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def _job_of(self, task: Task) -> Job:  # noqa: ARG002 - a stream's depends on it
         return self.job
 
-    def _folder(self, task: Task) -> str:  # noqa: ARG002 - a stream's depends on it
-        return staging.folder_name(self.job.name, self.unique)
-
-    def _name(self, task: Task) -> str:  # noqa: ARG002 - a stream's depends on it
-        return self.job.name
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self.write_rows(iterator, current_task())
 
@@ -216,7 +190,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the folder is all of it
         with open_store(self.url) as store:
-            self._area(store).remove(staging.folder_name(self.job.name, self.unique))
+            self._area(store).remove(self._folder(self.job))
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -244,12 +218,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def _job_of(self, task: Task) -> Job:
         return self._job(task.query, task.batch)
-
-    def _folder(self, task: Task) -> str:
-        return staging.folder_name(self._stream(task.query), str(task.batch))
-
-    def _name(self, task: Task) -> str:
-        return f"{self._stream(task.query)}/{task.batch}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         return self.write_rows(iterator, current_task())
