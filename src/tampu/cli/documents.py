@@ -43,73 +43,35 @@ def _not_too_deep(value: Any) -> Any:
     return value
 
 
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
 def message(m: tampu.Message) -> dict[str, Any]:
     return {
-        "id": m.id,
-        "tenant": m.tenant,
-        "queue": m.queue,
-        "state": m.state,
-        "type": m.type,
+        **_fields(m, "id", "tenant", "queue", "state", "type"),
         **payload(m),
-        "content_type": m.content_type,
-        "priority": m.priority,
-        "attempts": m.attempts,
-        "max_attempts": m.max_attempts,
-        "created_at": m.created_at,
-        "run_at": m.run_at,
-        "deadline": m.deadline,
-        "expires_at": m.expires_at,
-        "ended_at": m.ended_at,
-        "key": m.key,
-        "idempotency_key": m.idempotency_key,
-        "group": m.group,
-        "labels": m.labels,
-        "headers": m.headers,
-        "correlation_id": m.correlation_id,
-        "causation_id": m.causation_id,
-        "parent_id": m.parent_id,
-        "source": m.source,
-        "reason": m.reason,
-        "last_error": m.last_error,
-        "cancel_requested": m.cancel_requested,
-        "duplicate": m.duplicate,
+        **_fields(m, "content_type", "priority", "attempts", "max_attempts"),
+        **_fields(m, "created_at", "run_at", "deadline", "expires_at", "ended_at"),
+        **_fields(m, "key", "idempotency_key", "group", "labels", "headers"),
+        **_fields(m, "correlation_id", "causation_id", "parent_id", "source"),
+        **_fields(m, "reason", "last_error", "cancel_requested", "duplicate"),
     }
 
 
 def lease(value: tampu.Lease) -> dict[str, Any]:
-    return {
-        "receipt": value.receipt,
-        "until": value.until,
-        "attempt": value.attempt,
-        "worker": value.worker,
-        "message": message(value.message),
-    }
+    return _fields(value, "receipt", "until", "attempt", "worker") | {"message": message(value.message)}
 
 
 def transition(t: tampu.Transition) -> dict[str, Any]:
     return {
-        "partition": t.partition,
-        "offset": t.offset,
-        "at": t.at,
-        "tenant": t.tenant,
-        "queue": t.queue,
-        "verb": t.verb,
-        "id": t.id,
-        "state": t.state,
-        "attempt": t.attempt,
-        "type": t.type,
-        "worker": t.worker,
-        "detail": t.detail,
-        "fingerprint": t.fingerprint,
+        **_fields(t, "partition", "offset", "at", "tenant", "queue", "verb", "id"),
+        **_fields(t, "state", "attempt", "type", "worker", "detail", "fingerprint"),
     }
 
 
 def outcome(value: tampu.Outcome) -> dict[str, Any]:
-    return {
-        "id": value.id,
-        "state": value.state,
-        "error": None if value.error is None else describe_error(value.error),
-    }
+    return _fields(value, "id", "state") | {"error": None if value.error is None else describe_error(value.error)}
 
 
 def stats(s: tampu.Stats) -> dict[str, Any]:
@@ -127,7 +89,7 @@ def config(value: tampu.QueueConfig) -> dict[str, Any]:
     """Every setting; durations in seconds."""
     found = {name: msgspec.to_builtins(getattr(value, name)) for name in tampu.QueueConfig.__struct_fields__}
     if value.backoff is not None:
-        found["backoff"] = {name: getattr(value.backoff, name) for name in tampu.Backoff.__struct_fields__}
+        found["backoff"] = msgspec.structs.asdict(value.backoff)
     return found
 
 
@@ -135,32 +97,14 @@ def schedule(s: tampu.Schedule) -> dict[str, Any]:
     """Durations in seconds."""
     new = s.message
     return {
-        "name": s.name,
-        "tenant": s.tenant,
-        "queue": s.queue,
-        "status": s.status,
-        "cron": s.cron,
-        "tz": s.tz,
+        **_fields(s, "name", "tenant", "queue", "status", "cron", "tz"),
         "every": None if s.every is None else s.every.total_seconds(),
-        "start": s.start,
-        "end": s.end,
-        "limit": s.limit,
+        **_fields(s, "start", "end", "limit"),
         "jitter": s.jitter.total_seconds(),
-        "missed": s.missed,
-        "paused": s.paused,
-        "created_at": s.created_at,
-        "fired": s.fired,
-        "last": s.last,
-        "last_id": s.last_id,
-        "next": s.next,
-        "error": s.error,
+        **_fields(s, "missed", "paused", "created_at", "fired", "last", "last_id", "next", "error"),
         "type": new.type,
         **payload(s),
-        "content_type": new.content_type,
-        "priority": new.priority,
-        "max_attempts": new.max_attempts,
-        "key": new.key,
-        "group": new.group,
+        **_fields(new, "content_type", "priority", "max_attempts", "key", "group"),
         "labels": new.labels or {},
         "headers": new.headers or {},
     }

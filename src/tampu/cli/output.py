@@ -69,6 +69,13 @@ class Output:
         """Print a line that is never cut or wrapped, so that it can be copied."""
         self.console.print(clean(text), style=style or None, soft_wrap=True)
 
+    def answer(self, document: Any, line: str, style: str = "") -> None:
+        """Print the document with --json, else the line."""
+        if self.json:
+            self.document(document)
+        else:
+            self.say(line, style)
+
     def note(self, text: str) -> None:
         """Print a remark for people on standard error; nothing with --json."""
         if not self.json:

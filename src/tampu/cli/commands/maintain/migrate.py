@@ -88,7 +88,4 @@ def _print(
 
 
 def _print_version(session: Session, version: str) -> None:
-    if session.json:
-        session.out.document({"schema": version})
-    else:
-        session.out.say(version)
+    session.out.answer({"schema": version}, version)

@@ -48,10 +48,8 @@ def resume(session: Session, name: Name) -> None:
     """Let a parked follower go on from where it is."""
     with session.open() as store:
         resumed = store.followers.resume(name)
-    if session.json:
-        session.out.document(msgspec.structs.asdict(resumed))
-    else:
-        session.out.say(f"{name} is {resumed.status}, {resumed.behind:,} transitions behind", "green")
+    line = f"{name} is {resumed.status}, {resumed.behind:,} transitions behind"
+    session.out.answer(msgspec.structs.asdict(resumed), line, "green")
 
 
 @command("remove", _PANEL, of=followers)
@@ -63,7 +61,4 @@ def remove(session: Session, name: Name) -> None:
     with session.open() as store:
         if not store.followers.remove(name):
             raise tampu.NotFound(f"no follower {name}", field="name", hint="see tampu followers list")
-    if session.json:
-        session.out.document({"name": name, "removed": True})
-    else:
-        session.out.say(f"{name} removed")
+    session.out.answer({"name": name, "removed": True}, f"{name} removed")

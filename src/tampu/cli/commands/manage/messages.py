@@ -11,28 +11,13 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parse, prompts
+from tampu.cli import documents, exits, output, parse, print_outcomes, prompts
 from tampu.cli.app import DryRun, Ids, QueueName, command, queue_names
 from tampu.cli.commands.inspect.messages import message_table
 from tampu.cli.session import Session
 from tampu.model.states import WAITING
 
 _STEP = 500
-
-
-def _print(session: Session, outcomes: list[tampu.Outcome], **more: Any) -> None:
-    """Print the outcome of each id, and exit with the matching code."""
-    if len(outcomes) == 1 and outcomes[0].error is not None:
-        raise outcomes[0].error
-    if session.json:
-        session.out.document({**more, "outcomes": [documents.outcome(o) for o in outcomes]})
-    else:
-        for o in outcomes:
-            if o.error is None:
-                session.out.say(f"{o.id}  {o.state}", output.STYLES.get(str(o.state), ""))
-            else:
-                session.out.say(f"{o.id}  {o.error.code}: {o.error.message}", "red")
-    raise typer.Exit(exits.of_outcomes(outcomes))
 
 
 @command("cancel", "Manage")
@@ -42,7 +27,7 @@ def cancel(session: Session, ids: Ids, dry_run: DryRun = False) -> None:
         outcomes = [_would_cancel(store, id) for id in ids] if dry_run else store.cancel(*ids)
     if dry_run:
         session.out.note("dry run, nothing was changed; these would be the states")
-    _print(session, outcomes, dry_run=dry_run)
+    print_outcomes.answer(session, outcomes, dry_run=dry_run)
 
 
 def _would_cancel(store: tampu.Store, id: str) -> tampu.Outcome:
@@ -62,7 +47,7 @@ def free(session: Session, ids: Ids) -> None:
     """Free held messages, so that they are delivered."""
     with session.open() as store:
         outcomes = store.free(*ids)
-    _print(session, outcomes)
+    print_outcomes.answer(session, outcomes)
 
 
 _LAKE_OPTIONS = "With --from-lake"
@@ -172,7 +157,7 @@ def _print_replay(
             session.out.show(message_table(messages[:50], states=False))
         session.out.say(f"{done:,} messages {'would be replayed' if dry_run else f'of {queue} replayed'}")
         for o in failed:
-            session.out.say(f"{o.id}  {o.error.code}: {o.error.message}" if o.error else "", "red")
+            print_outcomes.say(session, o.id, o)
     if failed:
         raise typer.Exit(exits.FAILED if done else exits.of_outcomes(failed))
 
@@ -199,11 +184,9 @@ def purge(
                     "this removes waiting messages",
                 )
             total = _purge(store, queue, states, total)
-    if session.json:
-        session.out.document({"queue": queue, "states": states, "dry_run": dry_run, "removed": 0 if dry_run else total,
-                              "would_remove": total if dry_run else 0})  # fmt: skip
-    else:
-        session.out.say(f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}")
+    done = {"dry_run": dry_run, "removed": 0 if dry_run else total, "would_remove": total if dry_run else 0}
+    line = f"{total:,} messages {'would be removed' if dry_run else 'removed'} from {queue}"
+    session.out.answer({"queue": queue, "states": states, **done}, line)
 
 
 def _purge(store: tampu.Store, queue: str, states: list[tampu.State], total: int) -> int:

@@ -34,12 +34,10 @@ def remove(
                     f"this removes {queue}, its settings and {_describe(stats)}",
                 )
             total = store.queues.remove(queue, force=force)
-    if session.json:
-        session.out.document({"queue": queue, "dry_run": dry_run, "removed": 0 if dry_run else total,
-                              "would_remove": total if dry_run else 0})  # fmt: skip
-    else:
-        verb = "would be removed" if dry_run else "removed"
-        session.out.say(f"{queue} {verb}, with {_describe(stats) if dry_run else f'{total:,} messages'}")
+    done = {"dry_run": dry_run, "removed": 0 if dry_run else total, "would_remove": total if dry_run else 0}
+    verb = "would be removed" if dry_run else "removed"
+    line = f"{queue} {verb}, with {_describe(stats) if dry_run else f'{total:,} messages'}"
+    session.out.answer({"queue": queue, **done}, line)
 
 
 def _describe(stats: tampu.Stats) -> str:

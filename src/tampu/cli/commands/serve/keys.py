@@ -62,20 +62,11 @@ def list_keys(session: Session) -> None:
 
     from tampu.cli.output import table
 
-    rows = [
-        [
-            Text(text)
-            for text in (
-                key.prefix,
-                key.tenant,
-                key.name,
-                "; ".join(f"{','.join(g.permissions)}:{','.join(g.queues)}" for g in key.grants),
-                "" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M}",
-                "" if key.last_used_at is None else f"{key.last_used_at:%Y-%m-%d %H:%M}",
-            )
-        ]
-        for key in found
-    ]
+    rows = []
+    for key in found:
+        grants = "; ".join(f"{','.join(g.permissions)}:{','.join(g.queues)}" for g in key.grants)
+        times = ["" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in (key.expires_at, key.last_used_at)]
+        rows.append([Text(text) for text in (key.prefix, key.tenant, key.name, grants, *times)])
     session.out.show(table(["key", "tenant", "name", "grants", "expires", "last use"], rows, fold=["grants"]))
 
 
@@ -103,8 +94,5 @@ def revoke(session: Session, id: Id) -> None:
 
 
 def _print(session: Session, made: Any) -> None:
-    if session.json:
-        session.out.document(made)
-    else:
-        session.out.say(made.token)
-        session.out.note("Store it now: it is not shown again.")
+    session.out.answer(made, made.token)
+    session.out.note("Store it now: it is not shown again.")

@@ -31,10 +31,7 @@ def signin(
     with session.open() as store:
         core = _core(store)
         link = f"{at.rstrip('/')}/signin?token={sessions.make_link(core, _key_id(core, key))}"
-    if session.json:
-        session.out.document({"link": link})
-    else:
-        session.out.say(link)
+    session.out.answer({"link": link}, link)
 
 
 @command("signout", _PANEL)
@@ -44,10 +41,7 @@ def signout(session: Session) -> None:
 
     with session.open() as store:
         ended = sessions.end_all(_core(store))
-    if session.json:
-        session.out.document({"ended": ended})
-    else:
-        session.out.say(f"{ended} {'session' if ended == 1 else 'sessions'} ended")
+    session.out.answer({"ended": ended}, f"{ended} {'session' if ended == 1 else 'sessions'} ended")
 
 
 def _core(store: tampu.Store) -> Core:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import tampu
-from tampu.cli import documents, exits, output, parse, queue_notes
+from tampu.cli import documents, exits, output, parse, print_outcomes, queue_notes
 from tampu.cli.app import QueueNames, command
 from tampu.cli.session import Session
 from tampu.model.reasons import UNRECOVERABLE
@@ -69,19 +69,7 @@ def _settle(session: Session, settlements: list[Any]) -> None:
     """Settle leases in one commit, and print the outcome of each."""
     with session.open() as store:
         outcomes = store.settle(settlements)
-    if len(outcomes) == 1 and outcomes[0].error is not None:
-        raise outcomes[0].error
-    pairs = [(s.lease, outcome) for s, outcome in zip(settlements, outcomes, strict=True)]
-    if session.json:
-        session.out.document({"outcomes": [{"receipt": r, **documents.outcome(o)} for r, o in pairs]})
-    else:
-        for receipt, outcome in pairs:
-            if outcome.error is None:
-                session.out.say(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
-            else:
-                session.out.say(f"{receipt}  {outcome.error.code}: {outcome.error.message}", "red")
-    if any(not o.ok for o in outcomes):
-        raise typer.Exit(exits.of_outcomes(outcomes))
+    print_outcomes.answer(session, outcomes, [settlement.lease for settlement in settlements])
 
 
 @command("ack", "Work")

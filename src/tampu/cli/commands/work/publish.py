@@ -20,6 +20,19 @@ _EMPTY_HINT = "write null for no value, or --text '' for an empty text"
 _TEXT_HINT = "quote it for the shell, such as '{\"a\": 1}'; or send it as text with --text"
 
 
+Payload = Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)]
+Text = Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")]
+File = Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")]
+ContentType = Annotated[
+    str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
+]
+Type = Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")]
+Priority = Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")]
+MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")]
+Headers = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")]
+
+
 def read_bytes(source: str) -> bytes:
     """A file's bytes, or standard input's for ``-``."""
     if source == "-":
@@ -61,9 +74,9 @@ def read_payload(
 def publish(
     session: Session,
     queue: QueueName,
-    payload: Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)] = None,
-    text: Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")] = False,
-    file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")] = None,
+    payload: Payload = None,
+    text: Text = False,
+    file: File = None,
     lines_: Annotated[
         bool, typer.Option("--lines", help="Many messages: each line of the file or standard input is a JSON payload")
     ] = False,
@@ -71,14 +84,12 @@ def publish(
         bool,
         typer.Option("--fields", help='With --lines: each line is {"payload": …, "type": …, "priority": …, …}'),
     ] = False,
-    content_type: Annotated[
-        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
-    ] = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")] = 0,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")] = None,
+    content_type: ContentType = None,
+    type: Type = None,
+    priority: Priority = 0,
+    max_attempts: MaxAttempts = None,
+    label: Labels = None,
+    header: Headers = None,
     delay: Annotated[
         str | None, typer.Option("--delay", metavar="TIME", help="Deliver after 30s, 5m, 1h30m", rich_help_panel=_WHEN)
     ] = None,
@@ -152,10 +163,12 @@ def publish(
 
     with session.open_or_create(act) as store:
         message = act(store)
-    if session.json:
-        session.out.document(documents.message(message))
-    else:
-        _print(session, message)
+    when = f", due {output.ago(message.run_at)}" if message.run_at else ""
+    held = f" ({message.reason})" if message.reason else ""
+    line = f"{message.id}  {message.queue}: {message.state}{held}{when}"
+    session.out.answer(documents.message(message), line)
+    if message.duplicate:
+        session.out.note("not published again: a message with this key, idempotency key or id exists")
 
 
 def _refuse_with_lines(payload: str | None, **single: str | None) -> None:
@@ -165,11 +178,3 @@ def _refuse_with_lines(payload: str | None, **single: str | None) -> None:
         if value is not None:
             option = "--" + name.replace("_", "-")
             raise tampu.InvalidMessage(f"{option} is for one message, not for --lines", field=name, hint="use --fields")
-
-
-def _print(session: Session, message: tampu.Message) -> None:
-    when = f", due {output.ago(message.run_at)}" if message.run_at else ""
-    held = f" ({message.reason})" if message.reason else ""
-    session.out.say(f"{message.id}  {message.queue}: {message.state}{held}{when}")
-    if message.duplicate:
-        session.out.note("not published again: a message with this key, idempotency key or id exists")

@@ -50,11 +50,11 @@ def publish(session: Session, queue: str, source: str, options: dict[str, Any], 
     finally:
         if opened is not None:
             opened.close()
-    if session.json:
-        session.out.document({"queue": queue, "published": stored - duplicates, "duplicates": duplicates})
-    else:
-        again = f", {duplicates:,} existed already" if duplicates else ""
-        session.out.say(f"{stored - duplicates:,} messages published to {queue}{again}")
+    again = f", {duplicates:,} existed already" if duplicates else ""
+    session.out.answer(
+        {"queue": queue, "published": stored - duplicates, "duplicates": duplicates},
+        f"{stored - duplicates:,} messages published to {queue}{again}",
+    )
 
 
 def _message(line: Line, options: dict[str, Any], *, text: bool, fields: bool) -> tampu.NewMessage:

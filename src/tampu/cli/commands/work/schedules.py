@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ import typer
 import tampu
 from tampu.cli import documents, output, parse
 from tampu.cli.app import command, group, queue_names
-from tampu.cli.commands.work.publish import read_payload
+from tampu.cli.commands.work import publish
 from tampu.cli.session import Session
 
 _PANEL = "Work"
@@ -27,17 +26,15 @@ def add(
     queue: Annotated[
         str, typer.Option("--queue", metavar="QUEUE", help="The queue to publish to", autocompletion=queue_names)
     ],
-    payload: Annotated[str | None, typer.Argument(help="JSON, or - for standard input", show_default=False)] = None,
-    text: Annotated[bool, typer.Option("--text", help="The payload is text, not JSON")] = False,
-    file: Annotated[str | None, typer.Option("--file", metavar="PATH", help="Read the payload from a file")] = None,
-    content_type: Annotated[
-        str | None, typer.Option("--content-type", metavar="TYPE", help="Send the bytes unchanged, with this type")
-    ] = None,
-    type: Annotated[str | None, typer.Option("--type", metavar="NAME", help="Type, a dotted name: email.send")] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Higher goes first in a priority queue")] = 0,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Maximum deliveries")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; repeatable")] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable")] = None,
+    payload: publish.Payload = None,
+    text: publish.Text = False,
+    file: publish.File = None,
+    content_type: publish.ContentType = None,
+    type: publish.Type = None,
+    priority: publish.Priority = 0,
+    max_attempts: publish.MaxAttempts = None,
+    label: publish.Labels = None,
+    header: publish.Headers = None,
     ttl: Annotated[str | None, typer.Option("--ttl", metavar="TIME", help="Expire if it waits longer")] = None,
     key: Annotated[str | None, typer.Option("--key", help="A run replaces the waiting message with this key")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Group, for order or limits within it")] = None,
@@ -71,7 +68,7 @@ def add(
     """Create a schedule, or change the one with this name."""
     value: Any = None
     if payload is not None or file is not None:
-        value, content_type = read_payload(payload, file, text=text, content_type=content_type)
+        value, content_type = publish.read_payload(payload, file, text=text, content_type=content_type)
     terms: dict[str, Any] = {
         "queue": queue,
         "payload": value,
@@ -104,11 +101,9 @@ def add(
 
 
 def _print(session: Session, made: tampu.Schedule) -> None:
-    if session.json:
-        session.out.document(documents.schedule(made))
-        return
     when = {"active": f", next {output.ago(made.next)}", "paused": "", "ended": ""}[made.status]
-    session.out.say(f"{made.name} is {made.status}{when}", output.STYLES.get(made.status, ""))
+    style = output.STYLES.get(made.status, "")
+    session.out.answer(documents.schedule(made), f"{made.name} is {made.status}{when}", style)
 
 
 @command("list", _PANEL, of=schedule)
@@ -155,22 +150,18 @@ def show(session: Session, name: Name) -> None:
         session.out.show(output.pretty(shown))
 
 
-def _change(session: Session, name: str, act: Callable[[Any, str], tampu.Schedule]) -> None:
-    with session.open() as store:
-        changed = act(store.schedules, name)
-    _print(session, changed)
-
-
 @command("pause", _PANEL, of=schedule)
 def pause(session: Session, name: Name) -> None:
     """Pause a schedule. Runs that fall into the pause are not made up for."""
-    _change(session, name, lambda schedules, one: schedules.pause(one))
+    with session.open() as store:
+        _print(session, store.schedules.pause(name))
 
 
 @command("resume", _PANEL, of=schedule)
 def resume(session: Session, name: Name) -> None:
     """Resume a paused schedule, from now on."""
-    _change(session, name, lambda schedules, one: schedules.resume(one))
+    with session.open() as store:
+        _print(session, store.schedules.resume(name))
 
 
 @command("remove", _PANEL, of=schedule)
@@ -179,10 +170,7 @@ def remove(session: Session, name: Name) -> None:
     with session.open() as store:
         store.schedules.get(name)
         store.schedules.delete(name)
-    if session.json:
-        session.out.document({"name": name, "removed": True})
-    else:
-        session.out.say(f"{name} removed")
+    session.out.answer({"name": name, "removed": True}, f"{name} removed")
 
 
 @command("fire", _PANEL, of=schedule)
@@ -190,7 +178,4 @@ def fire(session: Session, name: Name) -> None:
     """Publish its message now, in addition to its regular runs."""
     with session.open() as store:
         message = store.schedules.fire(name)
-    if session.json:
-        session.out.document(documents.message(message))
-    else:
-        session.out.say(f"{message.id}  {message.queue}: {message.state}")
+    session.out.answer(documents.message(message), f"{message.id}  {message.queue}: {message.state}")

@@ -1,0 +1,36 @@
+"""Prints the outcomes of commands that change several messages, and exits with the matching code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+import tampu
+from tampu.cli import documents, exits, output
+from tampu.cli.session import Session
+
+
+def answer(
+    session: Session, outcomes: Sequence[tampu.Outcome], receipts: Sequence[str] | None = None, **more: Any
+) -> None:
+    """Print the outcome of each message; ``receipts`` name the messages if they were given by receipt."""
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    names: Sequence[str | None] = receipts or [outcome.id for outcome in outcomes]
+    if session.json:
+        given = [{}] * len(outcomes) if receipts is None else [{"receipt": receipt} for receipt in receipts]
+        rows = [{**name, **documents.outcome(outcome)} for name, outcome in zip(given, outcomes, strict=True)]
+        session.out.document({**more, "outcomes": rows})
+    else:
+        for name, outcome in zip(names, outcomes, strict=True):
+            say(session, name, outcome)
+    raise typer.Exit(exits.of_outcomes(list(outcomes)))
+
+
+def say(session: Session, name: str | None, outcome: tampu.Outcome) -> None:
+    if outcome.error is None:
+        session.out.say(f"{outcome.id}  {outcome.state}", output.STYLES.get(str(outcome.state), ""))
+    else:
+        session.out.say(f"{name}  {outcome.error.code}: {outcome.error.message}", "red")
