@@ -11,7 +11,7 @@ import pytest
 
 import tampu
 from tampu.broker import access
-from tampu.worker.leases.lease_keeper import Extended, extend
+from tampu.worker.leases.lease_extender import Extended, extend
 from tampu.worker.leases.lease_timers import LeaseTimers
 from tests.servers import http
 from tests.worker.crew import PATIENCE, completions, wait

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import socket
 import struct
 import subprocess
@@ -24,12 +25,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tampu.broker import access
 from tampu.broker.store import Store
-from tampu.model.errors import LeaseLost, RateLimited, TampuError, Unavailable
+from tampu.model.errors import Unavailable
 from tampu.worker.current import CANCELLED, LOST
-from tampu.worker.leases.lease_timers import LeaseTimers
-from tampu.worker.outages import RETRYABLE, retry_after
+from tampu.worker.leases.lease_extender import LeaseExtender
 
 log = logging.getLogger("tampu.worker")
 OnStop = Callable[[Sequence[str], str], None]
@@ -49,99 +48,37 @@ class LeaseKeeper(Protocol):
     def close(self) -> None: ...
 
 
-class Extended(msgspec.Struct, frozen=True):
-    """Result of `extend`. Receipts that are in no list were extended."""
-
-    cancelled: list[str]
-    """Extended, but their messages have a cancel request."""
-    lost: list[str]
-    missed: list[str]
-    """Not extended, because of ``error``."""
-    error: TampuError | None = None
-
-
-def extend(store: Store, receipts: Sequence[str], lease: float) -> Extended:
-    try:
-        replies = access.run(store, access.verbs(store).extend_many([(receipt, lease) for receipt in receipts]))
-    except RateLimited as error:
-        return _in_halves(store, receipts, lease, error)
-    except TampuError as error:  # also permanent errors: the next try reports them again
-        return Extended([], [], list(receipts), error)
-    cancelled, lost, missed, retryable = [], [], [], None
-    for receipt, reply in zip(receipts, replies, strict=True):
-        if isinstance(reply, LeaseLost):
-            lost.append(receipt)
-        elif isinstance(reply, RETRYABLE):
-            missed.append(receipt)
-            retryable = reply
-        elif not isinstance(reply, TampuError) and reply.cancel_requested:
-            cancelled.append(receipt)
-    return Extended(cancelled, lost, missed, retryable)
-
-
-def _in_halves(store: Store, receipts: Sequence[str], lease: float, error: RateLimited) -> Extended:
-    """The server refused the batch as too large: extend what it accepts now, and the others soon."""
-    half = len(receipts) // 2
-    if not half:
-        return Extended([], [], list(receipts), error)
-    first = extend(store, receipts[:half], lease)
-    if first.error is not None:
-        return msgspec.structs.replace(first, missed=[*first.missed, *receipts[half:]])
-    rest = extend(store, receipts[half:], lease)
-    return Extended([*first.cancelled, *rest.cancelled], [*first.lost, *rest.lost], rest.missed, rest.error)
-
-
 class LeaseKeeperThread:
     """Extends leases from a thread of this process."""
 
     def __init__(self, store: Store, lease: float, on_stop: OnStop) -> None:
-        self._q = store
-        self._lease = lease
-        self._on_stop = on_stop
-        self._timers = LeaseTimers(lease)
-        self._lock = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="tampu-lease-keeper", daemon=True)
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        extender = LeaseExtender(lease, lambda: store, lambda report: _handle(report, on_stop))
+        self._thread = threading.Thread(
+            target=extender.serve, args=(self._inbox,), name="tampu-lease-keeper", daemon=True
+        )
         self._thread.start()
 
     def add(self, receipts: Sequence[str]) -> None:
-        with self._lock:
-            self._timers.add(receipts, time.monotonic())
-            self._lock.notify()
+        self._inbox.put({"add": receipts})
 
     def remove(self, receipts: Sequence[str]) -> None:
-        with self._lock:
-            self._timers.remove(receipts)
+        self._inbox.put({"remove": receipts})
 
     def beat(self) -> None:
         """Not needed: the thread runs only if this process does."""
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._lock.notify()
+        self._inbox.put(None)
         self._thread.join(_END_SECONDS)  # it may wait for a store that does not answer
 
-    def _run(self) -> None:
-        failing = False
-        while True:
-            with self._lock:
-                if self._closed:
-                    return
-                at = self._timers.next()
-                if at is None or at > time.monotonic():
-                    self._lock.wait(None if at is None else at - time.monotonic())
-                    continue
-                due = self._timers.due(time.monotonic())
-            found = extend(self._q, due, self._lease)
-            if found.error is not None and not failing:
-                log.warning("leases could not be extended, retrying: %s", found.error)
-            failing = found.error is not None
-            with self._lock:
-                self._timers.remove(found.lost)
-                self._timers.retry(found.missed, time.monotonic(), retry_after(found.error))
-            self._on_stop(found.cancelled, CANCELLED)
-            self._on_stop(found.lost, LOST)
+
+def _handle(report: dict[str, Any], on_stop: OnStop) -> None:
+    """Handle what a `LeaseExtender` reports."""
+    on_stop(report.get("cancelled", ()), CANCELLED)
+    on_stop(report.get("lost", ()), LOST)
+    if "warn" in report:
+        log.warning("%s", report["warn"])
 
 
 class LeaseKeeperProcess:
@@ -213,10 +150,7 @@ class LeaseKeeperProcess:
             while (message := receive(stream)) is not None:
                 if "up" in message:
                     self._up.set()
-                self._on_stop(message.get("cancelled", ()), CANCELLED)
-                self._on_stop(message.get("lost", ()), LOST)
-                if "warn" in message:
-                    log.warning("%s", message["warn"])
+                _handle(message, self._on_stop)
             code = self._process.wait()
         if self._ended.is_set():
             return

@@ -17,13 +17,6 @@ class LeaseTimers:
         self._due: dict[str, float] = {}
         """When to extend each. Sorted by time, because the interval is the same for all."""
 
-    def __len__(self) -> int:
-        return len(self._due)
-
-    @property
-    def receipts(self) -> list[str]:
-        return list(self._due)
-
     def add(self, receipts: Iterable[str], now: float) -> None:
         self._due.update(dict.fromkeys(receipts, now + self._every))
 
