@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
@@ -109,11 +110,11 @@ def make_engine(
     if not separator:
         return SqliteEngine(text, clock=clock, durability=durability or "full", adopt=adopt)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(text, durability, clock)
+        return _on_server("postgres", "PostgresEngine", text, durability, clock)
     if scheme == "mariadb":
-        return _mariadb(text, durability, clock)
+        return _on_server("mariadb", "MariaEngine", text, durability, clock)
     if scheme.partition("+")[0] in ("redis", "rediss"):
-        return _redis(text, durability, clock)
+        return _on_server("redis", "RedisEngine", text, durability, clock)
     if scheme not in ("memory", "sqlite"):
         raise InvalidConfig(f"no engine for {scheme}://", field="url", hint=_instead(scheme))
     path, _, query = rest.partition("?")
@@ -157,27 +158,11 @@ def _remote(url: str, token: str | None, tenant: str) -> Store:
     return open_remote(url, token=token or os.environ.get("TAMPU_TOKEN"), tenant=tenant)
 
 
-def _postgres(url: str, durability: str | None, clock: Clock | None) -> Engine:
+def _on_server(name: str, engine: str, url: str, durability: str | None, clock: Clock | None) -> Engine:
+    """An engine on a database server. It is imported here, because its driver is optional."""
     try:
-        from tampu.engines.postgres import PostgresEngine  # imported here, because its driver is optional
+        module = importlib.import_module(f"tampu.engines.{name}")
     except ImportError as error:
-        raise InvalidConfig("PostgreSQL needs its driver", field="url", hint="pip install 'tampu[postgres]'") from error
-    return PostgresEngine(url, clock=clock, durability=durability)
-
-
-def _mariadb(url: str, durability: str | None, clock: Clock | None) -> Engine:
-    try:
-        from tampu.engines.mariadb import MariaEngine
-    except ImportError as error:
-        raise InvalidConfig("MariaDB needs its driver", field="url", hint="pip install 'tampu[mariadb]'") from error
-    return MariaEngine(url, clock=clock, durability=durability)
-
-
-def _redis(url: str, durability: str | None, clock: Clock | None) -> Engine:
-    try:
-        from tampu.engines.redis import RedisEngine
-    except ImportError as error:
-        raise InvalidConfig(
-            "Redis and Valkey need their driver", field="url", hint="pip install 'tampu[redis]'"
-        ) from error
-    return RedisEngine(url, clock=clock, durability=durability)
+        raise InvalidConfig(f"{name} needs its driver", field="url", hint=f"pip install 'tampu[{name}]'") from error
+    made: Engine = getattr(module, engine)(url, clock=clock, durability=durability)
+    return made

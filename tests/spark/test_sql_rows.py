@@ -55,7 +55,7 @@ def test_large_messages_after_many_small_ones_are_fetched_a_few_at_a_time(
     for start in range(0, len(sizes), 10):
         for size in sizes[start : start + 10]:
             store.publish("mine", b"x" * size)
-            store.publish_many("other", [b"y"] * 3)
+            store.publish_many("other", [b"y"] * 5)
     assert sorted(len(row["payload"]) for row in read(store, "mine")) == sorted(sizes)
     assert sum(fetched) >= 60 * LARGE
     assert max(fetched) <= ROOM + 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import urllib.parse
 from pathlib import Path
@@ -10,6 +11,14 @@ from tampu.engines.port import Engine
 from tampu.model.errors import InvalidConfig, NotFound
 from tampu.store_factory import make_engine
 from tampu.stores.port import ArrowStore
+
+_STORES = {
+    "SqliteEngine": ("sql.sqlite", "SqliteStore"),
+    "PostgresEngine": ("sql.postgres", "PostgresStore"),
+    "MariaEngine": ("sql.mariadb", "MariaStore"),
+    "RedisEngine": ("redis.store", "RedisStore"),
+}
+"""Module and class of the store over each engine."""
 
 
 def open_store(url: str) -> ArrowStore:
@@ -57,23 +66,11 @@ def _resolved(url: str) -> str:
 
 def store_of(engine: Engine) -> ArrowStore:
     """The store over an open engine; it closes the engine. Imports only the module of that engine."""
-    match type(engine).__name__:
-        case "SqliteEngine":
-            from tampu.stores.sql.sqlite import SqliteStore
-
-            return SqliteStore(engine)  # type: ignore[arg-type]  # its name says what it is
-        case "PostgresEngine":
-            from tampu.stores.sql.postgres import PostgresStore
-
-            return PostgresStore(engine)  # type: ignore[arg-type]  # its name says what it is
-        case "MariaEngine":
-            from tampu.stores.sql.mariadb import MariaStore
-
-            return MariaStore(engine)  # type: ignore[arg-type]  # its name says what it is
-        case "RedisEngine":
-            from tampu.stores.redis.store import RedisStore
-
-            return RedisStore(engine)  # type: ignore[arg-type]  # its name says what it is
+    found = _STORES.get(type(engine).__name__)
+    if found is not None:
+        module, name = found
+        made: ArrowStore = getattr(importlib.import_module(f"tampu.stores.{module}"), name)(engine)
+        return made
     engine.close()
     raise InvalidConfig(
         "Spark cannot read this kind of store",

@@ -19,7 +19,7 @@ from tampu.model.times import Duration
 from tampu.worker.middleware import Middleware, overriding
 from tampu.worker.periodic import Periodic
 from tampu.worker.tasks import AsyncTask, Published, SyncTask, Task, TaskMessage, TaskOptions
-from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue
+from tampu.worker.transactions import AsyncTaskTransaction, TaskTransaction, by_queue, published
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -195,16 +195,18 @@ class App(Periodic):
     def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
         """Publish many calls. All calls to one queue are one commit, all or none."""
         given = list(messages)
-        found = {queue: iter(self.store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
-        return [Published(message.task, next(found[message.queue])) for message in given]
+        return published(
+            given, {queue: self.store.publish_many(queue, news) for queue, news in by_queue(given).items()}
+        )
 
     async def publish_async(self, message: TaskMessage[R]) -> Published[R]:
         return (await self.publish_many_async([message]))[0]
 
     async def publish_many_async(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
         given, store = list(messages), self.store_async
-        found = {queue: iter(await store.publish_many(queue, news)) for queue, news in by_queue(given).items()}
-        return [Published(message.task, next(found[message.queue])) for message in given]
+        return published(
+            given, {queue: await store.publish_many(queue, news) for queue, news in by_queue(given).items()}
+        )
 
     # -- in one transaction with other writes
 

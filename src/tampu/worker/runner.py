@@ -28,7 +28,7 @@ from tampu.worker import endings
 from tampu.worker.app import App
 from tampu.worker.claimer import Claimer
 from tampu.worker.current import STOPPING, TIMED_OUT, Current
-from tampu.worker.leases.lease_keeper import LeaseKeeper, LeaseKeeperProcess, LeaseKeeperThread
+from tampu.worker.leases.lease_keeper import LeaseKeeperProcess, LeaseKeeperThread
 from tampu.worker.outages import Outages
 from tampu.worker.pools import call_task, event_loop
 from tampu.worker.pools.async_pool import AsyncPool
@@ -203,7 +203,7 @@ class Runner:
 
         return another(store)
 
-    def _start_lease_keeper(self, store: Store, lease: float) -> LeaseKeeper:
+    def _start_lease_keeper(self, store: Store, lease: float) -> LeaseKeeperThread | LeaseKeeperProcess:
         if self.app.private or not self.options.lease_keeper:
             return LeaseKeeperThread(store, lease, self._stopper.stop)
         limits = [task.settings.timeout for task in self.app.tasks.values()]

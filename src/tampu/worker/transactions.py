@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tampu.broker.async_store import AsyncTransaction
@@ -19,6 +19,12 @@ def by_queue(messages: Sequence[TaskMessage[Any]]) -> dict[str, list[Any]]:
     for one in messages:
         news.setdefault(one.queue, []).append(one.stored)
     return news
+
+
+def published(given: Sequence[TaskMessage[R]], stored: Mapping[str, Sequence[Message]]) -> list[Published[R]]:
+    """Each given call with its message, from the messages that were stored by queue."""
+    left = {queue: iter(messages) for queue, messages in stored.items()}
+    return [Published(one.task, next(left[one.queue])) for one in given]
 
 
 class TaskTransaction:
@@ -38,10 +44,7 @@ class TaskTransaction:
 
     def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
         given = list(messages)
-        found: dict[str, Iterator[Message]] = {
-            queue: iter(self._tx.publish_many(queue, news)) for queue, news in by_queue(given).items()
-        }
-        return [Published(one.task, next(found[one.queue])) for one in given]
+        return published(given, {queue: self._tx.publish_many(queue, news) for queue, news in by_queue(given).items()})
 
     def ack(self, result: Any = None) -> None:
         """Ack the running task's message with this commit. The task must return the same result.
@@ -66,10 +69,8 @@ class AsyncTaskTransaction:
 
     async def publish_many(self, messages: Iterable[TaskMessage[R]]) -> list[Published[R]]:
         given = list(messages)
-        found: dict[str, Iterator[Message]] = {
-            queue: iter(await self._tx.publish_many(queue, news)) for queue, news in by_queue(given).items()
-        }
-        return [Published(one.task, next(found[one.queue])) for one in given]
+        news = by_queue(given)
+        return published(given, {queue: await self._tx.publish_many(queue, part) for queue, part in news.items()})
 
     async def ack(self, result: Any = None) -> None:
         """As `TaskTransaction.ack`."""

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -39,13 +39,6 @@ _END_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STABLE_SECONDS = 10.0
 """A process that ran this long is restarted at once if it dies."""
-
-
-class LeaseKeeper(Protocol):
-    def add(self, receipts: Sequence[str]) -> None: ...
-    def remove(self, receipts: Sequence[str]) -> None: ...
-    def beat(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class LeaseKeeperThread:
