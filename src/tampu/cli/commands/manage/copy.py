@@ -79,10 +79,8 @@ def _reopen(source_session: Session, *, force: bool) -> None:
         queues = reopen(engine, force=force)
     finally:
         engine.close()
-    if source_session.json:
-        source_session.out.document({"reopened": queues})
-    else:
-        source_session.out.say(f"the queues of {source_session.shown} are open again, as they were")
+    line = f"the queues of {source_session.shown} are open again, as they were"
+    source_session.out.answer({"reopened": queues}, line)
 
 
 def _print(session: Session, report: Report, source: str, target: str) -> None:
@@ -126,13 +124,7 @@ def _table(report: Report) -> Table:
     for q in report.queues:
         for side, counts in (("source", q.source), ("target", q.target)):
             if counts is not None:
-                first = side == "source"
-                rows.append(
-                    [
-                        text(q.tenant if first else ""),
-                        text(q.queue if first else "", "bold"),
-                        text(side, "dim"),
-                        *(count(counts.get(s, 0), output.STYLES[s]) for s in states),
-                    ]
-                )
+                names = (q.tenant, q.queue) if side == "source" else ("", "")
+                found = [count(counts.get(s, 0), output.STYLES[s]) for s in states]
+                rows.append([text(names[0]), text(names[1], "bold"), text(side, "dim"), *found])
     return output.table(["tenant", "queue", "", *states], rows, right=[str(s) for s in states])
