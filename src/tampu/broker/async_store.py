@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tampu.broker.atomic import Unit
 from tampu.broker.core import Steps
-from tampu.broker.store import AllVerbs, Store
+from tampu.broker.store import AllVerbs, Part, Store
 from tampu.broker.streams.async_stream import AsyncStream
 from tampu.model.errors import InvalidState
 from tampu.model.times import Duration
@@ -31,12 +31,8 @@ def awaitable(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concate
     return method  # type: ignore[return-value]  # wraps() names self; P is what matters
 
 
-class AsyncQueues:
+class AsyncQueues(Part):
     """The queues and their settings, by name; ``*`` has the defaults of all queues."""
-
-    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
-        self._verbs = verbs
-        self._drive = drive
 
     put = awaitable(AllVerbs.put_config)
     get = awaitable(AllVerbs.get_config)
@@ -45,12 +41,8 @@ class AsyncQueues:
     remove = awaitable(AllVerbs.remove_queue)
 
 
-class AsyncSchedules:
+class AsyncSchedules(Part):
     """Messages that are published at set times, by name."""
-
-    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
-        self._verbs = verbs
-        self._drive = drive
 
     put = awaitable(AllVerbs.put_schedule)
     get = awaitable(AllVerbs.get_schedule)
@@ -61,12 +53,8 @@ class AsyncSchedules:
     fire = awaitable(AllVerbs.fire_schedule)
 
 
-class AsyncFollowers:
+class AsyncFollowers(Part):
     """Policies that act on what has happened, by name. They belong to the whole store, not to the tenant."""
-
-    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
-        self._verbs = verbs
-        self._drive = drive
 
     list = awaitable(AllVerbs.list_followers)
     resume = awaitable(AllVerbs.resume_follower)

@@ -38,12 +38,16 @@ def blocking(verb: Callable[Concatenate[Any, P], Steps[R]]) -> Callable[Concaten
     return method  # type: ignore[return-value]  # wraps() names self; P is what matters
 
 
-class Queues:
-    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
+class Part:
+    """Some of the verbs of a store. ``drive`` carries out a verb: for a thread or, awaited, for a task."""
 
     def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
         self._verbs = verbs
         self._drive = drive
+
+
+class Queues(Part):
+    """The queues and their settings, by name; ``*`` has the defaults of all queues."""
 
     put = blocking(AllVerbs.put_config)
     get = blocking(AllVerbs.get_config)
@@ -52,12 +56,8 @@ class Queues:
     remove = blocking(AllVerbs.remove_queue)
 
 
-class Schedules:
+class Schedules(Part):
     """Messages that are published at set times, by name."""
-
-    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
-        self._verbs = verbs
-        self._drive = drive
 
     put = blocking(AllVerbs.put_schedule)
     get = blocking(AllVerbs.get_schedule)
@@ -68,12 +68,8 @@ class Schedules:
     fire = blocking(AllVerbs.fire_schedule)
 
 
-class Followers:
+class Followers(Part):
     """Policies that act on what has happened, by name. They belong to the whole store, not to the tenant."""
-
-    def __init__(self, verbs: AllVerbs, drive: Callable[[Steps[Any]], Any]) -> None:
-        self._verbs = verbs
-        self._drive = drive
 
     list = blocking(AllVerbs.list_followers)
     resume = blocking(AllVerbs.resume_follower)

@@ -19,8 +19,9 @@ from pymysql.cursors import Cursor
 
 from tampu.engines.mariadb.index import Index, Place
 from tampu.engines.mariadb.ops import OPERATIONS
-from tampu.engines.mariadb.ops.common import Rows
+from tampu.engines.mariadb.ops.common import Rows, start
 from tampu.engines.mariadb.templates import Quote, escaped, in_hex, statements
+from tampu.engines.sql import db as sql_db
 
 _IDLE_SECONDS = 1.0
 """A connection that was idle for longer is checked before use."""
@@ -48,7 +49,7 @@ class Answer:
         return self.rows
 
 
-class Db:
+class Db(sql_db.ServerDb):
     """See `tampu.engines.sql.db.Db`."""
 
     def __init__(self, connection: pymysql.Connection[Any], database: str, *, ours: bool, most_bytes: int) -> None:
@@ -184,24 +185,16 @@ class Db:
 
     def ahead(self, name: str, *parameters: Any) -> Callable[[], Rows]:
         operation = OPERATIONS.get(name)
-        return self.ask(name, *parameters).get if operation is None else operation(self, *parameters)
+        if operation is None:
+            return self.ask(name, *parameters).get
+        begun = operation(self, *parameters)
+        return list if begun is None else start(begun)
 
     def rows(self, name: str, *parameters: Any) -> Rows:
         if self._together:
             return self.ahead(name, *parameters)()
         with self.together():
             return self.ahead(name, *parameters)()
-
-    def row(self, name: str, *parameters: Any) -> Any:
-        rows = self.rows(name, *parameters)
-        return rows[0] if rows else None
-
-    def value(self, name: str, *parameters: Any) -> Any:
-        row = self.row(name, *parameters)
-        if row is None:
-            return None
-        (value,) = row
-        return value
 
     def send(self, name: str, *parameters: Any) -> None:
         with self.together():

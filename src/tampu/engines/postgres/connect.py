@@ -45,10 +45,18 @@ class PostgresDriver:
         return connect(self.place, self._dead_rows, patience=REPLY_SECONDS)
 
     def gone(self, error: BaseException) -> bool:
-        return gone(error)
+        shut_down = errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.TooManyConnections
+        if isinstance(error, shut_down):
+            return True
+        wrong = errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName
+        return (
+            isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            and getattr(error, "sqlstate", None) is None
+            and not isinstance(error, wrong)
+        )
 
     def retriable(self, error: BaseException) -> bool:
-        return retriable(error)
+        return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
     def locked(self, error: BaseException) -> bool:
         return isinstance(error, errors.LockNotAvailable)
@@ -153,24 +161,6 @@ def _pooled(connection: psycopg.Connection[Any], place: Target, patience: float 
     patience = None if patience is None else max(patience, POOLED_SECONDS)
     row = Db(connection, place.schema, ours=False, patience=patience).row("select_session_number")
     return row is None or row[0] != connection.info.backend_pid
-
-
-def gone(error: BaseException) -> bool:
-    """True if the connection or the network failed, not the statement."""
-    shut_down = errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow | errors.TooManyConnections
-    if isinstance(error, shut_down):
-        return True
-    wrong = errors.InvalidPassword | errors.InvalidAuthorizationSpecification | errors.InvalidCatalogName
-    return (
-        isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        and getattr(error, "sqlstate", None) is None
-        and not isinstance(error, wrong)
-    )
-
-
-def retriable(error: BaseException) -> bool:
-    """True if the server rolled back because of a conflict with others: the transaction can be repeated."""
-    return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
 def translate(error: psycopg.Error, place: Target) -> TampuError:  # noqa: PLR0911 - one line per meaning

@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from tampu.engines.postgres.skip_dead_rows import DeadRowSkip
 from tampu.engines.postgres.wire import Wire
+from tampu.engines.sql import db as sql_db
 from tampu.engines.sql.named_statements import load
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ def statements(schema: str) -> dict[str, bytes]:
     return {name: in_schema(text, schema).encode() for name, text in load("tampu.engines.postgres").items()}
 
 
-class Db:
+class Db(sql_db.ServerDb):
     """See `tampu.engines.sql.db.Db`. Values are sent in binary format."""
 
     def __init__(
@@ -149,17 +150,6 @@ class Db:
         with self.together():
             answer = self._wire.send(self._texts[name], parameters)
         return answer.rows
-
-    def row(self, name: str, *parameters: Any) -> Any:
-        rows = self.rows(name, *parameters)
-        return rows[0] if rows else None
-
-    def value(self, name: str, *parameters: Any) -> Any:
-        row = self.row(name, *parameters)
-        if row is None:
-            return None
-        (value,) = row
-        return value
 
     def send(self, name: str, *parameters: Any) -> None:
         if name == "rerank":

@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, reservations, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.rules import full, made_by_the_store, of_another_queue
+from tampu.engines.rules import conflict, full, made_by_the_store, of_another_queue
 from tampu.model.errors import TampuError
 from tampu.model.message import Message, State
 from tampu.model.rank import rank
@@ -99,7 +99,7 @@ def refuse(call: Publish | Load, answers: Sequence[Any]) -> None:
     if answers[0] == b"full":
         raise full(call)
     if answers[0] == b"conflict":
-        raise rows.conflict()
+        raise conflict()
     if answers[0] == b"taken":
         raise of_another_queue()
 

@@ -12,7 +12,7 @@ from tampu.engines.groups import GroupRate
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.rules import KEPT_BY_KEY
 from tampu.model.decoders import from_msgpack
-from tampu.model.errors import IdempotencyConflict, InvalidMessage, LeaseLost
+from tampu.model.errors import InvalidMessage
 from tampu.model.message import Body, Failure, Message
 from tampu.model.times import moment
 
@@ -132,22 +132,6 @@ def parse_receipt(text: str) -> tuple[str, str]:
     if not found:
         raise InvalidMessage("this is not a receipt", field="receipt", hint="pass the receipt that claim gave")
     return found[1].rjust(16, "0"), found[2]
-
-
-def lease_lost() -> LeaseLost:
-    return LeaseLost(
-        "this receipt is not the current lease of its message",
-        field="receipt",
-        hint="the lease expired or was settled; stop working on it, another worker may have it",
-    )
-
-
-def conflict() -> IdempotencyConflict:
-    return IdempotencyConflict(
-        "this idempotency key was used for a message with another body",
-        field="idempotency_key",
-        hint="use a new key for new work",
-    )
 
 
 def again(found: Message) -> Message:

@@ -16,7 +16,7 @@ from tampu.engines.redis import ids, rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.rules import first_line
+from tampu.engines.rules import first_line, lost
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 
@@ -72,7 +72,7 @@ def _settle(context: RunContext, calls: Sequence[Settle]) -> Operation[list[list
             if entry is not None:
                 batches_sent.append((entry, batch))
             else:
-                batch.answer(outcomes, [Outcome(None, None, rows.lease_lost())] * len(batch.items))
+                batch.answer(outcomes, [Outcome(None, None, lost())] * len(batch.items))
     if batches_sent:
         replies = yield [
             (_ack_call if batch.simple else settle_call)(context, entry, batch) for entry, batch in batches_sent
@@ -122,7 +122,7 @@ def _acks_of_one_claim(call: Settle) -> tuple[str, str] | None:
 def _ack_claim(context: RunContext, call: Settle, numbers: str, lease: str) -> Operation[list[Outcome]]:
     entry = yield from context.registry.find(call.tenant, call.items[0].queue)
     if entry is None:
-        return [Outcome(None, None, rows.lease_lost()) for _ in call.items]
+        return [Outcome(None, None, lost()) for _ in call.items]
     (reply,) = yield [context.write.script("ack", entry.tag, numbers, rows.encode(lease))]
     if isinstance(reply, TampuError):
         return [Outcome(None, None, reply)] * len(call.items)
@@ -152,7 +152,7 @@ def _ack_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[Out
             id = item.id or (own[i + 1].decode() if own and i + 1 in own else entry.ids.of(seq))
             outcomes.append(Outcome(id, done))
         else:
-            outcomes.append(Outcome(None, None, rows.lease_lost()))
+            outcomes.append(Outcome(None, None, lost()))
     return outcomes
 
 
@@ -185,7 +185,7 @@ def settle_call(context: RunContext, entry: QueueEntry, batch: Batch) -> ScriptC
 
 def settle_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[Outcome]:
     return [
-        Outcome(None, None, rows.lease_lost())
+        Outcome(None, None, lost())
         if code < 0
         else Outcome(item.id or (own[0].decode() if own[0] else entry.ids.of(seq)), rows.STATES[code])
         for item, seq, (code, *own) in zip(batch.items, batch.seqs, reply[2:], strict=True)
@@ -197,7 +197,7 @@ def extend(context: RunContext, call: Extend) -> Operation[list[Extended | Tampu
     answers: list[Any] = []
     batches: dict[str, list[tuple[int, tuple[str, str, int, str | None]]]] = {}
     for n, (queue, receipt, lease_us) in enumerate(call.items):
-        answers.append(rows.lease_lost())
+        answers.append(lost())
         try:
             item = (*rows.parse_receipt(receipt), lease_us + 0, call.ids[n] if call.ids else None)
             batches.setdefault(queue, []).append((n, item))

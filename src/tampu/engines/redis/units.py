@@ -25,7 +25,7 @@ from tampu.engines.redis import admin, documents, publish, reservations, rows, s
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
-from tampu.engines.rules import made_by_the_store, of_another_queue
+from tampu.engines.rules import lost, made_by_the_store, of_another_queue
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, InvalidState, NotFound, TampuError, Unavailable
 from tampu.model.message import Body, Message, unpack_body
@@ -101,7 +101,7 @@ def _sort(context: RunContext, unit: Together) -> Operation[list[Part]]:
             for i, item in enumerate(call.items):
                 entry = yield from context.registry.find(call.tenant, item.queue)
                 if entry is None:
-                    raise rows.lease_lost()
+                    raise lost()
                 found = part(entry)
                 found.batch.add(i, item, *rows.parse_receipt(item.receipt))
                 found.settles.append(position)
@@ -204,7 +204,7 @@ class _Script:
             publish.refuse(part.publishes[0][1], answer[4:])
         verb, which = answer[0].decode(), answer[1] - 1
         if verb == "settle":
-            raise rows.lease_lost()
+            raise lost()
         if verb == "documents":
             raise documents.version_conflict(part.documents[which][1])
         id = part.named[verb][which][3]

@@ -57,11 +57,16 @@ class Db(Protocol):
 
     def row(self, name: str, *parameters: Any) -> Any:
         """The first row, or None."""
-        ...
+        rows = self.rows(name, *parameters)
+        return rows[0] if rows else None
 
     def value(self, name: str, *parameters: Any) -> Any:
         """The only column of the first row, or None."""
-        ...
+        row = self.row(name, *parameters)
+        if row is None:
+            return None
+        (value,) = row
+        return value
 
     def send(self, name: str, *parameters: Any) -> None:
         """Run a statement that returns nothing; inside `together` without waiting for it."""

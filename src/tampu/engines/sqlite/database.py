@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from tampu.engines.encoding import as_json
+from tampu.engines.sql import db as sql_db
 from tampu.engines.sql.db import Blobs, Ints
 from tampu.engines.sql.named_statements import load
 
@@ -114,15 +115,16 @@ def plain_rows(db: sqlite3.Connection) -> Iterator[None]:
         db.row_factory, db.text_factory = made
 
 
-class Db:
+class Db(sql_db.Db):
     """See `tampu.engines.sql.db.Db`. A commit has the numbers of `tampu_counter` here, and writes them at its end."""
+
+    closed = False
 
     def __init__(self, connection: sqlite3.Connection, *, check: Callable[[], None] | None = None) -> None:
         self.connection = connection
         self.execute: Callable[..., sqlite3.Cursor] = connection.execute
         self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.close: Callable[[], None] = connection.close
-        self.closed = False
         self._check = check
         """For a user's connection: raises in a forked process."""
         self._statements = statements()
@@ -154,17 +156,6 @@ class Db:
         for statement in self._statements[name]:
             found += statement.run(self.connection, parameters)
         return found
-
-    def row(self, name: str, *parameters: Any) -> Any:
-        rows = self.rows(name, *parameters)
-        return rows[0] if rows else None
-
-    def value(self, name: str, *parameters: Any) -> Any:
-        row = self.row(name, *parameters)
-        if row is None:
-            return None
-        (value,) = row
-        return value
 
     def send(self, name: str, *parameters: Any) -> None:
         operation = OPERATIONS.get(name)

@@ -2,8 +2,8 @@
 
 PostgreSQL moves rows between tables in one statement; MariaDB cannot. So the rows are read first, and the writes that
 follow are sent with the rest of the commit, without waiting. Every public function of these modules is an operation:
-its name is the statement name that `tampu.engines.sql` uses. It sends its first statement and returns a function that
-does the rest. `common` has their helpers.
+its name is the statement name that `tampu.engines.sql` uses. It sends its first statements, yields, and does the rest
+when their rows are needed; one that needs no rows is a plain function. `common` has their helpers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable
 
 from tampu.engines.mariadb.ops import admin, claim, maintenance, publish, snapshot
-from tampu.engines.mariadb.ops.common import Rest
+from tampu.engines.mariadb.ops.common import Operation
 
-OPERATIONS: dict[str, Callable[..., Rest]] = {
+OPERATIONS: dict[str, Callable[..., Operation | None]] = {
     name: function
     for module in (publish, claim, admin, maintenance, snapshot)
     for name, function in inspect.getmembers(module, inspect.isfunction)

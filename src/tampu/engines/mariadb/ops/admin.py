@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import DELAYED, HELD, READY
-from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, ints, left, with_attempts
+from tampu.engines.mariadb.ops.common import Operation, by_queue, ints, left, start, with_attempts
 from tampu.engines.mariadb.ops.publish import insert_ready
 from tampu.engines.sql.db import Ints, Uuids
 
@@ -14,68 +14,53 @@ if TYPE_CHECKING:
     from tampu.engines.mariadb.database import Db
 
 
-def request_cancel(db: Db, seqs: Ints) -> Rest:
+def request_cancel(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("lock_leases_to_cancel", seqs)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        db.ask("request_cancel", Ints(seq for seq, *_ in rows))
-        return rows
-
-    return rest
+    yield
+    rows = answer.get()
+    db.ask("request_cancel", Ints(seq for seq, *_ in rows))
+    return rows
 
 
-def release_held(db: Db, seqs: Ints) -> Rest:
+def release_held(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("release_held", seqs)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        db.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
-        return sorted(rows)
-
-    return rest
+    yield
+    rows = answer.get()
+    db.ask("remove_held", Ints(seq for seq, *_, waits in rows if not waits))
+    return sorted(rows)
 
 
-def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Rest:
+def revive_dead(db: Db, seqs: Ints, now: int, attempts: Ints) -> Operation:
     out = db.ask("revive_dead", seqs)
     given = dict(zip(seqs.values, attempts.values, strict=True))
-
-    def rest() -> Rows:
-        gone = Ints(seq for (seq,) in out.get())
-        db.ask("clear_past_expiry", gone, now)
-        if gone.values:
-            db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
-        return db.ask("select_rows", gone).get()
-
-    return rest
+    yield
+    gone = Ints(seq for (seq,) in out.get())
+    db.ask("clear_past_expiry", gone, now)
+    if gone.values:
+        db.ask("set_max_attempts", gone, Ints(given[seq] for seq in gone.values))
+    return db.ask("select_rows", gone).get()
 
 
-def remove_waiting(db: Db, seqs: Ints) -> Rest:
+def remove_waiting(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("locate_ready", seqs)
-
-    def rest() -> Rows:
-        found = answer.get()
-        messages = {seq: (seq, *message) for seq, *message, _, _ in found}
-        states: dict[int, tuple[int, int]] = {}
-        ready = _out_of_ready(db, found)
-        delayed, held = db.ask("remove_delayed", seqs), db.ask("remove_held", seqs)
-        for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
-            states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
-        return [(*with_attempts(messages[seq], attempts), state) for seq, (attempts, state) in states.items()]
-
-    return rest
+    yield
+    found = answer.get()
+    messages = {seq: (seq, *message) for seq, *message, _, _ in found}
+    states: dict[int, tuple[int, int]] = {}
+    ready = start(_out_of_ready(db, found))
+    delayed, held = db.ask("remove_delayed", seqs), db.ask("remove_held", seqs)
+    for state, rows in ((READY, ready()), (DELAYED, delayed.get()), (HELD, held.get())):
+        states.update({seq: (attempts, state) for seq, attempts, *_ in rows})
+    return [(*with_attempts(messages[seq], attempts), state) for seq, (attempts, state) in states.items()]
 
 
-def lock_waiting(db: Db, seqs: Ints) -> Rest:
+def lock_waiting(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("locate_ready", seqs)
-
-    def rest() -> Rows:
-        messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
-        ready = db.ask("lock_ready", *ints(_places(answer.get()), 3))
-        answers = ready, db.ask("lock_delayed", seqs), db.ask("lock_held", seqs)
-        return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
-
-    return rest
+    yield
+    messages = {seq: (seq, *message) for seq, *message, _, _ in answer.get()}
+    ready = db.ask("lock_ready", *ints(_places(answer.get()), 3))
+    answers = ready, db.ask("lock_delayed", seqs), db.ask("lock_held", seqs)
+    return [messages[seq] for one in answers for (seq,) in one.get() if seq in messages]
 
 
 def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
@@ -83,88 +68,68 @@ def _places(located: Iterable[Any]) -> list[tuple[int, int, int]]:
     return sorted((q, rank or 0, seq if pos is None else pos) for seq, q, *_, rank, pos in located)
 
 
-def _out_of_ready(db: Db, located: Sequence[Any]) -> Rest:
+def _out_of_ready(db: Db, located: Sequence[Any]) -> Operation:
     """Delete these messages from `ready`, if they are there; returns the deleted rows."""
     queues = {seq: q for seq, q, *_ in located}
     out = db.ask("remove_ready", *ints(_places(located), 3))
-
-    def rest() -> Rows:
-        rows = out.get()
-        left(db, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
-        placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
-        for q, found in by_queue(placed).items():
-            db.ask("delete_placed", q, Ints(found))
-        return rows
-
-    return rest
+    yield
+    rows = out.get()
+    left(db, [(queues[seq], rank, pos) for seq, _, rank, pos, _ in rows])
+    placed = [(queues[seq], seq) for seq, _, rank, pos, _ in rows if rank or pos != seq]
+    for q, found in by_queue(placed).items():
+        db.ask("delete_placed", q, Ints(found))
+    return rows
 
 
-def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rest:
+def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Operation:
     """Change ranks. Ready messages are removed and inserted again with their new rank, at the same position."""
     answer = db.ask("locate_ready", seqs)
-
-    def rest() -> Rows:
-        new = dict(zip(seqs.values, places.values, strict=True))
-        moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
-        out = _out_of_ready(db, moving)()
-        back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
-        insert_ready(db, *ints(back, 6))
-        db.ask("rerank", seqs, ranks)
-        return []
-
-    return rest
+    yield
+    new = dict(zip(seqs.values, places.values, strict=True))
+    moving = [(seq, *message, rank, pos) for seq, *message, rank, pos in answer.get() if (rank or 0) != new[seq]]
+    out = start(_out_of_ready(db, moving))()
+    back = [(new[seq], pos, seq, lease, q, attempts) for seq, attempts, _, pos, lease in out]
+    insert_ready(db, *ints(back, 6))
+    db.ask("rerank", seqs, ranks)
+    return []
 
 
-def select_messages(db: Db, seqs: Ints) -> Rest:
+def select_messages(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("select_messages", seqs)
-
-    def rest() -> Rows:
-        found = {}
-        for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
-            if state is not None:
-                found[seq] = seq, *columns, state, attempts, run_at, ended, reason, cancel, error
-        return [found[seq] for seq in seqs.values if seq in found]
-
-    return rest
+    yield
+    found = {}
+    for seq, *columns, state, attempts, run_at, ended, reason, cancel, error in answer.get():
+        if state is not None:
+            found[seq] = seq, *columns, state, attempts, run_at, ended, reason, cancel, error
+    return [found[seq] for seq in seqs.values if seq in found]
 
 
-def select_still_ended(db: Db, seqs: Ints) -> Rest:
+def select_still_ended(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("select_still_ended", seqs)
-
-    def rest() -> Rows:
-        found = {seq for (seq,) in answer.get()}
-        return [(seq,) for seq in seqs.values if seq in found]
-
-    return rest
+    yield
+    found = {seq for (seq,) in answer.get()}
+    return [(seq,) for seq in seqs.values if seq in found]
 
 
-def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
+def find_messages(db: Db, tenant: str, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
     made = db.ask("find_by_number", tenant, Ints(seq for seq in seqs.values if seq is not None))
     given = db.ask("find_by_own_id", tenant, ids)
-
-    def rest() -> Rows:
-        by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
-        by_id = {id: (seq, q) for id, seq, q in given.get()}
-        rows = []
-        for n, (seq, stamp, id) in enumerate(zip(seqs.values, stamps.values, ids.values, strict=True), 1):
-            place = by_number.get((seq, stamp)) or by_id.get(id or b"")
-            if place is not None:
-                rows.append((n, *place))
-        return rows
-
-    return rest
+    yield
+    by_number = {(seq, stamp): (seq, q) for seq, q, stamp in made.get()}
+    by_id = {id: (seq, q) for id, seq, q in given.get()}
+    rows = []
+    for n, (seq, stamp, id) in enumerate(zip(seqs.values, stamps.values, ids.values, strict=True), 1):
+        place = by_number.get((seq, stamp)) or by_id.get(id or b"")
+        if place is not None:
+            rows.append((n, *place))
+    return rows
 
 
-def select_stats(db: Db, tenant: str, queue: str | None, now: int | None) -> Rest:
+def select_stats(db: Db, tenant: str, queue: str | None, now: int | None) -> Operation:
     answer = db.ask("select_stats_queues", tenant, queue, now)
-
-    def rest() -> Rows:
-        queues = answer.get()
-        counts: dict[int, list[tuple[int | None, int]]] = {}
-        for q, kind, n in db.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
-            counts.setdefault(q, []).append((kind, n))
-        return [
-            (name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]
-        ]
-
-    return rest
+    yield
+    queues = answer.get()
+    counts: dict[int, list[tuple[int | None, int]]] = {}
+    for q, kind, n in db.ask("select_stats_counts", Ints(q for q, *_ in queues)).get():
+        counts.setdefault(q, []).append((kind, n))
+    return [(name, kind, n, oldest, at) for q, name, oldest, at in queues for kind, n in counts.get(q) or [(None, 0)]]

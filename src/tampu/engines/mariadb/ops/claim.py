@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, ints, left, nothing
+from tampu.engines.mariadb.ops.common import Operation, Rows, by_queue, ints, left
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.engines.sql.verbs.claim import EXPIRES, Row
 
@@ -17,29 +17,28 @@ _Found = tuple[tuple[int, int], Row]
 """(rank, pos), and a row as in `tampu.engines.sql.verbs.claim`."""
 
 
-def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None) -> Rest:
+def claim_ready(
+    db: Db, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int | None
+) -> Operation:
     offered = [] if db.index is None else db.index.offer(q, limit)
     db.offered.extend((q, *place) for place in offered)
     answer = db.ask("claim_offered", q, *ints(offered, 2)) if offered else db.ask("claim_ready", q, limit)
-
-    def rest() -> Rows:
-        found = _parse_rows(answer.get())
-        if offered:
-            found = _choose(db, q, limit, offered, found)
-        left(db, [(q, rank, pos) for (rank, pos), _ in found])
-        at = db.now if now is None else now
-        _leave_ready(db, q, found)
-        rows = [row for _, row in found]
-        kept = [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > at]
-        if kept:
-            seqs, attempts, _, stamps, _, _, _, ids, groups, _ = zip(*kept, strict=True)
-            db.ask(
-                "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
-                Ints(before + 1 for before in attempts), Uuids(ids), Blobs(groups),
-            )  # fmt: skip
-        return rows
-
-    return rest
+    yield
+    found = _parse_rows(answer.get())
+    if offered:
+        found = _choose(db, q, limit, offered, found)
+    left(db, [(q, rank, pos) for (rank, pos), _ in found])
+    at = db.now if now is None else now
+    _leave_ready(db, q, found)
+    rows = [row for _, row in found]
+    kept = [row for row in rows if row[EXPIRES] is None or row[EXPIRES] > at]
+    if kept:
+        seqs, attempts, _, stamps, _, _, _, ids, groups, _ = zip(*kept, strict=True)
+        db.ask(
+            "insert_leases", q, lease, lease_us, worker, at, Ints(seqs), Ints(stamps),
+            Ints(before + 1 for before in attempts), Uuids(ids), Blobs(groups),
+        )  # fmt: skip
+    return rows
 
 
 def _choose(db: Db, q: int, limit: int, offered: Sequence[tuple[int, int]], rows: list[_Found]) -> list[_Found]:
@@ -85,22 +84,21 @@ def _leave_ready(db: Db, q: int, rows: Sequence[_Found]) -> None:
     db.ask("delete_placed", q, Ints(placed))
 
 
-def ack(db: Db, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None) -> Rest:
+def ack(
+    db: Db, seqs: Ints, lease: int, q: int, now: int | None, state: int, packed: bytes, left: int | None
+) -> Operation:
     fenced = db.ask("ack", seqs, lease, q)
-
-    def rest() -> Rows:
-        acked = [_parse_acked(text) for (text,) in fenced.get()]
-        rows = [row for row, _ in acked]
-        if rows:
-            gone, attempts, *_ = zip(*rows, strict=True)
-            db.ask("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
-            if left is not None and len(rows) == len(seqs.values):
-                db.ask("delete_settled_claims", Ints([left]), Ints([lease]))
-            else:
-                db.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
-        return rows
-
-    return rest
+    yield
+    acked = [_parse_acked(text) for (text,) in fenced.get()]
+    rows = [row for row, _ in acked]
+    if rows:
+        gone, attempts, *_ = zip(*rows, strict=True)
+        db.ask("insert_acked", lease, q, db.now if now is None else now, state, Ints(gone), Ints(attempts))
+        if left is not None and len(rows) == len(seqs.values):
+            db.ask("delete_settled_claims", Ints([left]), Ints([lease]))
+        else:
+            db.ask("delete_whole_claim", lease, min(until for _, until in acked), packed)
+    return rows
 
 
 def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
@@ -110,58 +108,46 @@ def _parse_acked(text: str) -> tuple[tuple[Any, ...], int]:
     return (int(seq), int(attempts), int(stamp), own, bytes.fromhex(group) if group else None), int(until)
 
 
-def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Rest:
+def take_leases(db: Db, seqs: Ints, leases: Ints, qs: Ints) -> Operation:
     fenced = db.ask("take_leases", seqs, leases, qs)
-
-    def rest() -> Rows:
-        rows = fenced.get()
-        db.ask("delete_leases", Ints(seq for seq, *_ in rows))
-        return rows
-
-    return rest
+    yield
+    rows = fenced.get()
+    db.ask("delete_leases", Ints(seq for seq, *_ in rows))
+    return rows
 
 
-def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Rest:
+def extend_leases(db: Db, now: int, seqs: Ints, leases: Ints, qs: Ints, times: Ints) -> Operation:
     answer = db.ask("lock_leases_to_extend", seqs, leases, qs)
-
-    def rest() -> Rows:
-        until = {
-            (seq, lease): now + (us or 0)
-            for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
-        }
-        rows = [(seq, lease, until[seq, lease], cancel, at) for seq, lease, at, cancel in answer.get()]
-        by_end: dict[int, list[int]] = {}
-        for seq, _, end, _, _ in rows:
-            by_end.setdefault(end, []).append(seq)
-        for end, found in by_end.items():
-            db.ask("extend_leases", end, Ints(found))
-        return rows
-
-    return rest
+    yield
+    until = {
+        (seq, lease): now + (us or 0) for seq, lease, us in zip(seqs.values, leases.values, times.values, strict=True)
+    }
+    rows = [(seq, lease, until[seq, lease], cancel, at) for seq, lease, at, cancel in answer.get()]
+    by_end: dict[int, list[int]] = {}
+    for seq, _, end, _, _ in rows:
+        by_end.setdefault(end, []).append(seq)
+    for end, found in by_end.items():
+        db.ask("extend_leases", end, Ints(found))
+    return rows
 
 
-def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Rest:
+def release_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints, most: int) -> Operation:
     left = {(q, group, seq) for q, group, seq in zip(qs.values, groups.values, seqs.values, strict=True)}
     names = sorted({(q, group) for q, group, _ in left})
-    answer = select_slots(db, Ints(q for q, _ in names), Blobs(group for _, group in names))
-
-    def rest() -> Rows:
-        rows = answer()
-        over = [(q, group, seq) for q, group, *_, seq in rows if (q, group, seq) in left]
-        _delete_slots(db, over)
-        free_slots: dict[tuple[int, bytes], int] = {}
-        has_group_rate: set[tuple[int, bytes]] = set()
-        for q, group, places, group_rate, _, seq in rows:
-            if group_rate is not None:
-                has_group_rate.add((q, group))
-                continue
-            kept = seq is not None and (q, group, seq) not in left
-            free_slots[q, group] = free_slots.get((q, group), max(places or 0, 1)) - kept
-        waits = has_group_rate.intersection((q, group) for q, group, _ in over)
-        rated = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
-        return _next_in_group(db, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
-
-    return rest
+    rows = yield from select_slots(db, Ints(q for q, _ in names), Blobs(group for _, group in names))
+    over = [(q, group, seq) for q, group, *_, seq in rows if (q, group, seq) in left]
+    _delete_slots(db, over)
+    free_slots: dict[tuple[int, bytes], int] = {}
+    has_group_rate: set[tuple[int, bytes]] = set()
+    for q, group, places, group_rate, _, seq in rows:
+        if group_rate is not None:
+            has_group_rate.add((q, group))
+            continue
+        kept = seq is not None and (q, group, seq) not in left
+        free_slots[q, group] = free_slots.get((q, group), max(places or 0, 1)) - kept
+    waits = has_group_rate.intersection((q, group) for q, group, _ in over)
+    rated = [(None, q, None, None, None, group, *[None] * 5) for q, group in sorted(waits)]
+    return _next_in_group(db, [(name, min(free, most)) for name, free in free_slots.items() if free > 0]) + rated
 
 
 def _delete_slots(db: Db, slots: Sequence[tuple[int, bytes, int]]) -> None:
@@ -169,15 +155,15 @@ def _delete_slots(db: Db, slots: Sequence[tuple[int, bytes, int]]) -> None:
         db.ask("delete_slots", q, Blobs(group for group, _ in found), Ints(seq for _, seq in found))
 
 
-def delete_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints) -> Rest:
+def delete_slots(db: Db, qs: Ints, groups: Blobs, seqs: Ints) -> None:
     _delete_slots(db, list(zip(qs.values, groups.values, seqs.values, strict=True)))  # type: ignore[arg-type]  # none is None
-    return nothing
 
 
-def next_in_group(db: Db, qs: Ints, groups: Blobs, limits: Ints) -> Rest:
+def next_in_group(db: Db, qs: Ints, groups: Blobs, limits: Ints) -> Operation:
     """Take the next messages of groups with a rate out of held."""
     names = zip(qs.values, groups.values, strict=True)
-    return lambda: _next_in_group(db, list(zip(names, limits.values, strict=True)))
+    yield
+    return _next_in_group(db, list(zip(names, limits.values, strict=True)))
 
 
 def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
@@ -194,27 +180,22 @@ def _next_in_group(db: Db, limits: Sequence[tuple[Any, Any]]) -> Rows:
     return rows
 
 
-def select_group_rates(db: Db, qs: Ints, groups: Blobs) -> Rest:
+def select_group_rates(db: Db, qs: Ints, groups: Blobs) -> Operation:
     """Rows (q, group, spent, leased seq); also one row without seq for each group."""
     answers = []
     for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items():
-        names = Blobs(found)
-        answers.append(
-            (q, names.values, db.ask("select_group_rates", q, names), db.ask("select_leased_slots", q, names))
-        )
-
-    def rest() -> Rows:
-        rows: list[Any] = []
-        for q, names, spent, leased in answers:
-            known = dict(spent.get())
-            rows += [(q, group, known.get(group), None) for group in names]
-            rows += [(q, group, known.get(group), seq) for group, seq in leased.get()]
-        return rows
-
-    return rest
+        column = Blobs(found)
+        answers.append((q, found, db.ask("select_group_rates", q, column), db.ask("select_leased_slots", q, column)))
+    yield
+    rows: list[Any] = []
+    for q, names, spent, leased in answers:
+        known = dict(spent.get())
+        rows += [(q, group, known.get(group), None) for group in names]
+        rows += [(q, group, known.get(group), seq) for group, seq in leased.get()]
+    return rows
 
 
-def select_slots(db: Db, qs: Ints, groups: Blobs) -> Rest:
+def select_slots(db: Db, qs: Ints, groups: Blobs) -> Operation:
     """Rows (q, group, slots, rate, burst, seq); one row without seq for a group with no taken slot."""
     answers = [
         (
@@ -225,14 +206,11 @@ def select_slots(db: Db, qs: Ints, groups: Blobs) -> Rest:
         )
         for q, found in by_queue(zip(qs.values, groups.values, strict=True)).items()
     ]
-
-    def rest() -> Rows:
-        rows = []
-        for q, names, places, slots in answers:
-            (known,) = places.get()
-            taken = [(q, group, *known, seq) for group, seq in slots.get()]
-            seen = {group for _, group, *_ in taken}
-            rows += [*taken, *((q, group, *known, None) for group in names if group not in seen)]
-        return rows
-
-    return rest
+    yield
+    rows = []
+    for q, names, places, slots in answers:
+        (known,) = places.get()
+        taken = [(q, group, *known, seq) for group, seq in slots.get()]
+        seen = {group for _, group, *_ in taken}
+        rows += [*taken, *((q, group, *known, None) for group in names if group not in seen)]
+    return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.mariadb.index import Place
@@ -12,8 +12,22 @@ if TYPE_CHECKING:
     from tampu.engines.mariadb.database import Db
 
 Rows = list[Any]
-Rest = Callable[[], Rows]
-"""The second half of an operation, to call after its first statement was sent."""
+Operation = Generator[None, None, Rows]
+"""Sends its first statements, yields once, and does the rest when their rows are needed; returns rows."""
+
+
+def start(operation: Operation) -> Callable[[], Rows]:
+    """Begin an operation; call the result to have it do the rest and to get its rows."""
+    next(operation)
+
+    def rest() -> Rows:
+        try:
+            next(operation)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the generator's own return type
+        raise AssertionError("an operation yields once")
+
+    return rest
 
 
 def entered(db: Db, places: Sequence[Place]) -> None:
@@ -57,7 +71,3 @@ def rows_with_attempts(db: Db, rows: Rows) -> Rows:
     attempts = dict(rows)
     found = db.ask("select_rows", Ints(attempts)).get()
     return [(seq, q, attempts[seq], *rest) for seq, q, _, *rest in sorted(found)]
-
-
-def nothing() -> Rows:
-    return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, ints, nothing, rows_with_attempts
+from tampu.engines.mariadb.ops.common import Operation, by_queue, ints, rows_with_attempts
 from tampu.engines.sql.db import Blobs, Ints
 
 if TYPE_CHECKING:
@@ -21,140 +21,119 @@ def _latch(name: bytes | None) -> int:
     return 1 + zlib.crc32(name or b"") % (LATCHES - 1)
 
 
-def acquire_locks(db: Db, names: Blobs) -> Rest:
-    return db.ask("acquire_locks", Ints(sorted({_latch(name) for name in names.values}))).get
+def acquire_locks(db: Db, names: Blobs) -> Operation:
+    answer = db.ask("acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
+    yield
+    return answer.get()
 
 
-def try_acquire_locks(db: Db, names: Blobs) -> Rest:
+def try_acquire_locks(db: Db, names: Blobs) -> Operation:
     answer = db.ask("try_acquire_locks", Ints(sorted({_latch(name) for name in names.values})))
-
-    def rest() -> Rows:
-        had = {n for (n,) in answer.get()}
-        return [(name,) for name in names.values if _latch(name) in had]
-
-    return rest
+    yield
+    had = {n for (n,) in answer.get()}
+    return [(name,) for name in names.values if _latch(name) in had]
 
 
-def begin_sweep(db: Db) -> Rest:
+def begin_sweep(db: Db) -> Operation:
     db.short_lock_timeout = True
-    return db.ask("begin_sweep").get
+    answer = db.ask("begin_sweep")
+    yield
+    return answer.get()
 
 
-def end_sweep(db: Db) -> Rest:
+def end_sweep(db: Db) -> None:
     db.ask("end_sweep", LOCK_SECONDS)
     db.short_lock_timeout = False
-    return nothing
 
 
-def allocate_numbers(db: Db, blocks: int) -> Rest:
+def allocate_numbers(db: Db, blocks: int) -> Operation:
     answers = [db.ask("allocate_numbers") for _ in range(blocks)]
-    return lambda: [row for one in answers for row in one.get()]
+    yield
+    return [row for one in answers for row in one.get()]
 
 
-def fold_counts(db: Db, most: int) -> Rest:
+def fold_counts(db: Db, most: int) -> Operation:
     answer = db.ask("lock_counts", most)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        sums: dict[tuple[int, int], int] = {}
-        for _, q, kind, n in rows:
-            sums[q, kind] = sums.get((q, kind), 0) + n
-        kept = [(q, kind, n) for (q, kind), n in sums.items() if n]
-        db.ask("fold_counts", Ints(no for no, _, _, _ in rows), *ints(kept, 3))
-        return []
-
-    return rest
+    yield
+    rows = answer.get()
+    sums: dict[tuple[int, int], int] = {}
+    for _, q, kind, n in rows:
+        sums[q, kind] = sums.get((q, kind), 0) + n
+    kept = [(q, kind, n) for (q, kind), n in sums.items() if n]
+    db.ask("fold_counts", Ints(no for no, _, _, _ in rows), *ints(kept, 3))
+    return []
 
 
-def lock_due_delayed(db: Db, now: int, limit: int) -> Rest:
+def lock_due_delayed(db: Db, now: int, limit: int) -> Operation:
     answer = db.ask("lock_due_delayed", now, limit)
-
-    def rest() -> Rows:
-        due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in answer.get())
-        return [(seq, *row) for _, seq, row in due]
-
-    return rest
+    yield
+    due = sorted((run_at, seq, tuple(row)) for seq, *row, run_at in answer.get())
+    return [(seq, *row) for _, seq, row in due]
 
 
-def delete_past_fair_turns(db: Db, q: int, now: int, most: int) -> Rest:
+def delete_past_fair_turns(db: Db, q: int, now: int, most: int) -> Operation:
     answer = db.ask("select_past_fair_turns", q, now, most)
-
-    def rest() -> Rows:
-        db.ask("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in answer.get())))
-        return []
-
-    return rest
+    yield
+    db.ask("delete_past_fair_turns", q, Blobs(sorted(group for (group,) in answer.get())))
+    return []
 
 
-def delete_reaped_claims(db: Db, untils: Ints, leases: Ints) -> Rest:
+def delete_reaped_claims(db: Db, untils: Ints, leases: Ints) -> None:
     db.ask("delete_settled_claims", untils, leases)
-    return nothing
 
 
-def purge_dead(db: Db, q: int, limit: int) -> Rest:
+def purge_dead(db: Db, q: int, limit: int) -> Operation:
     answer = db.ask("purge_dead", q, limit)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        db.ask("revive_dead", Ints(seq for seq, _ in rows))
-        return rows_with_attempts(db, rows)
-
-    return rest
+    yield
+    rows = answer.get()
+    db.ask("revive_dead", Ints(seq for seq, _ in rows))
+    return rows_with_attempts(db, rows)
 
 
-def remove_ended(db: Db, seqs: Ints) -> Rest:
+def remove_ended(db: Db, seqs: Ints) -> Operation:
     out = db.ask("remove_ended", seqs)
-    return lambda: rows_with_attempts(db, out.get())
+    yield
+    return rows_with_attempts(db, out.get())
 
 
-def trim_results(db: Db, now: int, limit: int) -> Rest:
+def trim_results(db: Db, now: int, limit: int) -> Operation:
     answer = db.ask("trim_results", now, limit)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        db.ask("delete_results", Ints(seq for (seq,) in rows))
-        return rows
-
-    return rest
+    yield
+    rows = answer.get()
+    db.ask("delete_results", Ints(seq for (seq,) in rows))
+    return rows
 
 
-def trim_idempotency_keys(db: Db, now: int, limit: int) -> Rest:
+def trim_idempotency_keys(db: Db, now: int, limit: int) -> Operation:
     answer = db.ask("trim_idempotency_keys", now, limit)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        by_tenant: dict[str, list[bytes]] = {}
-        for tenant, word in rows:
-            by_tenant.setdefault(tenant, []).append(word)
-        for tenant, words in by_tenant.items():
-            db.ask("delete_idempotency_keys", tenant, Blobs(words))
-        return rows
-
-    return rest
+    yield
+    rows = answer.get()
+    by_tenant: dict[str, list[bytes]] = {}
+    for tenant, word in rows:
+        by_tenant.setdefault(tenant, []).append(word)
+    for tenant, words in by_tenant.items():
+        db.ask("delete_idempotency_keys", tenant, Blobs(words))
+    return rows
 
 
-def trim_group_rates(db: Db, now: int, limit: int) -> Rest:
+def trim_group_rates(db: Db, now: int, limit: int) -> Operation:
     answer = db.ask("trim_group_rates", now, limit)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        for q, found in by_queue(rows).items():
-            db.ask("delete_group_rates", q, Blobs(sorted(found)))
-        return rows
-
-    return rest
+    yield
+    rows = answer.get()
+    for q, found in by_queue(rows).items():
+        db.ask("delete_group_rates", q, Blobs(sorted(found)))
+    return rows
 
 
-def set_run_at(db: Db, seqs: Ints, times: Ints) -> Rest:
+def set_run_at(db: Db, seqs: Ints, times: Ints) -> None:
     for at, found in by_queue(zip(times.values, seqs.values, strict=True)).items():
         db.ask("set_run_at", at, Ints(found))
-    return nothing
 
 
 def write_commit(
     db: Db, now: int, sizes: Ints, qs: Ints, records: Blobs, count_q: Ints, kinds: Ints, changes: Ints,
     end_q: Ints, states: Ints, ends: Blobs, untils: Ints, leases: Ints, claims: Blobs,
-) -> Rest:  # fmt: skip
+) -> None:  # fmt: skip
     count = len(sizes.values)
     if count:
         db.ask("insert_journal", now, sizes.values[0], qs.values[0], records.values[0])
@@ -167,4 +146,3 @@ def write_commit(
     db.ask("insert_counts", count_q, kinds, changes)
     db.ask("insert_endings", now, end_q, states, ends)
     db.ask("schedule_reap", untils, leases, claims)
-    return nothing

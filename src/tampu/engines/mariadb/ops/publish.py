@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tampu.engines.encoding import CODE
-from tampu.engines.mariadb.ops.common import Rest, Rows, by_queue, entered, ints, nothing
+from tampu.engines.mariadb.ops.common import Operation, by_queue, entered, ints
 from tampu.engines.sql.db import Blobs, Ints, Uuids
 from tampu.model.states import FINAL, State
 
@@ -15,24 +15,22 @@ if TYPE_CHECKING:
 _DEAD, _ENDED = CODE[State.DEAD], tuple(CODE[state] for state in FINAL)
 
 
-def publish_simple(db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, bodies: Blobs) -> Rest:
+def publish_simple(db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, bodies: Blobs) -> None:
     db.ask("publish_simple", q, now, ahead, most, seqs, bodies)
     entered(db, [(q, 0, seq) for seq in seqs.values if seq is not None])
-    return nothing
 
 
 def insert_loaded(
     db: Db, q: int, now: int, ahead: int | None, most: int, seqs: Ints, ids: Uuids, bodies: Blobs
-) -> Rest:
+) -> None:
     db.ask("insert_loaded", q, now, ahead, most, seqs, ids, bodies)
     entered(db, [(q, 0, seq) for seq in seqs.values if seq is not None])
-    return nothing
 
 
 def publish_without_lookup(
     db: Db, now: int, ahead: int | None, seqs: Ints, qs: Ints, ranks: Ints, most: Ints, expires: Ints, run: Ints,
     bodies: Blobs,
-) -> Rest:  # fmt: skip
+) -> None:  # fmt: skip
     db.ask("insert_unkeyed_messages", now, ahead, seqs, qs, ranks, most, expires, bodies)
     rows = list(zip(seqs.values, qs.values, ranks.values, expires.values, run.values, strict=True))
     at_once = [(rank, seq, seq, None, q, 0) for seq, q, rank, _, run_at in rows if run_at is None]
@@ -40,67 +38,56 @@ def publish_without_lookup(
     insert_ready(db, *ints(at_once, 6))
     db.ask("insert_delayed", *ints(later, 5))
     db.ask("insert_expiries", *ints([(at, seq) for seq, _, _, at, _ in rows if at is not None], 2))
-    return nothing
 
 
-def insert_messages(db: Db, now: int, ahead: int | None, seqs: Ints, *columns: Any) -> Rest:
+def insert_messages(db: Db, now: int, ahead: int | None, seqs: Ints, *columns: Any) -> None:
     db.ask("insert_messages", now, ahead, seqs, *columns)
     given = [(id, seq) for id, seq in zip(columns[6].values, seqs.values, strict=True) if id is not None]
     db.ask("insert_own_ids", Uuids(id for id, _ in given), Ints(seq for _, seq in given))
-    return nothing
 
 
-def insert_ready(db: Db, ranks: Ints, positions: Ints, seqs: Ints, leases: Ints, qs: Ints, attempts: Ints) -> Rest:
+def insert_ready(db: Db, ranks: Ints, positions: Ints, seqs: Ints, leases: Ints, qs: Ints, attempts: Ints) -> None:
     db.ask("insert_ready", ranks, positions, seqs, leases, qs, attempts)
     rows = zip(qs.values, seqs.values, ranks.values, positions.values, strict=True)
     db.ask("insert_placed", *ints([(q, seq, rank, pos) for q, seq, rank, pos in rows if rank or seq != pos], 4))
     entered(db, list(zip(qs.values, ranks.values, positions.values, strict=True)))  # type: ignore[arg-type]  # no None
-    return nothing
 
 
-def delete_keys_and_expiries(db: Db, seqs: Ints) -> Rest:
+def delete_keys_and_expiries(db: Db, seqs: Ints) -> Operation:
     answer = db.ask("select_keys_and_expiries", seqs)
-
-    def rest() -> Rows:
-        rows = answer.get()
-        db.ask("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
-        keys = sorted((q, (word, seq)) for seq, q, word, _ in rows if word is not None)
-        for q, found in by_queue(keys).items():
-            db.ask("delete_keys", q, Blobs(word for word, _ in found), Ints(seq for _, seq in found))
-        return []
-
-    return rest
+    yield
+    rows = answer.get()
+    db.ask("delete_expiries", *ints(sorted((at, seq) for seq, _, _, at in rows if at is not None), 2))
+    keys = sorted((q, (word, seq)) for seq, q, word, _ in rows if word is not None)
+    for q, found in by_queue(keys).items():
+        db.ask("delete_keys", q, Blobs(word for word, _ in found), Ints(seq for _, seq in found))
+    return []
 
 
 def import_messages(
     db: Db, q: int, seqs: Ints, created: Ints, ranks: Ints, most: Ints, expires: Ints, ids: Uuids, keys: Blobs,
     groups: Blobs, bodies: Blobs, states: Ints, attempts: Ints, times: Ints, reasons: Blobs,
-) -> Rest:  # fmt: skip
+) -> None:  # fmt: skip
     db.ask("import_messages", q, seqs, created, ranks, most, expires, ids, keys, groups, bodies)
     db.ask("insert_own_ids", ids, seqs)
     rows = list(zip(seqs.values, times.values, attempts.values, states.values, reasons.values, strict=True))
     dead = [(seq, at, count, reason) for seq, at, count, state, reason in rows if state == _DEAD]
     db.ask("import_dead", q, *ints(dead, 3), Blobs(reason for _, _, _, reason in dead))
     db.ask("import_ended", q, *ints([(*row, state) for *row, state, _ in rows if state in _ENDED], 4))
-    return nothing
 
 
-def import_keys_and_expiries(db: Db, q: int, seqs: Ints, expires: Ints, keys: Blobs) -> Rest:
+def import_keys_and_expiries(db: Db, q: int, seqs: Ints, expires: Ints, keys: Blobs) -> None:
     rows = list(zip(seqs.values, expires.values, keys.values, strict=True))
     db.ask("insert_expiries", *ints([(at, seq) for seq, at, _ in rows if at is not None], 2))
     named = sorted((key, seq) for seq, _, key in rows if key is not None)
     db.ask("import_keys", q, Blobs(key for key, _ in named), Ints(seq for _, seq in named))
-    return nothing
 
 
-def start_journal(db: Db, offset: int) -> Rest:
+def start_journal(db: Db, offset: int) -> Operation:
     answer = db.ask("is_journal_empty")
-
-    def rest() -> Rows:
-        ((empty,),) = answer.get()
-        if not empty:
-            return []
-        db.ask("start_journal", offset)
-        return [(offset,)]
-
-    return rest
+    yield
+    ((empty,),) = answer.get()
+    if not empty:
+        return []
+    db.ask("start_journal", offset)
+    return [(offset,)]

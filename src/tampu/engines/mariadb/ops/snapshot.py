@@ -7,31 +7,37 @@ from array import array
 from typing import TYPE_CHECKING
 
 from tampu.engines.encoding import DEAD, DELAYED, HELD, LEASED, READY
-from tampu.engines.mariadb.ops.common import Rest, Rows
+from tampu.engines.mariadb.ops.common import Operation
 from tampu.engines.sql.db import Ints, Uuids
 
 if TYPE_CHECKING:
     from tampu.engines.mariadb.database import Db
 
 
-def number_journal(db: Db, most: int, end: int) -> Rest:
+def number_journal(db: Db, most: int, end: int) -> Operation:
     db.ask("number_journal", most, end)
-    return db.ask("end_numbering", end).get
+    answer = db.ask("end_numbering", end)
+    yield
+    return answer.get()
 
 
-def snapshot_endings(db: Db, qs: Ints, states: Ints, first: int, last: int) -> Rest:
+def snapshot_endings(db: Db, qs: Ints, states: Ints, first: int, last: int) -> Operation:
     answers = [db.ask("snapshot_endings", qs, state, first, last) for state in states.values]
-    return lambda: [row for one in answers for row in one.get()]
+    yield
+    return [row for one in answers for row in one.get()]
 
 
-def snapshot_live(db: Db, qs: Ints, states: Ints) -> Rest:
+def snapshot_live(db: Db, qs: Ints, states: Ints) -> Operation:
     wanted = [state in states.values for state in (READY, DELAYED, LEASED, HELD, DEAD)]
-    return db.ask("snapshot_live", qs, *wanted).get
+    answer = db.ask("snapshot_live", qs, *wanted)
+    yield
+    return answer.get()
 
 
-def snapshot_unmoved(db: Db, qs: Ints) -> Rest:
+def snapshot_unmoved(db: Db, qs: Ints) -> Operation:
     answer = db.ask("snapshot_unmoved", qs)
-    return lambda: [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
+    yield
+    return [(q, _eight_bytes_each(numbers)) for q, numbers in answer.get()]
 
 
 def _eight_bytes_each(numbers: str) -> bytes:
@@ -41,13 +47,10 @@ def _eight_bytes_each(numbers: str) -> bytes:
     return packed.tobytes()
 
 
-def snapshot_find(db: Db, seqs: Ints, stamps: Ints, ids: Uuids) -> Rest:
+def snapshot_find(db: Db, seqs: Ints, stamps: Ints, ids: Uuids) -> Operation:
     made = db.ask("find_by_number", None, Ints(seq for seq in seqs.values if seq is not None))
     given = db.ask("find_by_own_id", None, ids)
-
-    def rest() -> Rows:
-        wanted = set(zip(seqs.values, stamps.values, strict=True))
-        found = [(seq, q) for seq, q, stamp in made.get() if (seq, stamp) in wanted]
-        return found + [(seq, q) for _, seq, q in given.get()]
-
-    return rest
+    yield
+    wanted = set(zip(seqs.values, stamps.values, strict=True))
+    found = [(seq, q) for seq, q, stamp in made.get() if (seq, stamp) in wanted]
+    return found + [(seq, q) for _, seq, q in given.get()]

@@ -6,7 +6,8 @@ become ready in order. Loads with the same id prefix wait for each other, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tampu.engines.encoding import READY, Record
 from tampu.engines.load import NUMBER_BYTES, check
@@ -18,39 +19,13 @@ from tampu.engines.sql.locks import queue_lock
 from tampu.engines.sql.verbs.publish_with_lookup import depth
 from tampu.model.errors import TampuError
 
-
-def load(commit: Commit, calls: Sequence[Load]) -> list[int | TampuError]:
-    commit.locks.take(
-        [id_prefix_lock(call) for call in calls]
-        + [queue_lock(call.tenant, call.queue) for call in calls if call.max_depth]
-    )
-    replies: list[int | TampuError] = []
-    for call in calls:
-        try:
-            replies.append(_load(commit, call))
-        except TampuError as error:
-            replies.append(error)
-    return replies
+Insert = Callable[[Any, Load, int, Sequence[int]], tuple[Sequence[int], Sequence[bytes]]]
+"""Stores the messages at these positions of a call in a queue; returns their sequence numbers and ids."""
 
 
-def id_prefix_lock(call: Load) -> bytes:
-    return b"load/%s/%s" % (call.tenant.encode(), call.id_prefix)
-
-
-def _load(commit: Commit, call: Load) -> int:
-    check(call)
-    numbers, starts, bodies = call.numbers, call.starts, call.bodies
-    known = known_numbers(commit.db, call)
-    chosen = [i for i, number in enumerate(numbers) if number not in known]
-    if not chosen:
-        return 0
-    q = commit.registry.number(commit.db, call.tenant, call.queue)
-    if call.max_depth and (0 if q is None else depth(commit, q)) + len(chosen) > call.max_depth:
-        raise full(call)
-    if q is None:
-        q = commit.queue(call.tenant, call.queue)
-    seqs = commit.numbers(len(chosen))
-    ids = [call.id_prefix + numbers[i].to_bytes(NUMBER_BYTES, "big") for i in chosen]
+def insert_rows(commit: Commit, call: Load, q: int, chosen: Sequence[int]) -> tuple[Sequence[int], Sequence[bytes]]:
+    seqs, starts, bodies = commit.numbers(len(chosen)), call.starts, call.bodies
+    ids = [call.id_prefix + call.numbers[i].to_bytes(NUMBER_BYTES, "big") for i in chosen]
     commit.db.send(
         "insert_loaded",
         q,
@@ -61,9 +36,45 @@ def _load(commit: Commit, call: Load) -> int:
         Uuids(ids),
         Blobs(bytes(bodies[starts[i] : starts[i + 1]]) for i in chosen),
     )
+    return seqs, ids
+
+
+def load(commit: Commit, calls: Sequence[Load], insert: Insert = insert_rows) -> list[int | TampuError]:
+    commit.locks.take(
+        [id_prefix_lock(call) for call in calls]
+        + [queue_lock(call.tenant, call.queue) for call in calls if call.max_depth]
+    )
+    replies: list[int | TampuError] = []
+    for call in calls:
+        try:
+            replies.append(_load(commit, call, insert))
+        except TampuError as error:
+            replies.append(error)
+    return replies
+
+
+def id_prefix_lock(call: Load) -> bytes:
+    return b"load/%s/%s" % (call.tenant.encode(), call.id_prefix)
+
+
+def _load(commit: Commit, call: Load, insert: Insert) -> int:
+    check(call)
+    known = known_numbers(commit.db, call)
+    chosen: Sequence[int] = range(len(call.numbers))
+    if known:
+        chosen = [i for i in chosen if call.numbers[i] not in known]
+    if not chosen:
+        return 0
+    q = commit.registry.number(commit.db, call.tenant, call.queue)
+    if call.max_depth and (0 if q is None else depth(commit, q)) + len(chosen) > call.max_depth:
+        raise full(call)
+    if q is None:
+        q = commit.queue(call.tenant, call.queue)
+    seqs, ids = insert(commit, call, q, chosen)
     record = commit.record("publish", q, READY)
     record.own.update(enumerate(ids, len(record.seqs)))
-    record_stored(commit, record, q, seqs, [call.types[i] for i in chosen])
+    types = [call.types[i] for i in chosen] if known else list(call.types)
+    record_stored(commit, record, q, seqs, types)
     return len(seqs)
 
 

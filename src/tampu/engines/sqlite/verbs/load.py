@@ -1,7 +1,4 @@
-"""load: store many simple messages under given ids, without creating a Python object for each.
-
-Contract: a call is all or nothing; refuses with QueueFull. A message whose id exists already is left as it is. The
-others become ready in their order, as one run of odd sequence numbers.
+"""load: the messages of a call become ready as one run of odd sequence numbers. See `tampu.engines.sql.verbs.load`.
 
 All bodies are bound as one value, which SQLite cuts: a row costs 2.6 µs with the index of ids. With `executemany` it
 costs 4.8 µs (an insert of two columns alone: 2.9 µs).
@@ -13,12 +10,9 @@ import itertools
 import struct
 from collections.abc import Sequence
 
-from tampu.engines.encoding import READY
-from tampu.engines.load import NUMBER_BYTES, check
+from tampu.engines.load import NUMBER_BYTES
 from tampu.engines.port import Load
-from tampu.engines.rules import full
-from tampu.engines.sql.verbs.load import known_numbers, record_stored
-from tampu.engines.sql.verbs.publish_with_lookup import depth
+from tampu.engines.sql.verbs import load as any_load
 from tampu.engines.sqlite import ids, ready
 from tampu.engines.sqlite.commit import Commit
 from tampu.model.errors import TampuError
@@ -33,44 +27,19 @@ INSERT = (
 
 
 def load(commit: Commit, calls: Sequence[Load]) -> list[int | TampuError]:
-    replies: list[int | TampuError] = []
-    for call in calls:
-        try:
-            replies.append(_load(commit, call))
-        except TampuError as error:
-            replies.append(error)
-    return replies
+    return any_load.load(commit, calls, _insert)
 
 
-def _load(commit: Commit, call: Load) -> int:
-    check(call)
-    numbers, starts = call.numbers, call.starts
-    known = known_numbers(commit.db, call)
-    every = range(len(numbers))
-    chosen: Sequence[int] = every
-    if known:
-        chosen = [i for i in every if numbers[i] not in known]
-        if not chosen:
-            return 0
-    q = commit.registry.number(commit.db, call.tenant, call.queue)
-    if call.max_depth and (0 if q is None else depth(commit, q)) + len(chosen) > call.max_depth:
-        raise full(call)
-    if q is None:
-        q = commit.queue(call.tenant, call.queue)
+def _insert(commit: Commit, call: Load, q: int, chosen: Sequence[int]) -> tuple[Sequence[int], Sequence[bytes]]:
     first = commit.numbers(len(chosen))[0] + 1
     last = first + (len(chosen) - 1) * ids.STEP
-    ends = struct.pack(f">{len(chosen)}Q", *(numbers if chosen is every else [numbers[i] for i in chosen]))
-    spans = [start << _SHIFT | end - start for start, end in itertools.pairwise(starts)]
-    if chosen is not every:
-        spans = [spans[i] for i in chosen]
-    own = bytes(_ids(call.id_prefix, ends))
+    numbers, spans = call.numbers, [start << _SHIFT | end - start for start, end in itertools.pairwise(call.starts)]
+    if len(chosen) < len(numbers):
+        numbers, spans = [numbers[i] for i in chosen], [spans[i] for i in chosen]
+    own = bytes(_ids(call.id_prefix, struct.pack(f">{len(chosen)}Q", *numbers)))
     commit.db.execute(INSERT, (first, q, commit.now, call.max_attempts, own, call.bodies, f"{spans}"))
     commit.db.execute(ready.INSERT, (q, 0, first, first, 0, None, last))
-    seqs = list(range(first, last + 1, ids.STEP))
-    record = commit.record("publish", q, READY)
-    record.own.update(enumerate([own[at : at + 16] for at in range(0, len(own), 16)], len(record.seqs)))
-    record_stored(commit, record, q, seqs, [call.types[i] for i in chosen] if known else list(call.types))
-    return len(seqs)
+    return list(range(first, last + 1, ids.STEP)), [own[at : at + 16] for at in range(0, len(own), 16)]
 
 
 def _ids(id_prefix: bytes, numbers: bytes) -> bytearray:
