@@ -1,8 +1,7 @@
 """claim: lease the first messages of the ready index, from queue after queue until the limit is reached.
 
-Contract: attempts + 1, a receipt that never repeats (63 random bits per claim), never more than the limit, the queue's
-max_in_flight and its rate allow, never a message past its expiry. One script per queue. The same pipeline asks which of
-the other queues have messages, so an empty claim costs one round trip for any number of queues.
+One script per queue. The same pipeline asks which of the other queues have messages, so an empty claim costs one round
+trip for any number of queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """load: store many simple messages under given ids, without an object per message.
 
-Contract: a call is all or nothing; refuses with QueueFull. A message whose id exists already, in any queue of the
-tenant, is left as it is. Ids loaded together share a prefix, so one reservation covers them; see `reservations`.
+Ids loaded together share a prefix, so one reservation covers them; see `reservations`.
 """
 
 from __future__ import annotations

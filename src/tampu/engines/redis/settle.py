@@ -1,8 +1,6 @@
 """settle and extend: what the holder of a lease may do.
 
-Contract: one outcome per item. A receipt that is not the current lease of its message changes nothing and gives
-LeaseLost. Exception: a repeated settle with the same receipt and verb gets the same answer again. All items of a queue,
-of all callers, are one script; a batch of simple acks has a script of its own.
+All items of a queue, of all callers, are one script; a batch of simple acks has a script of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """publish: store messages in ready, delayed or held.
 
-Contract: a call is all or nothing. Refuses with QueueFull if a queue would hold more live messages than its max_depth,
-and with IdempotencyConflict. A key replaces the payload of the waiting message with that key. An idempotency key within
-its window, or an existing id, returns the first message.
-
 Plain messages of all calls of a commit are written together, also those with a new user-given id: one statement looks
 up fifty ids. Calls that need other look-ups (keys, groups, holds, existing ids) run one by one; see
 `tampu.engines.sql.verbs.publish_with_lookup`.
