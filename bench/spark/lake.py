@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 import tampu.spark
 from bench.measure import Row, folder
 from bench.spark.journals import HOUR, NEXT_DAY, fill, peak_mib, processor_seconds
-from tampu.lake import bronze
-from tampu.lake.hands import Hands, listed, written
+from tampu.lake import bronze, jobs
 from tampu.lake.run import Pipeline
-from tampu.lake.sheets import Sorted
 from tampu.lake.snapshots import Mark
 from tampu.lake.storage import Lake, LakeTable
 
@@ -32,34 +27,28 @@ LAYERS = ("bronze.events", "bronze.messages", "silver", "gold")
 
 def direct(spark: SparkSession, url: str, table: LakeTable, end: int) -> float:
     """As the pipeline does it: executors read the store and write the files."""
-    found = table.create()
-    began = time.perf_counter()
     parts = bronze.slices({"0": 0}, {"0": end}, 32)
-    sizes = [part.upto - part.after for part in parts]
 
-    def act(part: bronze.Slice) -> Sorted:
-        return (("bronze.events", batch) for batch in bronze.read_slice(url, part, "bench"))
+    def read(batches: jobs.Batches) -> jobs.Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from bronze.read_slice(url, parts[number], "bench")
 
-    new = Hands(lambda: spark, 0).write(parts, act, sizes, end, [table.target], "bench")
-    found.commit(new["bronze.events"], Mark("bench", 1, {"0": end}))
-    return end / (time.perf_counter() - began)
+    return _written(table, (spark.range(0, len(parts), 1, len(parts)), read), end)
 
 
 def through_spark(spark: SparkSession, url: str, table: LakeTable, end: int) -> float:
     """The same rows through the data source, the JVM and a second Python worker."""
-    found = table.create()
-    began = time.perf_counter()
     rows = spark.read.format("tampu").option("url", url).option("kind", "journal").option("tenant", "*").load()
-    rows = rows.selectExpr("*", "'bench' AS run", "to_date(at) AS day")
-    target = table.target
+    return _written(table, (rows.selectExpr("*", "'bench' AS run", "to_date(at) AS day"), None), end)
 
-    def act(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for told in written([target], "bench", ((target.name, batch) for batch in batches)):
-            yield pa.RecordBatch.from_arrays([pa.array([told])], names=["told"])
 
-    rows = rows.select(*[f"`{name}`" for name in target.schema.names])
-    told = [row[0] for row in rows.mapInArrow(act, "told string").collect()]
-    found.commit(listed([target], told)[target.name], Mark("bench", 1, {"0": end}))
+def _written(table: LakeTable, rows: jobs.Rows, end: int) -> float:
+    """Transitions a second."""
+    found, name = table.create(), table.spec.name
+    began = time.perf_counter()
+    new = jobs.write({name: rows}, {name: table.target}, "bench")[name]
+    found.commit(new, Mark("bench", 1, {"0": end}))
     return end / (time.perf_counter() - began)
 
 
@@ -93,6 +82,22 @@ def _layers(reports: list[RunReport]) -> dict[str, float]:
     }
 
 
+def cold_and_warm(size: int) -> list[Row]:
+    """A small run with the start of its session, and the same again in it."""
+    rows: list[Row] = []
+    began, cpu = time.perf_counter(), processor_seconds()
+    spark = tampu.spark.session("local[2]", name="bench")
+    for which in ("cold, with the session's start", "warm, the second", "warm, the third"):
+        with folder() as place:
+            end = fill(place / "jobs.db", size)
+            began, cpu = (began, cpu) if not rows else (time.perf_counter(), processor_seconds())
+            (report,) = Pipeline(str(place / "jobs.db"), Lake(place / "jobs.lake")).run(lambda: spark)
+            note = ", ".join(f"{layer} {seconds:.1f} s" for layer, seconds in _layers([report]).items())
+            note = f"{note}; {processor_seconds() - cpu:.0f} s of processor"
+            rows.append(Row(f"{end:,}, {which}", time.perf_counter() - began, "s", "30" if not rows else "8", note))
+    return rows
+
+
 def whole_runs(spark: SparkSession, sizes: list[int]) -> list[Row]:
     rows = []
     for size in sizes:
@@ -120,10 +125,11 @@ def whole_runs(spark: SparkSession, sizes: list[int]) -> list[Row]:
 
 
 def run(quick: bool, engine: str) -> list[Row]:  # noqa: ARG001 - the pipeline's own work is the same on each
+    rows = cold_and_warm(30_000)
     spark = tampu.spark.session("local[2]", name="bench")
     try:
         with folder() as place:
-            rows = to_bronze(spark, place, 300_000 if quick else 3_000_000)
+            rows += to_bronze(spark, place, 300_000 if quick else 3_000_000)
         sizes = [30_000, 100_000, 300_000]
         return rows + whole_runs(spark, sizes if quick else [*sizes, 1_000_000, 3_000_000, 10_000_000])
     finally:

@@ -1,7 +1,7 @@
-"""Runs the pipeline in a process of its own and kills it, without a word: `killed_job URL LAKE STEP [NAME]`.
+"""Keeps several lakes of one store in a process of its own, until one task of each has written its files in the layer
+that the lake is named after, and then kills driver and Java without a word: `killed_job URL FOLDER LAYER...`.
 
-It dies when the step is reached. With the name of a reader, executors do all the work, and one of them kills driver
-and Java when it has written the files of the first task after the step: it needs a process group of its own then.
+It needs a process group of its own. A driver takes seconds to start, so one dies in several places.
 """
 
 from __future__ import annotations
@@ -9,54 +9,50 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import tampu.spark
-from tampu.lake import run
-from tampu.lake.hands import Hands
+from tampu.lake import jobs
+from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
 from tests.spark.conftest import quick
 
+real = jobs._writer
 
-def fatal(act: Callable[[Any], Iterable[str]]) -> Callable[[Any], Iterator[str]]:
-    driver = os.getpgrp()
 
-    def last(part: Any) -> Iterator[str]:
-        yield from list(act(part))
-        os.killpg(driver, signal.SIGKILL)
+def stopping(name: str, target: Any, tag: str, made: Any) -> Callable[[Any], Iterator[Any]]:
+    """Writes as always; the first task of the layer that the lake is named after then waits for the end."""
+    write = real(name, target, tag, made)
+    lake = Path(target.place.uri).parents[1]
+    if not name.startswith(lake.name):
+        return write
+    reached = lake.with_suffix(".reached")
+
+    def last(batches: Any) -> Iterator[Any]:
+        told = list(write(batches))
+        if told and not reached.exists():
+            reached.touch()
+            time.sleep(3600)  # noqa: TID251 - it is killed
+        yield from told
 
     return last
 
 
-class Doomed(Hands):
-    """Whoever works for it once it is armed kills it."""
-
-    armed = False
-
-    def each(self, parts: Any, act: Any, *more: Any) -> list[str]:
-        return super().each(parts, fatal(act) if self.armed else act, *more)
-
-    def gathered(self, parts: Any, read: Any, sizes: Any, rows: int, schema: Any, spread: Any, act: Any) -> list[str]:
-        return super().gathered(parts, read, sizes, rows, schema, spread, fatal(act) if self.armed else act)
-
-
-def without_spark(url: str, lake: str, step: str) -> None:
-    def at(reached: str) -> None:
-        if reached == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    run.Pipeline(url, Lake(lake), on_step=at).run(lambda: sys.exit("Spark is not needed here"))
-
-
-def with_spark(url: str, lake: str, step: str, name: str) -> None:
-    def at(reached: str) -> None:
-        Doomed.armed = Doomed.armed or reached == step
-
-    vars(run)["Hands"] = Doomed
-    spark = tampu.spark.session("local[2]", config=quick())
-    run.Pipeline(url, Lake(lake), name=name, few=0, on_step=at).run(lambda: spark)
+def main(url: str, folder: str, *layers: str) -> None:
+    vars(jobs)["_writer"] = stopping
+    spark = tampu.spark.session(f"local[{2 * len(layers) + 2}]", config=quick())
+    for layer in layers:
+        work = Pipeline(url, Lake(f"{folder}/{layer}"), name=layer)
+        threading.Thread(target=work.run, args=[spark.newSession], daemon=True).start()
+    waited = [Path(folder, layer).with_suffix(".reached") for layer in layers]
+    while not all(path.exists() for path in waited):
+        time.sleep(0.05)  # noqa: TID251 - executors are waited for
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    (with_spark if len(sys.argv) > 4 else without_spark)(*sys.argv[1:])
+    main(*sys.argv[1:])

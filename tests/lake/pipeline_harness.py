@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tampu
-from tampu.lake.hands import FEW
 from tampu.lake.lineage import RunReport
 from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
 from tampu.stores.open_store import open_store
 from tampu.stores.port import ArrowStore
+from tests.spark.conftest import shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEPS = (
-    "written", "bronze.events", "bronze.messages", "walked", "silver.attempts", "silver.messages", "_state.waiting",
+    "written", "bronze.events", "bronze.messages", "walked", "silver.messages", "_facts.counts", "_facts.waiting",
     "_state.carried", "computed", "gold.failures", "gold.slo", "position",
 )  # fmt: skip
 """Where runs are made to die: after files were written, and between any two kinds of commits."""
@@ -40,20 +40,17 @@ def work(q: tampu.Store, first: int = 0) -> None:
 
 
 class Rig:
-    """A store and its lake; runs use Spark for everything if they are given one."""
+    """A store and its lake; runs are on the session of this process."""
 
-    def __init__(
-        self, url: str, lake: str, spark: SparkSession | None = None, *, options: dict[str, str] | None = None
-    ) -> None:
-        self.spark, self.url = spark, url
+    def __init__(self, url: str, lake: str, *, options: dict[str, str] | None = None) -> None:
+        self.url = url
         self.lake = Lake(lake, options)
 
     def pipeline(self, **options: Any) -> Pipeline:
-        return Pipeline(self.url, self.lake, few=FEW if self.spark is None else 0, **options)
+        return Pipeline(self.url, self.lake, **options)
 
     def session(self) -> SparkSession:
-        assert self.spark is not None, "Spark is not needed here"
-        return self.spark
+        return shared()
 
     def run(self, *, die: str | None = None, name: str = "main", **options: Any) -> list[RunReport]:
         def step(reached: str) -> None:

@@ -158,12 +158,9 @@ def silver(events: Iterable[Row], messages: Iterable[Row]) -> dict[str, list[Row
 
 
 def percentile(values: list[float], p: float) -> float | None:
-    if not values:
-        return None
+    """The least value that this share of all is not above."""
     ranked = sorted(values)
-    place = (len(ranked) - 1) * p
-    low, high = math.floor(place), math.ceil(place)
-    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
+    return ranked[max(math.ceil(round(len(ranked) * p, 6)), 1) - 1] if ranked else None
 
 
 def _percentiles(what: str, values: Iterable[float | None]) -> Row:
@@ -196,8 +193,11 @@ def gold(events: list[Row], messages: list[Row], objectives: Iterable[Row] = ())
     known = silver(events, messages)
     attempts = known["silver.attempts"]
     ended = [m for m in known["silver.messages"] if m["deliveries"] is not None]
+    minutes = queue_minutes(events, attempts)
     return {
-        "gold.queue_minutes": queue_minutes(events, attempts),
+        "gold.queue_minutes": minutes,
+        "gold.queue_hours": rolled_up(minutes, attempts, "hour"),
+        "gold.queue_days": rolled_up(minutes, attempts, "day"),
         "gold.failures": failures(events, attempts),
         "gold.tenant_days": tenant_days(events, attempts, ended),
         "gold.workers": workers(attempts),
@@ -249,6 +249,29 @@ def queue_minutes(events: list[Row], attempts: list[Row]) -> list[Row]:
                 "in_rate": published / 60, "out_rate": sum(ends.values()) / 60,
                 **_percentiles("wait", (d["wait"] for d in ds)), **_percentiles("run", (d["run"] for d in ds)),
                 "depth": len(rs), "oldest": (minute + MINUTE - min(rs)).total_seconds() if rs else None,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def rolled_up(minutes: list[Row], attempts: list[Row], by: str) -> list[Row]:
+    """Hours or days of queues: what their minutes add up to."""
+    key = ("tenant", "queue", "day", *(["hour"] if by == "hour" else []))
+    delivered = _grouped([a | {"hour": _hour(a["ended_at"])} for a in attempts], *key)
+    sums = ("published", "claimed", "done", "failed", "dead", "cancelled", "expired", "released", "replayed")
+    rows = []
+    for which, ms in _grouped([m | {"hour": _hour(m["minute"])} for m in minutes], *key).items():
+        ds = delivered.get(which, [])
+        rows.append(
+            {
+                **dict(zip(key, which, strict=True)), **{name: sum(m[name] for m in ms) for name in sums},
+                **_percentiles("wait", (d["wait"] for d in ds)), **_percentiles("run", (d["run"] for d in ds)),
+                "depth": max(ms, key=lambda m: m["minute"])["depth"], "most_ready": max(m["depth"] for m in ms),
+                "oldest": max((m["oldest"] for m in ms if m["oldest"] is not None), default=None),
             }
         )  # fmt: skip
     return rows

@@ -1,4 +1,4 @@
-"""Keeps silver and gold in memory as runs do, from a journal cut into pieces, and compares rows."""
+"""Silver and gold of a journal cut into pieces, kept in memory: the functions of the tables alone, without a lake."""
 
 from __future__ import annotations
 
@@ -6,117 +6,103 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tampu.lake import gold, walking
+from tampu.lake import jobs
 from tampu.lake.objectives import Objective
-from tampu.lake.tables import BY_NAME
-from tampu.lake.verbs import ENDS
+from tampu.lake.tables import BY_NAME, INTERNAL, days, facts, queues, silver
+from tests.spark.conftest import shared
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Row = dict[str, Any]
-CAME = {("adopt", state) for state in ENDS}
-LINEAGE = ("correlation_id", "causation_id", "parent_id", "group", "source")
+SCHEMAS = {table.name: table.schema for table in (*BY_NAME.values(), *INTERNAL)}
+
+
+def frame(name: str, rows: Iterable[Row]) -> DataFrame:
+    return shared().createDataFrame(pa.Table.from_pylist(list(rows), schema=SCHEMAS[name]))
+
+
+def collected(name: str, found: DataFrame) -> list[Row]:
+    """The rows, which must fit the table's columns."""
+    schema = SCHEMAS[name]
+    assert sorted(found.columns) == sorted(schema.names), name
+    rows: list[Row] = found.select(*[f"`{column}`" for column in schema.names]).toArrow().cast(schema).to_pylist()
+    return rows
 
 
 class Keeping:
     """The tables of a lake as lists of rows."""
 
-    def __init__(self, objectives: Sequence[Objective] = ()) -> None:
-        self.objectives = objectives
-        self.events: list[Row] = []
-        self.carried: list[Row] = []
-        self.stays: list[Row] = []
-        self.waiting: list[Row] = []
-        self.silver: dict[str, list[Row]] = {"silver.attempts": [], "silver.messages": []}
-        self.gold: dict[str, list[Row]] = {name: [] for name in gold.NAMES}
-        self.until: Any = None
-        self.stale: set[date] = set()
-        """Days that gold does not know yet."""
+    def __init__(self) -> None:
+        self.tables: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
 
-    def run(self, new: list[Row], messages: list[Row], *, refresh: bool = True) -> None:
-        """One run of the pipeline over new rows of bronze; one that ends before gold leaves its days to the next."""
-        back = {(e["tenant"], e["id"]) for e in new if e["verb"] == "replay" or (e["verb"], e["state"]) in CAME}
-        self.events += new
-        # As bronze would answer when it holds the new events already.
-        earlier = [e for e in self.events if (e["tenant"], e["id"]) in back]
-        told = [e | {"new": True} for e in new] + [e | {"new": False} for e in (*self.carried, *earlier)]
-        told += [body(m) for m in messages]
-        found = walking.walk(pa.Table.from_pylist(told, schema=walking.TOLD))
-        gone = {(r["tenant"], r["id"], r["ended_at"]) for r in found.replaced.to_pylist()}
-        days = {e["day"] for e in new} | set(found.replaced["day"].to_pylist())
-        kept = [m for m in self.silver["silver.messages"] if (m["tenant"], m["id"], m["ended_at"]) not in gone]
-        assert len(kept) == len(self.silver["silver.messages"]) - len(gone), "what is replaced was there"
-        self.silver["silver.messages"] = kept + found.messages.to_pylist()
-        self.silver["silver.attempts"] += found.attempts.to_pylist()
-        self.stays += found.stays.to_pylist()
-        self.waiting = found.waiting.to_pylist()
-        self.carried = found.carried.to_pylist()
-        newest = max((e["at"] for e in new), default=self.until)
-        if self.until is not None and newest is not None:
-            days |= set(_span(self.until.date(), newest.date()))
-            newest = max(newest, self.until)
-        self.until = newest
-        self.stale |= days
-        if refresh and self.stale:
-            self.refresh(self.stale)
-            self.stale = set()
+    def run_all(self, events: list[Row], messages: list[Row], cuts: Sequence[int] = ()) -> None:
+        """The whole journal, cut at these positions."""
+        for begin, end in itertools.pairwise([0, *sorted(cuts), len(events)]):
+            offsets = {e["offset"] for e in events[begin:end]}
+            self.run(events[begin:end], [m for m in messages if m["ended_offset"] in offsets])
 
-    def refresh(self, days: set[date]) -> None:
-        tables = {"bronze.events": self.events, "silver.attempts": self.silver["silver.attempts"],
-                  "silver.messages": self.silver["silver.messages"]}  # fmt: skip
-        tenants = {row["tenant"] for some in (*tables.values(), self.stays, self.waiting) for row in some}
+    def run(self, new: list[Row], messages: list[Row]) -> None:
+        """One run over new rows of bronze; what had ended and comes back is looked up, as a run does."""
+        spark, known = shared(), self.tables
+        back = {(e["tenant"], e["id"]) for e in new if e["verb"] in ("replay", "adopt")}
+        carried = known[silver.CARRIED.name]
+        there = {e["offset"] for e in carried}
+        old = carried + [
+            e for e in known["bronze.events"] if (e["tenant"], e["id"]) in back and e["offset"] not in there
+        ]
+        known["bronze.events"] += new
+        with jobs.configured(spark, 0):
+            news, bodies = frame("bronze.events", new), frame("bronze.messages", messages)
+            histories = silver.histories(spark, news, frame("bronze.events", old), bodies).localCheckpoint()
+            gone = {(r.tenant, r.id, r.ended_at.timestamp()) for r in silver.replaced(spark, histories).collect()}
+            kept = [m for m in known["silver.messages"] if _end(m) not in gone]
+            assert len(kept) == len(known["silver.messages"]) - len(gone), "what is replaced was there"
+            known["silver.messages"] = kept
+            attempts = silver.attempts(spark, histories)
+            for name, found in {
+                "silver.attempts": attempts,
+                "silver.messages": silver.messages(spark, histories),
+                "_facts.counts": facts.counts(spark, news),
+                "_facts.deliveries": facts.deliveries(spark, attempts),
+                "_facts.failures": facts.failures(spark, histories),
+                "_facts.stays": facts.stays(spark, histories),
+            }.items():
+                known[name] += collected(name, found)
+            known["_facts.waiting"] = collected("_facts.waiting", facts.waiting(spark, histories))
+            known["_state.carried"] = collected("_state.carried", silver.carried(spark, histories))
 
-        def read(rows: Iterable[Row], schema: pa.Schema, columns: Sequence[str]) -> list[pa.RecordBatch]:
-            # A few rows at a time, as files have them.
-            table = pa.Table.from_pylist(list(rows), schema=schema)
-            batches: list[pa.RecordBatch] = table.select(columns).to_batches(max_chunksize=100)
-            return batches
-
-        for rows in self.gold.values():
-            rows[:] = [row for row in rows if row["day"] not in days]
-        for day, tenant in itertools.product(days, tenants):
-            events, attempts, messages = (
-                read((r for r in some if (r["day"], r["tenant"]) == (day, tenant)), BY_NAME[name].schema, columns)
-                for (name, some), columns in zip(
-                    tables.items(), (gold.EVENTS, gold.ATTEMPTS, gold.MESSAGES), strict=True
-                )
-            )
-            stays = read(
-                (s for s in self.stays if s["day"] >= day and s["tenant"] == tenant), walking.STAYS, gold.STAYS
-            )
-            waiting = read((w for w in self.waiting if w["tenant"] == tenant), walking.WAITING, gold.WAITING)
-            it = gold.Day(day, tenant, events, attempts, messages, stays, waiting, self.until)
-            for name, found in gold.compute(it, self.objectives):
-                assert found.schema == BY_NAME[name].schema
-                self.gold[name] += found.to_pylist()
-
-    def run_all(
-        self, events: list[Row], messages: list[Row], cuts: Sequence[int] = (), *, refresh_every: int = 1
-    ) -> None:
-        """The whole journal, cut at these positions; gold after every so many runs, and at the end."""
-        edges = [0, *sorted(cuts), len(events)]
-        for run, (begin, end) in enumerate(itertools.pairwise(edges), start=1):
-            new = events[begin:end]
-            offsets = {e["offset"] for e in new}
-            bodies = [m for m in messages if m["ended_offset"] in offsets]
-            self.run(new, bodies, refresh=run % refresh_every == 0 or end == len(events))
+    def gold(self, objectives: Sequence[Objective] = ()) -> dict[str, list[Row]]:
+        """All days at once."""
+        spark, at = shared(), [e["at"] for e in self.tables["bronze.events"]]
+        first, last = min(at).date(), max(at).date()
+        whole: list[date] = [first + timedelta(days=n) for n in range((last - first).days + 1)]
+        with jobs.configured(spark, 0):
+            counts, deliveries, failures, stays, waiting, messages = (
+                frame(name, self.tables[name])
+                for name in (*(f"_facts.{n}" for n in ("counts", "deliveries", "failures", "stays", "waiting")),
+                             "silver.messages")
+            )  # fmt: skip
+            minutes = queues.queue_minutes(spark, counts, deliveries, stays, waiting, whole, max(at)).localCheckpoint()
+            found = {
+                "gold.queue_minutes": minutes,
+                "gold.queue_hours": queues.queue_hours(spark, minutes, deliveries),
+                "gold.queue_days": queues.queue_days(spark, minutes, deliveries),
+                "gold.failures": days.failures(spark, failures),
+                "gold.tenant_days": days.tenant_days(spark, counts, deliveries, messages),
+                "gold.workers": days.workers(spark, deliveries),
+                "gold.tasks": days.tasks(spark, deliveries, messages),
+                "gold.slo": days.slo(spark, messages, objectives),
+            }
+            return {name: collected(name, rows) for name, rows in found.items()}
 
 
-def body(message: Row) -> Row:
-    """As silver sees a row of bronze.messages."""
-    sizes = {f"{name}_bytes": message.get(name) for name in ("payload", "result")}
-    return {
-        **{name: message.get(name) for name in (*LINEAGE, "id", "tenant", "type")},
-        **{name: None if v is None else len(v.encode() if isinstance(v, str) else v) for name, v in sizes.items()},
-        "partition": message["ended_partition"], "offset": message["ended_offset"],
-        "at": message.get("created_at"), "new": True,
-    }  # fmt: skip
-
-
-def _span(first: date, last: date) -> Iterable[date]:
-    return (first + timedelta(days=n) for n in range((last - first).days + 1))
+def _end(message: Row) -> tuple[str, str, float]:
+    return message["tenant"], message["id"], message["ended_at"].timestamp()
 
 
 def assert_same(name: str, found: list[Row], expected: list[Row]) -> None:

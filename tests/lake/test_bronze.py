@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tampu
 from tampu.lake import bronze
 from tampu.lake.bronze import Slice, slices
 from tampu.model.journal import Position
+from tampu.model.states import TERMINAL
 from tampu.stores.open_store import open_store
 
 
@@ -21,7 +23,7 @@ def events(url: str, upto: Position, after: int = 0) -> pa.Table:
 
 def ended(url: str, upto: Position) -> list[dict]:
     table = events(url, upto)
-    ends = bronze.ends(table.combine_chunks().to_batches())
+    ends = table.filter(pc.is_in(table["state"], pa.array([str(state) for state in TERMINAL]))).to_batches()
     rows = pa.Table.from_batches(bronze.ended_messages(url, ends, "main-1"), bronze.MESSAGES.schema)
     found: list[dict] = rows.sort_by("ended_offset").to_pylist()
     return found

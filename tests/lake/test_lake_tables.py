@@ -10,6 +10,9 @@ from tampu.lake.tables import LINEAGE, TABLES, Table
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "lake-tables.md"
 
 
+INTRODUCTION = DOCUMENT.read_text(encoding="utf-8").partition("\n## ")[0]
+
+
 def section(name: str) -> str:
     """The part of the document under a table's heading."""
     _, _, after = DOCUMENT.read_text(encoding="utf-8").partition(f"\n## {name}\n")
@@ -30,4 +33,4 @@ def test_document_has_a_query_of_each_table_and_says_its_key(table: Table) -> No
     assert f"FROM {table.name}" in text
     key = text.partition("Key: ")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", key)) == set(table.key)
-    assert table.version == 1, "the document says that all tables are at version 1"
+    assert table.version == 1 or f"`{table.name}`" in INTRODUCTION, "the document says which are not at version 1"

@@ -72,7 +72,6 @@ def test_of_two_commits_on_the_same_version_in_s3_the_second_is_refused(rig: Rig
 
 def test_executors_write_and_read_s3_without_jars(rig: Rig, q: tampu.Store, spark: SparkSession) -> None:
     work(q)
-    rig.spark = spark
     rig.run()
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     read = frames.read(spark, rig.lake.table("silver.attempts").open())

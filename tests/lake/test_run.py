@@ -15,11 +15,8 @@ from tampu.lake import files, lineage, maintenance
 from tampu.lake.run import Pipeline
 from tampu.lake.status import status
 from tampu.lake.storage import Lake
-from tampu.lake.tables import BY_NAME
 from tampu.model.errors import StorageError
-from tests.lake.pipeline_harness import STEPS, Died, Rig, journal, work
-
-FINAL = tuple(name for name in BY_NAME if name != "bronze.events")
+from tests.lake.pipeline_harness import Died, Rig, journal, work
 
 
 @pytest.fixture
@@ -31,30 +28,11 @@ def no_spark() -> Any:
     raise AssertionError("Spark is not needed here")
 
 
-def test_runs_that_die_anywhere_are_repeated_exactly(rig: Rig, q: tampu.Store) -> None:
-    for turn, step in enumerate(STEPS):
-        work(q, turn)
-        with pytest.raises(Died):
-            rig.run(die=step)
-        done = rig.lake.table("bronze.events")
-        if done.exists():
-            offsets = [row[0] for row in rig.rows("bronze.events", "offset")]
-            assert len(offsets) == len(set(offsets)), step
-    (report,) = rig.run()
-    assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
-    whole = Rig(rig.url, f"{rig.lake.uri}-whole")
-    whole.run(name="whole")
-    for table in FINAL:
-        assert rig.rows(table) == whole.rows(table), table
-    assert report.to_position == q.journal().latest
-    assert status(rig.url, rig.lake, "main")["lag_messages"] == 0
-
-
 def test_a_run_in_several_rounds_ends_where_one_round_does(rig: Rig, q: tampu.Store, other_url: str) -> None:
     work(q)
     work(q, 1)
-    reports = rig.run(most=15)
-    assert len(reports) == -(-sum(q.journal().latest.values()) // 15)
+    reports = rig.run(most=20)
+    assert len(reports) == -(-sum(q.journal().latest.values()) // 20)
     assert rig.rows("bronze.events", "offset", "id", "verb") == journal(q)
     assert [run["run"] for run in lineage.latest(rig.lake)] == [report.run for report in reversed(reports)]
     assert sum(run["rows"]["bronze.events"] for run in lineage.latest(rig.lake)) == len(journal(q))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tampu import InvalidConfig, NotFound, VersionConflict
-from tampu.lake import files, frames, maintenance, sheets
+from tampu.lake import files, frames, maintenance, parquet
 from tampu.lake.files import DataFile, Place
 from tampu.lake.snapshots import Mark, exactly
 from tampu.lake.storage import Lake, LakeTable
@@ -43,7 +43,7 @@ def batch(*numbers: int, tenant: str = "default", at: datetime = NOON) -> pa.Rec
 
 
 def written(table: LakeTable, *batches: pa.RecordBatch) -> list[DataFile]:
-    return list(sheets.write_batches(table.target, "t", batches))
+    return list(parquet.write_batches(table.target, "t", batches))
 
 
 def mark(run: int, offset: int) -> Mark:
@@ -131,7 +131,7 @@ def test_rows_are_split_by_day_and_tenant_in_their_order(table: LakeTable) -> No
     assert {(file.day, file.tenant) for file in new} == {
         (d, f"t:{t}") for d in ("2026-01-31", "2026-02-01") for t in range(3)
     }
-    read = [b.column("offset").to_pylist() for b in sheets.read_batches(table.place, SCHEMA, new)]
+    read = [b.column("offset").to_pylist() for b in parquet.read_batches(table.place, SCHEMA, new)]
     assert all(part == sorted(part) for part in read)
     assert sorted(n for part in read for n in part) == list(range(12))
 
@@ -141,8 +141,8 @@ def test_large_rows_are_read_a_few_at_a_time(lake: Lake, monkeypatch: pytest.Mon
     table.create()
     rows = [{"id": str(n), "payload": bytes(10_000), "day": NOON.date(), "tenant": "default"} for n in range(20)]
     new = written(table, pa.RecordBatch.from_pylist(rows, schema=table.spec.schema))
-    monkeypatch.setattr(sheets, "_READ", 50_000)
-    read = [b.column("id").to_pylist() for b in sheets.read_batches(table.place, table.spec.schema, new)]
+    monkeypatch.setattr(parquet, "_READ", 50_000)
+    read = [b.column("id").to_pylist() for b in parquet.read_batches(table.place, table.spec.schema, new)]
     assert max(map(len, read)) <= 5
     assert [id for part in read for id in part] == [str(n) for n in range(20)]
 
@@ -280,7 +280,7 @@ def test_files_elsewhere_are_written_and_read_through_the_object_store(table: La
     Path(table.uri).mkdir(parents=True)
     new = written(table, batch(1, 2))
     assert new[0].size == Path(table.uri, new[0].path).stat().st_size
-    (read,) = sheets.read_batches(table.place, SCHEMA, new)
+    (read,) = parquet.read_batches(table.place, SCHEMA, new)
     assert read == batch(1, 2)
 
 

@@ -1,26 +1,29 @@
-"""Lakes kept by real runs from queues that were really worked: every table equals the pure Python reference."""
+"""A lake kept by real runs from queues that were really worked, each run killed somewhere: every table equals the pure
+Python reference."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tampu.lake.objectives import Objective
-from tampu.lake.run import Pipeline
 from tampu.lake.storage import Lake
 from tampu.lake.tables import BY_NAME
 from tests.lake import reference
-from tests.lake.pipeline_harness import Died
+from tests.lake.pipeline_harness import STEPS, Died, Rig
 from tests.lake.random_work import Working
 from tests.lake.tables_in_memory import assert_same
+from tests.seeds import seed_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-OBJECTIVES = [{"queue": "emails", "objective": "latency", "target": 0.9, "within": 600.0}]
-STEPS = 240
+OBJECTIVES = [
+    {"queue": "emails", "objective": "latency", "target": 0.9, "within": 600.0},
+    {"queue": "*", "objective": "success", "target": 1.0},
+]
+WORK = 300
 
 
 def rows(lake: Lake, name: str) -> list[reference.Row]:
@@ -41,69 +44,46 @@ def check(lake: Lake, working: Working) -> None:
             assert_same(name, rows(lake, name), expected[name])
 
 
-def kept(folder: Path, seed: int, runs: int, run: Callable[[Pipeline], None], *, few: int) -> tuple[Lake, Working]:
-    """A house at work; after each part of the work, a run."""
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, Working]]:
+    """A store at work, in as many parts as there are steps. The run after each part dies at another step, by chance
+    which,
+    and the next one finishes it; the last one comes to its end."""
+    folder, seed = tmp_path_factory.mktemp("worked"), seed_of(__name__)
     print(f"seed {seed}")
     working = Working(folder, seed)
+    rig = Rig(working.registry.url, str(folder / "jobs.lake"))
+    targets = [Objective(**one) for one in OBJECTIVES]  # type: ignore[arg-type]  # as in JSON
+    steps = random.Random(seed).sample(STEPS, len(STEPS))
     try:
-        lake = Lake(folder / "jobs.lake")
-        for _ in range(runs):
-            working.work(STEPS // runs)
-            targets = [Objective(**one) for one in OBJECTIVES]  # type: ignore[arg-type]  # as in JSON
-            run(Pipeline(working.registry.url, lake, targets=targets, few=few))
+        for step in steps:
+            working.work(WORK // len(steps))
+            try:
+                rig.run(die=step, targets=targets)
+            except Died:
+                continue
+        rig.run(targets=targets)
+        yield rig, working
     finally:
         working.close()
-    return lake, working
 
 
-def no_spark() -> SparkSession:
-    raise AssertionError("Spark is not needed here")
+def test_runs_that_die_anywhere_leave_what_the_reference_computes(worked: tuple[Rig, Working]) -> None:
+    rig, working = worked
+    check(rig.lake, working)
 
 
-def without_spark(pipeline: Pipeline) -> None:
-    pipeline.run(no_spark)
-
-
-def test_many_small_runs_without_spark(tmp_path: Path, seed: int) -> None:
-    lake, working = kept(tmp_path, seed, 8, without_spark, few=10**6)
-    check(lake, working)
-
-
-def test_runs_that_die_by_chance(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-
-    def run(pipeline: Pipeline) -> None:
-        left = chance.randrange(40)
-
-        def step(_: str) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise Died
-
-        pipeline._on_step = step
-        try:
-            pipeline.run(no_spark)
-        except Died:
-            pipeline._on_step = lambda _: None
-            if chance.random() < 0.5:
-                pipeline.run(no_spark)
-
-    lake, working = kept(tmp_path, seed, 8, run, few=10**6)
-    Pipeline(working.registry.url, lake).run(no_spark)
-    check(lake, working)
-
-
-def test_runs_on_spark(tmp_path: Path, seed: int, spark: SparkSession) -> None:
-    def run(pipeline: Pipeline) -> None:
-        pipeline.run(lambda: spark)
-
-    lake, working = kept(tmp_path, seed, 2, run, few=0)
-    check(lake, working)
-
-
-def test_days_computed_anew_are_the_same(tmp_path: Path, seed: int) -> None:
-    lake, working = kept(tmp_path, seed, 3, without_spark, few=10**6)
+def test_days_computed_anew_are_the_same(worked: tuple[Rig, Working]) -> None:
+    rig, working = worked
     days = sorted({e["day"] for e in working.told.events})
-    Pipeline(working.registry.url, lake).backfill(no_spark, days, layer="silver")
-    check(lake, working)
+    rig.pipeline().backfill(rig.session, days, layer="silver")
+    check(rig.lake, working)
+
+
+def test_a_lake_of_an_earlier_version_gets_its_facts_with_the_next_run(worked: tuple[Rig, Working]) -> None:
+    rig, working = worked
+    for table in ("_facts", "gold/queue_hours", "gold/queue_days"):
+        shutil.rmtree(Path(rig.lake.uri, table))
+    working.work(30)
+    rig.run()
+    check(rig.lake, working)

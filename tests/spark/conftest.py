@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,19 +31,23 @@ def quick() -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@functools.cache
+def shared() -> SparkSession:
+    """The session of this process, warm after its first use."""
     import tampu.spark
 
-    home = tmp_path_factory.mktemp("spark")
+    home = Path(tempfile.mkdtemp(prefix="tampu-spark-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ["SPARK_LOCAL_DIRS"] = str(home / "local")
-    session = tampu.spark.session(
-        "local[2,3]",
-        name="tampu-tests",
-        config={**quick(), "spark.sql.warehouse.dir": str(home / "warehouse")},
-    )
-    yield session
-    session.stop()
+    config = {**quick(), "spark.sql.warehouse.dir": str(home / "warehouse")}
+    session = tampu.spark.session("local[2,3]", name="tampu-tests", config=config)
+    atexit.register(session.stop)
+    return session
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    return shared()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -47,7 +47,7 @@ def test_one_message_is_written_read_drained_and_kept_in_the_lake(
     assert [m.id for m in store.messages("emails", state="done")] == [message.id]
 
     lake = Lake(str(tmp_path / "lake"))
-    Pipeline(url, lake, few=0).run(lambda: spark)
+    Pipeline(url, lake).run(lambda: spark)
 
     def table(name: str) -> list[dict[str, Any]]:
         return list(lake.table(name).open().arrow().to_table().to_pylist())

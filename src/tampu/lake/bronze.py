@@ -2,12 +2,12 @@
 
 Executors open the store themselves and write what they read straight into data files: what the journal says does not
 pass through the JVM on its way. (Through `format("tampu")` and a second Python worker the same batch took longer; the
-ratio is in docs/decisions/0004-lake.md.)
+ratio is in docs/decisions/0021-lake-in-spark-sql.md.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from tampu.broker import settings
 from tampu.lake.tables import BY_NAME
-from tampu.lake.verbs import ENDS
 from tampu.model.journal import Position
 from tampu.model.reasons import LEASE_EXPIRED, RETRIES_EXHAUSTED
 
@@ -69,27 +68,13 @@ def event_rows(batch: pa.RecordBatch, run: str) -> pa.RecordBatch:
     )
 
 
-def ends(
-    batches: Iterable[pa.RecordBatch], told_again: Mapping[str, pa.Array] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Of events, those in which a message ended, without those at offsets that tell of an earlier end once more."""
-    for batch in batches:
-        found = batch.filter(pc.is_in(batch.column("state"), pa.array(sorted(ENDS))))
-        for partition, offsets in (told_again or {}).items():
-            again = pc.and_(
-                pc.equal(found.column("partition"), partition), pc.is_in(found.column("offset"), value_set=offsets)
-            )
-            found = found.filter(pc.invert(again))
-        yield found
-
-
 def ended_messages(url: str, ended: Iterable[pa.RecordBatch], run: str) -> Iterator[pa.RecordBatch]:
     """Makes rows of bronze.messages out of ends: what the store knows of the message now, as it was at that end."""
     from tampu.stores.open_store import open_store
 
     with open_store(url) as store:
         for batch in ended:
-            for part in _of_one_tenant(batch):
+            for part in _of_one_tenant(batch.cast(EVENTS.schema)):
                 yield from _fetched(store, part, run)
 
 

@@ -1,7 +1,7 @@
 """Data files of the lake: where they are, how they are reached, and when they are on the disk for good.
 
 On a local disk a file and its folder are synced (fsync) before anybody hears of it. How rows become a file, and come
-back from one, is in `sheets`.
+back from one, is in `parquet`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of the lake as DataFrames, for those who ask in Spark: read from the files that count and no others.
+"""Tables of the lake as DataFrames: read from the files that count and no others.
 
 Where Spark has no file system for the lake (an object store without Hadoop's jars), executors fetch the files by
 themselves.
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tampu.lake import sheets
+from tampu.lake import parquet
 from tampu.lake.files import DataFile
-from tampu.lake.hands import divided
 from tampu.lake.snapshots import Snapshot
 from tampu.model.errors import Unavailable
 from tampu.stores.columns import ddl
@@ -23,32 +22,49 @@ if TYPE_CHECKING:
 
     from tampu.lake.storage import LakeTable
 
+FILE = "_file"
+"""Where asked for: the name of the file that a row is in."""
 _TASKS = 32
 _PATTERN = frozenset("*?[]{}\\")
 
 
 def read(spark: SparkSession, found: Snapshot) -> DataFrame:
-    """The rows of this version."""
-    table = found.table
-    if table.lake.format == "delta":
+    """The rows of this version, for those who ask in Spark."""
+    if found.table.lake.format == "delta":
         return _native(spark, found)
-    chosen = found.files()
-    if not chosen:
-        return spark.createDataFrame([], ddl(table.spec.schema))
-    df: DataFrame | None = None
-    ours = [file for file in chosen if "=" not in file.path]
-    if ours:
-        df = _read_files(spark, table, table.spec.schema, ours)
-    for (day, tenant), group in _foreign(chosen).items():
-        from pyspark.sql import functions as F
+    return read_files(spark, found.table, found.files())
 
-        known = {"day": F.lit(day).cast("date"), "tenant": F.lit(tenant)}
-        inside = pa.schema([field for field in table.spec.schema if field.name not in known])
-        part = _read_files(spark, table, inside, group)
-        part = part.select(*[known[n].alias(n) if n in known else F.col(f"`{n}`") for n in table.spec.schema.names])
-        df = part if df is None else df.unionByName(part)
-    assert df is not None
-    return df
+
+def read_files(
+    spark: SparkSession, table: LakeTable, chosen: Sequence[DataFile], *, with_file: bool = False
+) -> DataFrame:
+    """The rows of some files."""
+    schema = table.spec.schema.append(pa.field(FILE, pa.string())) if with_file else table.spec.schema
+    if not chosen:
+        return spark.createDataFrame([], ddl(schema))
+    root = _hadoop_root(table)
+    # Files that another program made of ours (OPTIMIZE) lack the partition's columns. A path with signs of a pattern
+    # would be one to Spark; told not to, it reads each file several times.
+    if root is None or _PATTERN & set(root) or any("=" in file.path for file in chosen):
+        return _fetched(spark, table, schema, chosen)
+    found = spark.read.schema(ddl(table.spec.schema)).parquet(*[f"{root}/{file.path}" for file in chosen])
+    return found.selectExpr("*", f"_metadata.file_name AS {FILE}") if with_file else found
+
+
+def _fetched(spark: SparkSession, table: LakeTable, schema: pa.Schema, chosen: Sequence[DataFile]) -> DataFrame:
+    place, known = table.place, table.spec.schema
+    bare = [file.bare() for file in chosen]
+    tasks = [bare[n::_TASKS] for n in range(min(len(bare), _TASKS))]
+
+    def fetch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for file in (file for number in batch.column(0).to_pylist() for file in tasks[number]):
+                for rows in parquet.read_batches(place, known, [file]):
+                    named = pa.repeat(file.path.rpartition("/")[2], rows.num_rows)
+                    more = [named] if FILE in schema.names else []
+                    yield pa.RecordBatch.from_arrays([*rows.columns, *more], schema=schema)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fetch, ddl(schema))
 
 
 def _native(spark: SparkSession, found: Snapshot) -> DataFrame:
@@ -69,15 +85,6 @@ def _native(spark: SparkSession, found: Snapshot) -> DataFrame:
         ) from None
 
 
-def _foreign(chosen: Iterable[DataFile]) -> dict[tuple[str | None, str | None], list[DataFile]]:
-    """Files that another program made of ours (OPTIMIZE): they lack the partition's columns."""
-    groups: dict[tuple[str | None, str | None], list[DataFile]] = {}
-    for file in chosen:
-        if "=" in file.path:
-            groups.setdefault((file.day, file.tenant), []).append(file)
-    return groups
-
-
 def _hadoop_root(table: LakeTable) -> str | None:
     """The table's folder as Spark's own readers know it; None if they can not reach it."""
     local = table.place.local
@@ -85,19 +92,3 @@ def _hadoop_root(table: LakeTable) -> str | None:
         return f"file://{local}"
     scheme = table.lake.scheme
     return None if scheme is None else f"{scheme}://{table.uri.partition('://')[2]}"
-
-
-def _read_files(spark: SparkSession, table: LakeTable, schema: pa.Schema, chosen: Sequence[DataFile]) -> DataFrame:
-    root = _hadoop_root(table)
-    # Spark takes a path with such signs for a pattern; told not to, it reads each file several times.
-    if root is not None and not _PATTERN & set(root):
-        return spark.read.schema(ddl(schema)).parquet(*[f"{root}/{file.path}" for file in chosen])
-    place = table.place
-    tasks = divided([file.bare() for file in chosen], [file.size for file in chosen], _TASKS)
-
-    def fetch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from sheets.read_batches(place, schema, tasks[number])
-
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(fetch, ddl(schema))

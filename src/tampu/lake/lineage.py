@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import sheets
+from tampu.lake import parquet
 from tampu.lake.snapshots import Mark
 from tampu.lake.storage import Lake, LakeTable
 from tampu.lake.tables import LINEAGE
@@ -68,7 +68,7 @@ def note(lake: Lake, report: RunReport, mark: Mark) -> None:
         "versions": json.dumps({**report.versions, **_software()}),
     }
     batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
-    new = sheets.write_batches(here.target, f"r{mark.run}", [batch])
+    new = parquet.write_batches(here.target, f"r{mark.run}", [batch])
     found.commit(list(new), mark)
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from tampu.lake import lineage, sheets, state
+from tampu.lake import lineage, parquet, state
 from tampu.lake.files import DataFile
 from tampu.lake.snapshots import Snapshot, exactly
 from tampu.lake.storage import Lake, LakeTable
@@ -83,7 +83,7 @@ def bundles(known: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 def _joined(found: Snapshot, group: Sequence[DataFile]) -> Iterator[DataFile]:
     target = found.table.target
-    return sheets.write_batches(target, "compact", sheets.read_batches(target.place, target.schema, group))
+    return parquet.write_batches(target, "compact", parquet.read_batches(target.place, target.schema, group))
 
 
 def vacuum(lake: Lake, *, retain_hours: int, dry_run: bool = False) -> list[Care]:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING
 
-import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.lake import bronze, reopened, sheets, silver, walking
+from tampu.lake import bronze, frames, jobs
 from tampu.lake.files import DataFile
-from tampu.lake.hands import Hands, listed, written
-from tampu.lake.sheets import Sorted, Target
-from tampu.lake.silver import Source, within
 from tampu.lake.snapshots import Mark, Rewritten, Snapshot, exactly
 from tampu.lake.state import CARRIED, EVENTS, MESSAGES, SILVER, WAITING, State
+from tampu.lake.tables import facts, silver
+from tampu.lake.tables.bronze import ends_not_known
+from tampu.lake.tables.words import ENDS, quoted
 from tampu.model.errors import VersionConflict
 from tampu.model.journal import Position
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _SLICES = 32
 _TRIES = 5
+_KEY = ["tenant", "id", "ended_at", "day"]
 
 Step = Callable[[str], None]
 
@@ -30,8 +32,8 @@ Step = Callable[[str], None]
 class Round:
     """The steps of one round. Each brings its tables from where they are to ``target``, or finds that they are."""
 
-    def __init__(self, hands: Hands, url: str, here: State, run: int, on_step: Step) -> None:
-        self.hands = hands
+    def __init__(self, spark: SparkSession, url: str, here: State, run: int, on_step: Step) -> None:
+        self.spark = spark
         self.here = here
         self.run = run
         self.tag = f"r{run}"
@@ -39,6 +41,7 @@ class Round:
         self.seconds: dict[str, float] = {}
         self.on_step = on_step
         self._url = url
+        self._verbs: dict[tuple[tuple[str, int], ...], set[str]] = {}
         self._label = f"{here.reader.partition(':')[2]}-{run}"
 
     def mark(self, position: Position) -> Mark:
@@ -56,6 +59,34 @@ class Round:
     def took(self, step: str, began: float) -> None:
         self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - began
 
+    def write(self, outputs: dict[str, jobs.Rows]) -> dict[str, list[DataFile]]:
+        return jobs.write(outputs, {name: self.table(name).table.target for name in outputs}, self.tag)
+
+    def frame(self, name: str, *, after: Position | None = None, upto: Position | None = None) -> DataFrame:
+        """The rows of a table; of bronze, those past a position and up to another."""
+        table = self.table(name)
+        found = frames.read_files(self.spark, table.table, table.files(after=after))
+        if upto is None:
+            return found
+        of, at = ("ended_partition", "ended_offset") if name == MESSAGES else ("partition", "offset")
+        since = after or {}
+        spans = [
+            f"({of} = {quoted(p)} AND {at} > {since.get(p, 0)} AND {at} <= {end})"
+            for p, end in upto.items()
+            if end > since.get(p, 0)
+        ]
+        return found.where(" OR ".join(spans) or "false")
+
+    def verbs(self, after: Position) -> set[str]:
+        """The verbs of the events past a position, without a job: most of what is rare is looked for only if it is
+        there."""
+        key = tuple(sorted(after.items()))
+        if key not in self._verbs:
+            events = self.table(EVENTS)
+            batches = events.peeked(["verb"], events.files(after=after))
+            self._verbs[key] = {verb for batch in batches for verb in pc.unique(batch.column(0)).to_pylist()}
+        return self._verbs[key]
+
     # -- bronze
 
     def events(self, after: Position, target: Position) -> None:
@@ -64,144 +95,116 @@ class Round:
         began = time.monotonic()
         self.on_step("reading")
         parts = bronze.slices(after, target, _SLICES)
-        sizes = [part.upto - part.after for part in parts]
         url, label = self._url, self._label
 
-        def act(part: bronze.Slice) -> Sorted:
-            return ((EVENTS, batch) for batch in bronze.read_slice(url, part, label))
+        def read(batches: jobs.Batches) -> jobs.Batches:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from bronze.read_slice(url, parts[number], label)
 
-        new = self._write(EVENTS, parts, act, sizes, sum(sizes))
+        new: list[DataFile] = []
+        if parts:
+            new = self.write({EVENTS: (self.spark.range(0, len(parts), 1, len(parts)), read)})[EVENTS]
         self.on_step("written")
         self.table(EVENTS).commit(new, self.mark(target))
         self.done(EVENTS, new, began)
-
-    def _write(
-        self, name: str, parts: Sequence[Any], act: Callable[[Any], Sorted], sizes: Sequence[int], rows: int
-    ) -> list[DataFile]:
-        target = self.table(name).table.target
-        return self.hands.write(parts, act, sizes, rows, [target], self.tag)[name]
 
     def messages(self, target: Position) -> None:
         have = self.here.position(MESSAGES)
         if have == target:
             return
         began = time.monotonic()
-        events = self.table(EVENTS)
-        chosen = events.files(after=have)
-        place, url, label = events.table.place, self._url, self._label
-        again = reopened.told_again(events, have, target)
+        url, label = self._url, self._label
 
-        def act(file: DataFile) -> Sorted:
-            batches = sheets.read_batches(place, walking.CARRIED, [file])
-            ends = bronze.ends((within(batch, have, target) for batch in batches), again)
-            return ((MESSAGES, rows) for rows in bronze.ended_messages(url, ends, label))
+        def fetch(batches: jobs.Batches) -> jobs.Batches:
+            return bronze.ended_messages(url, batches, label)
 
-        sizes = [file.rows for file in chosen]
-        new = self._write(MESSAGES, [file.bare() for file in chosen], act, sizes, sum(sizes))
+        with jobs.configured(self.spark, self._many(have)):
+            ends = self.frame(EVENTS, after=have, upto=target).where(f"state IN ({ENDS})")
+            if any(have.values()) and "adopt" in self.verbs(have):
+                ends = ends_not_known(self.spark, ends, self.frame(EVENTS, after={}, upto=target))
+            new = self.write({MESSAGES: (ends, fetch)})[MESSAGES]
         self.table(MESSAGES).commit(new, self.mark(target))
         self.done(MESSAGES, new, began)
 
     # -- silver
 
     def silver(self, target: Position) -> None:
-        """Its tables move together; carried moves last. If a run died among them, some are where it wanted to go: the
-        others follow exactly there first."""
-        while (have := self.here.position(CARRIED)) != target:
-            begun = self.here.most(SILVER)
-            self._silver(have, begun if begun != have else target)
-
-    def _silver(self, have: Position, target: Position) -> None:
-        began = time.monotonic()
-        sources = [
-            *self.sources(EVENTS, "new", after=have, upto=target),
-            *self.sources(MESSAGES, "bodies", after=have, upto=target),
-            *self.sources(CARRIED, "old"),
-            *self._earlier(have, target),
-        ]
-        behind = [name for name in SILVER if self.here.position(name) != target]
-        # Rows that are to go are written down beside silver.messages, in files that never count.
-        messages = self.table("silver.messages").table.target
-        replaced = Target(silver.REPLACED, messages.place, walking.REPLACED, True)
-        found = self.walked(sources, self.rows_by_tenant(have), [*self.targets(behind), replaced])
-        self.took("silver.walk", began)
-        self.on_step("walked")
-        for name in behind:
-            began = time.monotonic()
-            files, table, mark = found[name], self.table(name), self.mark(target)
-            if name == "silver.messages":
-                files = self._commit_messages(files, found[silver.REPLACED], mark)
-            elif name in (CARRIED, WAITING):
-                table.overwrite(files, mark)
+        """Its tables and the facts move together; carried moves last. If a run died among them, some are where it
+        wanted to go: the others follow exactly there first. A table that is new comes from the beginning."""
+        while behind := [name for name in SILVER if self.here.position(name) != target]:
+            have, begun = self.here.position(CARRIED), self.here.most(SILVER)
+            fresh = [name for name in behind if not any(self.here.position(name).values())]
+            if fresh and any(have.values()):
+                self._silver({}, have, fresh)
             else:
-                table.commit(files, mark)
-            self.done(name, files, began)
+                upto = begun if begun != have else target
+                self._silver(have, upto, [name for name in behind if self.here.position(name) != upto])
 
-    def targets(self, names: Sequence[str]) -> list[Target]:
-        return [self.table(name).table.target for name in names]
+    def _silver(self, have: Position, target: Position, names: Sequence[str]) -> None:
+        began = time.monotonic()
+        with jobs.configured(self.spark, self._many(have)):
+            histories = self._histories(have, target)
+            found = self.write({name: (frame, None) for name, frame in self._selected(histories, have, target, names)})
+            self.took("silver.walk", began)
+            self.on_step("walked")
+            for name in names:
+                began = time.monotonic()
+                files, table, mark = found[name], self.table(name), self.mark(target)
+                if name == "silver.messages":
+                    files = self._commit_messages(files, histories, have, mark)
+                elif name in (CARRIED, WAITING):
+                    table.overwrite(files, mark)
+                else:
+                    table.commit(files, mark)
+                self.done(name, files, began)
 
-    def sources(
-        self,
-        name: str,
-        kind: str,
-        *,
-        after: Position | None = None,
-        upto: Position | None = None,
-        ids: DataFile | None = None,
-    ) -> list[tuple[Source, int]]:
-        """Data files to walk over, with their rows."""
-        table = self.table(name)
-        place = table.table.place
-        return [
-            (Source(place, file.bare(), kind, after or {}, upto, ids), file.rows) for file in table.files(after=after)
-        ]
+    def _many(self, have: Position) -> int:
+        """About how many rows are past a position, with those that are carried."""
+        counts = [file.rows for name in (EVENTS, MESSAGES) for file in self.table(name).files(after=have)]
+        return sum(counts) + self.table(CARRIED).rows()
 
-    def walked(
-        self,
-        sources: Sequence[tuple[Source, int]],
-        rows: dict[str, int],
-        targets: Sequence[Target],
-        days: Sequence[Any] | None = None,
-    ) -> dict[str, list[DataFile]]:
-        """The files of silver's tables that come of these sources."""
-        tag, wanted = self.tag, [target.name for target in targets]
+    def _histories(self, have: Position, target: Position) -> DataFrame:
+        """New events and earlier ones of the same messages: those that had not ended are carried from run to run, those
+        that come back (by a replay, or because their store was moved) are looked up."""
+        new = self.frame(EVENTS, after=have, upto=target)
+        bodies = self.frame(MESSAGES, after=have, upto=target)
+        old = self.frame(CARRIED)
+        if not any(have.values()):
+            # Days that were let go are carried only, the rest is new.
+            old = old.join(new.select("partition", "offset"), ["partition", "offset"], "left_anti")
+        elif self.verbs(have) & {"replay", "adopt"}:
+            back = new.where(f"verb = 'replay' OR (verb = 'adopt' AND state IN ({ENDS}))").select("tenant", "id")
+            earlier = self.frame(EVENTS, after={}, upto=have).join(back.distinct(), ["tenant", "id"], "left_semi")
+            known = old.select("partition", "offset")
+            old = old.unionByName(earlier.join(known, ["partition", "offset"], "left_anti"))
+        return jobs.kept(silver.histories(self.spark, new, old, bodies))
 
-        def act(told: pa.Table) -> Iterator[str]:
-            return written(targets, tag, silver.sorted_out(told, wanted, days))
+    def _selected(
+        self, histories: DataFrame, have: Position, target: Position, names: Collection[str]
+    ) -> Iterable[tuple[str, DataFrame]]:
+        spark, attempts = self.spark, silver.attempts(self.spark, histories)
+        tables = {
+            "silver.attempts": lambda: attempts,
+            "silver.messages": lambda: silver.messages(spark, histories),
+            "_facts.counts": lambda: facts.counts(spark, self.frame(EVENTS, after=have, upto=target)),
+            "_facts.deliveries": lambda: facts.deliveries(spark, attempts),
+            "_facts.failures": lambda: facts.failures(spark, histories),
+            "_facts.stays": lambda: facts.stays(spark, histories),
+            WAITING: lambda: facts.waiting(spark, histories),
+            CARRIED: lambda: silver.carried(spark, histories),
+        }
+        return [(name, tables[name]()) for name in names]
 
-        parts, sizes = [source for source, _ in sources], [size for _, size in sources]
-        told = self.hands.gathered(
-            parts, silver.read, sizes, sum(rows.values()), walking.TOLD, silver.spread(rows), act
-        )
-        return listed(targets, told)
-
-    def rows_by_tenant(self, have: Position) -> dict[str, int]:
-        """About how many rows silver has to walk over that are past a position."""
-        counts: Counter[str] = Counter()
-        for name in (EVENTS, MESSAGES):
-            for file in self.table(name).files(after=have):
-                counts[file.tenant or ""] += file.rows
-        carried = self.table(CARRIED)
-        for tenants in carried.peeked(["tenant"], carried.files()):
-            for found in pc.value_counts(tenants.column(0)).to_pylist():
-                counts[found["values"]] += found["counts"]
-        return dict(counts)
-
-    def _earlier(self, have: Position, target: Position) -> list[tuple[Source, int]]:
-        """The events so far of messages that had ended: they come back from the dead, or from another store."""
-        ids = reopened.ended_before(self.table(EVENTS), have, target)
-        if not any(have.values()) or not ids.num_rows:
-            return []
-        # Too many to travel with every task: a file beside the events, which never counts.
-        place = self.table(EVENTS).table.place
-        named = Target("_state.returning", place, reopened.WHO, False)
-        (file,) = sheets.write_batches(named, self.tag, [ids])
-        return self.sources(EVENTS, "returning", upto=have, ids=file.bare())
-
-    def _commit_messages(self, new: list[DataFile], gone: list[DataFile], mark: Mark) -> list[DataFile]:
+    def _commit_messages(self, new: list[DataFile], histories: DataFrame, have: Position, mark: Mark) -> list[DataFile]:
         """The rows of messages that were replayed go with the same commit; again, where their files were joined."""
+        gone = silver.replaced(self.spark, histories)
+        parts = set()
+        if any(have.values()) and "replay" in self.verbs(have):
+            parts = {(str(row.day), row.tenant) for row in gone.select("day", "tenant").distinct().collect()}
         for _ in range(_TRIES):
             table = self.table("silver.messages")
-            rest, stale = self._without(table, gone)
+            stale, rest = self._without(table, gone, parts) if parts else ([], [])
             try:
                 table.commit([*new, *rest], mark, drop=exactly(file.path for file in stale))
             except Rewritten:
@@ -210,26 +213,34 @@ class Round:
             return [*new, *rest]
         raise VersionConflict("silver.messages is rewritten all the time", hint="run it again later")
 
-    def _without(self, table: Snapshot, gone: list[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
-        """Files that hold rows which are to go, written anew without them; and those files."""
-        ends: dict[tuple[str | None, str | None], list[DataFile]] = {}
-        for file in gone:
-            ends.setdefault((file.day, file.tenant), []).append(file.bare())
-        chosen = [file for file in table.files() if (file.day, file.tenant) in ends]
-        parts = [(file.bare(), ends[file.day, file.tenant]) for file in chosen]
-        sizes = [file.rows for file in chosen]
-        target, tag = table.table.target, self.tag
+    def _without(
+        self, table: Snapshot, gone: DataFrame, parts: Collection[tuple[str, str]]
+    ) -> tuple[list[DataFile], list[DataFile]]:
+        """Files that hold rows which are to go; and those files written anew without them."""
+        chosen = [file for file in table.files() if (file.day, file.tenant) in parts]
+        rows = frames.read_files(self.spark, table.table, chosen, with_file=True)
+        hit = {row[0] for row in rows.join(gone, _KEY, "left_semi").select(frames.FILE).distinct().collect()}
+        stale = [file for file in chosen if file.path.rpartition("/")[2] in hit]
+        rest = frames.read_files(self.spark, table.table, stale).join(gone, _KEY, "left_anti")
+        return stale, self.write({"silver.messages": (rest, None)})["silver.messages"]
 
-        def act(part: tuple[DataFile, list[DataFile]]) -> Iterator[str]:
-            file, named = part
-            key = pa.schema([walking.REPLACED.field("id"), walking.REPLACED.field("ended_at")])
-            ends = pa.Table.from_batches(sheets.read_batches(target.place, key, named), key)
-            rows = pa.Table.from_batches(sheets.read_batches(target.place, target.schema, [file]), target.schema)
-            rest = rows.join(ends, ["id", "ended_at"], join_type="left anti")
-            if rest.num_rows < rows.num_rows:
-                yield msgspec.json.encode(("stale", file)).decode()
-                yield from written([target], tag, [(target.name, rest.select(target.schema.names))])
+    # -- days again
 
-        stale = Target("stale", target.place, target.schema, True)
-        found = listed([target, stale], self.hands.each(parts, act, sizes, sum(sizes)))
-        return found[target.name], found["stale"]
+    def silver_days(self, days: Sequence[date]) -> None:
+        """Silver and facts of these days out of all of bronze: what became of a message may have begun long before."""
+        began = time.monotonic()
+        target = self.here.position(EVENTS)
+        wanted = " OR ".join(f"day = DATE'{day}'" for day in days)
+        with jobs.configured(self.spark, self._many({})):
+            histories = self._histories({}, target)
+            chosen = self._selected(histories, {}, target, SILVER)
+            found = self.write(
+                {n: (frame if n in (CARRIED, WAITING) else frame.where(wanted), None) for n, frame in chosen}
+            )
+        for name, files in found.items():
+            if name in (CARRIED, WAITING):
+                self.table(name).overwrite(files, self.mark(target))
+            else:
+                self.table(name).replace_days(files, days, self.mark(target))
+            self.done(name, files, began)
+            began = time.monotonic()

@@ -16,8 +16,7 @@ import msgspec
 from tampu.broker import journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.engines.port import PutDocument
-from tampu.lake import backfill, gold_round, lineage, objectives, state
-from tampu.lake.hands import FEW, Hands
+from tampu.lake import gold, lineage, objectives, state
 from tampu.lake.lineage import RunReport
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
@@ -53,7 +52,6 @@ class Pipeline:
         targets: Sequence[Objective] | None = None,
         most: int = MOST,
         skip_lost: bool = False,
-        few: int = FEW,
         on_step: Callable[[str], None] = _quiet,
     ) -> None:
         self.url = absolute(url)
@@ -63,16 +61,13 @@ class Pipeline:
         self._objectives = targets
         self._most = most
         self._skip_lost = skip_lost
-        self._few = few
         self._on_step = on_step
 
     # -- whole runs
 
     def run(self, spark: Callable[[], SparkSession]) -> list[RunReport]:
-        """Bring the lake to where the journal is now. One report per round; a single one of run 0 without news.
-
-        Spark is asked for only when there is much to do (`few` transitions are done without it).
-        """
+        """Bring the lake to where the journal is now. One report per round; a single one of run 0 without news, which
+        does not ask for Spark."""
         began = _now()
         with open_store(self.url) as store:
             _, latest = store.bounds()
@@ -90,7 +85,7 @@ class Pipeline:
                     # From here on retention keeps what this run has not read yet.
                     registration.save(after, self._archive, self.lake.uri)
                 target = _capped(after, latest, self._most)
-                reports.append(self._round(Hands(spark, self._few), store, here, registration, after, target))
+                reports.append(self._round(spark(), store, here, registration, after, target))
                 if target == latest:
                     return reports
                 here.refresh(*state.ALL)
@@ -108,19 +103,19 @@ class Pipeline:
 
     def _round(
         self,
-        hands: Hands,
+        spark: SparkSession,
         store: ArrowStore,
         here: State,
         registration: Registration,
         after: Position,
         target: Position,
     ) -> RunReport:
-        work = Round(hands, self.url, here, here.next_run(), self._on_step)
+        work = Round(spark, self.url, here, here.next_run(), self._on_step)
         began = _now()
         work.events(after, target)
         work.messages(target)
         work.silver(target)
-        gold_round.refresh(work, target, self._known_objectives(store))
+        gold.refresh(work, target, self._known_objectives(store))
         report = self._noted(work, began, after, target)
         self._on_step("position")
         registration.save(target, self._archive, self.lake.uri)
@@ -164,11 +159,11 @@ class Pipeline:
         with open_store(self.url) as store:
             _, latest = store.bounds()
             here = State(self.lake, self.reader, state.store_id(store), latest)
-            work = Round(Hands(spark, self._few), self.url, here, here.next_run(), self._on_step)
-            target = backfill.check(here)
+            target = state.check_whole(here)
+            work = Round(spark(), self.url, here, here.next_run(), self._on_step)
             if layer == "silver":
-                backfill.silver(work, days)
-            gold_round.compute(work, gold_round.of_days(work, days), target, self._known_objectives(store))
+                work.silver_days(days)
+            gold.compute(work, days, gold.all_tenants(work), target, self._known_objectives(store))
             return self._noted(work, began, target, target)
 
     def registered(self) -> Reader | None:
@@ -192,9 +187,6 @@ def _now() -> datetime:
 def run_once(
     spark: SparkSession | Callable[[], SparkSession], url: str, lake: Lake | str, *, name: str = "main"
 ) -> RunReport:
-    """Bring the lake to where the journal is now; the report of the last round.
-
-    A session that is there already does all the work; one that would have to be made is made when there is much of it.
-    """
-    make, few = (spark, FEW) if callable(spark) else (lambda: spark, 0)
-    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name, few=few).run(make)[-1]
+    """Bring the lake to where the journal is now; the report of the last round."""
+    make = spark if callable(spark) else lambda: spark
+    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name).run(make)[-1]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from tampu.lake import sheets
+from tampu.lake import parquet
 from tampu.lake.files import DataFile
 from tampu.model.errors import SchemaMismatch, Unavailable, VersionConflict
 from tampu.model.journal import Position
@@ -97,7 +97,7 @@ class Snapshot:
     def peeked(self, columns: Sequence[str], chosen: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
         """A few columns of some files, without Spark."""
         schema = pa.schema([self.table.spec.schema.field(name) for name in columns])
-        return sheets.read_batches(self.table.place, schema, chosen)
+        return parquet.read_batches(self.table.place, schema, chosen)
 
     def newer(self) -> Snapshot:
         """The table as it is now; this one is not to be used any more."""

@@ -11,8 +11,8 @@ from tampu.engines.port import PutDocument
 from tampu.lake import lineage
 from tampu.lake.snapshots import Snapshot
 from tampu.lake.storage import Lake, LakeTable
-from tampu.lake.tables import BY_NAME, Table
-from tampu.model.errors import InvalidConfig, NotFound, StorageError, VersionConflict
+from tampu.lake.tables import BY_NAME, INTERNAL, facts, silver
+from tampu.model.errors import InvalidConfig, InvalidState, NotFound, StorageError, VersionConflict
 from tampu.model.journal import Position
 from tampu.stores.port import ArrowStore
 
@@ -20,8 +20,9 @@ READER = "tampu.reader"
 STORE = "tampu.store"
 EVENTS, MESSAGES = "bronze.events", "bronze.messages"
 GOLD = tuple(name for name in BY_NAME if name.startswith("gold."))
-STAYS, WAITING, CARRIED = "_state.stays", "_state.waiting", "_state.carried"
-SILVER = ("silver.attempts", "silver.messages", STAYS, WAITING, CARRIED)
+WAITING, CARRIED = facts.WAITING.name, silver.CARRIED.name
+SILVER = ("silver.attempts", "silver.messages", *(table.name for table in INTERNAL))
+"""Silver and the facts, which one pass over the histories of messages gives; carried is the last of them."""
 ALL = (EVENTS, MESSAGES, *SILVER, *GOLD)
 
 
@@ -29,23 +30,11 @@ def reader_name(name: str) -> str:
     return f"lake:{name}"
 
 
-def internal(name: str) -> Table:
-    """The tables that are the pipeline's own business; users do not query them."""
-    from tampu.lake.walking import CARRIED as CARRIED_SCHEMA
-    from tampu.lake.walking import STAYS as STAYS_SCHEMA
-    from tampu.lake.walking import WAITING as WAITING_SCHEMA
-
-    if name == STAYS:
-        return Table(STAYS, 1, "stays in ready that have ended (left_at)", ("id", "ready_at"), STAYS_SCHEMA)
-    if name == WAITING:
-        return Table(WAITING, 1, "stays in ready that go on", (), WAITING_SCHEMA)
-    return Table(CARRIED, 1, "all events of messages that have not ended", ("partition", "offset"), CARRIED_SCHEMA)
-
-
 def table(lake: Lake, name: str) -> LakeTable:
     if name in BY_NAME:
         return lake.table(name)
-    return lake.table(internal(name), parted=name != CARRIED)
+    (own,) = (table for table in INTERNAL if table.name == name)
+    return lake.table(own, parted=name != CARRIED)
 
 
 class State:
@@ -146,6 +135,16 @@ class Registration:
                 f"another run of {self.name} is at work; nothing was doubled", hint="stop one of them"
             ) from None
         self.reader = reader
+
+
+def check_whole(state: State) -> Position:
+    """Only tables that are all at the same position can be computed anew; where that is."""
+    have = state.position(EVENTS)
+    if not any(have.values()):
+        raise NotFound(f"the lake {state.lake.uri} is empty", hint="run tampu pipeline run first")
+    if any(state.position(name) != have for name in ALL):
+        raise InvalidState("a run did not come to its end", hint="run tampu pipeline run once, then the backfill")
+    return have
 
 
 def check_reach(state: State, first: Position, latest: Position, *, skip_lost: bool) -> Position:

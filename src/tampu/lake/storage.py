@@ -13,7 +13,7 @@ from pathlib import Path
 from tampu.lake import files
 from tampu.lake.error_text import storage_error
 from tampu.lake.files import Place
-from tampu.lake.sheets import Target
+from tampu.lake.parquet import Target
 from tampu.lake.snapshots import VERSION, Snapshot
 from tampu.lake.tables import BY_NAME, PARTITION_BY, Table
 from tampu.lake.urls import local_path, resolved, storage_options

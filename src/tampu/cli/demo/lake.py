@@ -25,7 +25,7 @@ def run(session: Session) -> dict[str, Any]:
     path = default_lake(session.store)
     if not session.json:
         session.out.say("\nStarting Spark, to write every transition to tables (some seconds) …", "bold")
-    work = Pipeline(session.store, Lake(path), few=0)  # always use Spark: the demo shows it
+    work = Pipeline(session.store, Lake(path))
     with translated():
         reports = work.run(lambda: working_session(None, None, {"spark.sql.shuffle.partitions": "1"}))
     transitions = sum(report.transitions for report in reports)

@@ -65,7 +65,7 @@ def run(
 ) -> None:
     """Update the lake from the journal, repeatedly until SIGTERM or Ctrl-C, or --once.
 
-    If a run is killed, the next one repeats it exactly. Large updates use Spark; with --master or --remote all do.
+    If a run is killed, the next one repeats it exactly. Spark is started when there is something new.
     """
     from tampu.model.times import duration
 
@@ -85,7 +85,6 @@ def run(
         targets=None if objectives is None else _objectives(objectives),
         skip_lost=skip_lost,
         on_step=steps,
-        few=_few(master, remote),
     )
     settings = cli_parse.pairs(conf, "conf") or {}
     runner = Runner(work, master, remote, settings, _ReportPrinter(session))
@@ -94,13 +93,6 @@ def run(
         session.out.note(f"metrics on port {port}")
     with steps:
         runner.once() if once else runner.forever(seconds)
-
-
-def _few(master: str | None, remote: str | None) -> int:
-    """Updates up to this size run without Spark; 0 if a Spark was given, which then does all of them."""
-    from tampu.lake.hands import FEW
-
-    return FEW if master is None and remote is None else 0
 
 
 def _objectives(path: Path) -> list[Any]:
@@ -216,7 +208,7 @@ def backfill(
     from tampu.lake.run import Pipeline
 
     days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
-    work = Pipeline(session.store, place, name=name, few=_few(master, remote))
+    work = Pipeline(session.store, place, name=name)
     settings = cli_parse.pairs(conf, "conf") or {}
     with translated():
         report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)

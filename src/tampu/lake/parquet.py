@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tampu.lake.files import DataFile, Place
-from tampu.lake.tables import PARTITION_BY
+from tampu.lake.tables.schema import PARTITION_BY
 
 _ROWS = 131_072
 """Rows gathered for one row group."""
@@ -36,8 +36,6 @@ _STATS_TYPES = (pa.int64(), pa.int32(), pa.timestamp("us", tz="UTC"))
 _STATS_TEXTS = {"partition", "queue", "ended_partition"}
 
 Rows: TypeAlias = pa.RecordBatch | pa.Table
-Sorted = Iterable[tuple[str, Rows]]
-"""Rows, each time with the name of the table that they are for."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -49,33 +47,24 @@ class Target(msgspec.Struct, frozen=True):
     parted: bool
 
 
-def write_rows(targets: Mapping[str, Target], tag: str, rows: Sorted) -> Iterator[tuple[str, DataFile]]:
-    """Write what comes, for whichever table it is; what was written, when it is on the disk."""
-    with contextlib.ExitStack() as undo:
-        sheets: dict[tuple[str, date | None, str | None], _Sheet] = {}
-        for name, some in rows:
-            target = targets[name]
-            for (day, tenant), part in split(fitted(some, target.schema), parted=target.parted):
-                key = (name, day, tenant)
-                sheet = sheets.pop(key, None)
-                if sheet is None:
-                    if len(sheets) >= _MOST_OPEN:
-                        oldest = next(iter(sheets))
-                        yield oldest[0], sheets.pop(oldest).close()
-                    sheet = _Sheet(target.place, target.schema, tag, day, tenant)
-                    undo.callback(sheet.abandon)
-                sheets[key] = sheet
-                sheet.add(part)
-                if sum(one.held for one in sheets.values()) > _HELD:
-                    max(sheets.values(), key=lambda one: one.held).flush()
-        for (name, _, _), sheet in sheets.items():
-            yield name, sheet.close()
-
-
 def write_batches(target: Target, tag: str, batches: Iterable[Rows]) -> Iterator[DataFile]:
-    """The same for one table."""
-    for _, file in write_rows({target.name: target}, tag, ((target.name, batch) for batch in batches)):
-        yield file
+    """Write what comes, one file for each day and tenant; each is told when it is on the disk."""
+    with contextlib.ExitStack() as undo:
+        open_files: dict[tuple[date | None, str | None], _OpenFile] = {}
+        for some in batches:
+            for key, part in split(fitted(some, target.schema), parted=target.parted):
+                file = open_files.pop(key, None)
+                if file is None:
+                    if len(open_files) >= _MOST_OPEN:
+                        yield open_files.pop(next(iter(open_files))).close()
+                    file = _OpenFile(target, tag, *key)
+                    undo.callback(file.abandon)
+                open_files[key] = file
+                file.add(part)
+                if sum(one.held for one in open_files.values()) > _HELD:
+                    max(open_files.values(), key=lambda one: one.held).flush()
+        for file in open_files.values():
+            yield file.close()
 
 
 def fitted(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Table:
@@ -106,20 +95,19 @@ def split(table: pa.Table, *, parted: bool) -> Iterator[tuple[tuple[date | None,
         start += group["count_all"]
 
 
-class _Sheet:
+class _OpenFile:
     """One file being written."""
 
-    def __init__(self, place: Place, schema: pa.Schema, tag: str, day: date | None, tenant: str | None) -> None:
+    def __init__(self, target: Target, tag: str, day: date | None, tenant: str | None) -> None:
         self.day, self.tenant = day, tenant
-        self._schema = schema
+        self._schema = schema = target.schema
         folder = "all" if day is None else day.isoformat()
         self.path = f"{folder}/{tag}-{uuid.uuid4().hex}.parquet"
         self._held: list[pa.Table] = []
         self._rows = self.held = self._total = 0
         self._metadata: list[Any] = []
         self._stack = contextlib.ExitStack()
-        self._place = place
-        self._sink = self._stack.enter_context(_Counting(place.creating(self.path)))
+        self._sink = self._stack.enter_context(_Counting(target.place.creating(self.path)))
         self._writer = pq.ParquetWriter(
             self._sink.file,
             schema,

@@ -1,0 +1,87 @@
+"""Spark jobs of a run: the settings they need, and the one that writes the data files of several tables at once.
+
+Tasks write Parquet files by themselves and tell what they wrote; the driver then makes the files count. So a lake needs
+no jars, is on the disk before anybody hears of it, and a step of a run is one job however many tables it fills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from tampu.lake import parquet
+from tampu.lake.files import DataFile
+from tampu.lake.parquet import Target
+from tampu.model.decoders import from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEW = 250_000
+"""Rows up to which planning costs more than work: generated code and adaptive plans are left out."""
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",  # a day is a day of UTC, whoever's session this is
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # no job to list files that we know
+    "spark.sql.parquet.enableVectorizedReader": "false",  # it reads thousands of payloads at once, however large
+}
+_SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+_told = from_json(tuple[str, DataFile]).decode
+
+Batches = Iterable[pa.RecordBatch]
+Rows = tuple["DataFrame", Callable[[Batches], Batches] | None]
+"""A frame, and what an executor makes of its batches before they are written."""
+
+
+@contextlib.contextmanager
+def configured(spark: SparkSession, rows: int) -> Iterator[None]:
+    """The session with settings for work on so many rows; what the user had set is there again afterwards."""
+    wanted = _ALWAYS | (_SMALL if rows <= FEW else {})
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, known in before.items():
+            spark.conf.unset(name) if known is None else spark.conf.set(name, known)
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """The frame, computed once and kept on the executors' disks."""
+    from pyspark import StorageLevel
+
+    return frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+
+
+def write(outputs: Mapping[str, Rows], targets: Mapping[str, Target], tag: str) -> dict[str, list[DataFile]]:
+    """Data files of these tables, which count for nothing yet. One job."""
+    found: dict[str, list[DataFile]] = {name: [] for name in outputs}
+    parts = []
+    for name, (frame, made) in outputs.items():
+        columns = frame.columns if made is not None else targets[name].schema.names
+        rows = frame.select(*[f"`{column}`" for column in columns])
+        parts.append(rows.mapInArrow(_writer(name, targets[name], tag, made), "told string"))
+    for row in functools.reduce(lambda one, other: one.union(other), parts).collect():
+        name, file = _told(row[0])
+        found[name].append(file)
+    return found
+
+
+def _writer(
+    name: str, target: Target, tag: str, made: Callable[[Batches], Batches] | None
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def write(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for file in parquet.write_batches(target, tag, batches if made is None else made(batches)):
+            yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode((name, file)).decode()])], ["told"])
+
+    return write

@@ -1,0 +1,172 @@
+"""Facts: what gold adds up, by minute. Each run adds those of its own events, once; gold of any time is a sum over
+them.
+
+Waits and runs are kept as KLL sketches, which can be merged: a percentile of a minute, a day or a month is exact while
+there are up to about `K` deliveries in it, and within 0.3 % of the rank beyond. It is always a value that occurred.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tampu.lake.tables.schema import Table, columns
+from tampu.lake.tables.silver import _chosen, _type
+from tampu.lake.tables.words import FAILS, KNOWN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+K = 1000
+
+COUNTS = Table(
+    "_facts.counts",
+    1,
+    "transitions by minute (minutes since 1970), verb and state",
+    ("tenant", "queue", "minute", "verb", "state"),
+    columns("""
+        text: queue
+        count: minute
+        text: verb
+        text: state  -- null for adoptions: what had ended, ended elsewhere
+        count: n
+    """),
+)
+
+
+def counts(spark: SparkSession, events: DataFrame) -> DataFrame:
+    return spark.sql(
+        f"""
+        SELECT queue, unix_seconds(at) div 60 AS minute, verb, if(verb = 'adopt', NULL, state) AS state, count(*) AS n,
+          day, tenant
+        FROM {{events}} WHERE verb IN ({KNOWN}) GROUP BY ALL
+        """,
+        events=events,
+    )
+
+
+DELIVERIES = Table(
+    "_facts.deliveries",
+    1,
+    "deliveries by minute of their end, with sketches of how many microseconds they waited and ran",
+    ("tenant", "queue", "minute", "type", "worker", "outcome"),
+    columns("""
+        text: queue
+        count: minute
+        text: type worker outcome
+        count: n run_us
+        time: first_at last_at
+        bytes: wait run
+    """),
+)
+
+
+def deliveries(spark: SparkSession, attempts: DataFrame) -> DataFrame:
+    return spark.sql(
+        f"""
+        WITH delivery AS (
+          SELECT *, cast(round(wait * 1e6D) AS bigint) AS wait_us,
+            cast(round(run * 1e6D) AS bigint) AS us FROM {{attempts}}
+        )
+        SELECT queue, unix_seconds(ended_at) div 60 AS minute, type, worker, outcome, count(*) AS n, sum(us) AS run_us,
+          min(claimed_at) AS first_at, max(ended_at) AS last_at,
+          if(count(wait_us) > 0, kll_sketch_agg_bigint(wait_us, {K}), NULL) AS wait,
+          kll_sketch_agg_bigint(us, {K}) AS run, day, tenant
+        FROM delivery GROUP BY ALL
+        """,
+        attempts=attempts,
+    )
+
+
+FAILURES = Table(
+    "_facts.failures",
+    1,
+    "attempts that failed, by minute, message and what they look like (the fingerprint, or how they ended)",
+    ("tenant", "queue", "minute", "look", "id"),
+    columns("""
+        text: queue
+        count: minute
+        text: look id type
+        count: n died
+        time: first_at last_at
+        text: last_partition
+        count: last_offset
+        text: error
+    """),
+)
+
+
+def failures(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    """Of a failure that ended no delivery (the claim was trimmed) the type is not told."""
+    return spark.sql(
+        f"""
+        WITH failed AS (
+          SELECT *, explode(filter(sequence(0, size(m) - 1), i -> m[i].new AND m[i].verb IN ({FAILS}))) AS i
+          FROM {{histories}} WHERE size(m) > 0
+        ), event AS (
+          SELECT tenant, id, m[i] AS e, if(get(m, i - 1).verb = 'claim', {_type("m[i]")}, NULL) AS type FROM failed
+        ), told AS (
+          SELECT tenant, id, e.queue, e.at, e.state, type, if(e.verb = 'reap', 'reap', coalesce(e.fingerprint,
+            e.verb)) AS look,
+            struct(e.at, e.partition, e.offset, if(e.verb = 'reap', NULL, e.detail) AS error) AS latest
+          FROM event
+        ), summed AS (
+          SELECT queue, unix_seconds(at) div 60 AS minute, look, id, type, count(*) AS n,
+            count_if(state = 'dead') AS died,
+            min(at) AS first_at, max(latest) AS l, to_date(at) AS day, tenant
+          FROM told GROUP BY ALL
+        )
+        SELECT queue, minute, look, id, type, n, died, first_at, l.at AS last_at, l.partition AS last_partition,
+          l.offset AS last_offset, l.error, day, tenant FROM summed
+        """,
+        histories=histories,
+    )
+
+
+STAYS = Table(
+    "_facts.stays",
+    1,
+    "stays in ready over the end of a minute, by the minutes in which they began and ended",
+    ("tenant", "queue", "came", "gone"),
+    columns("""
+        text: queue
+        count: came gone n
+        time: since  -- when the oldest of them came
+    """),
+)
+
+
+def stays(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    return spark.sql(
+        f"""
+        WITH left AS ({_chosen("m[i].verb <> 'publish' AND m[i - 1].state = 'ready'")}),
+        stay AS (SELECT tenant, m[i].queue AS queue, m[i - 1].at AS since, m[i].at AS until FROM left)
+        SELECT queue, unix_seconds(since) div 60 AS came, unix_seconds(until) div 60 AS gone, count(*) AS n,
+          min(since) AS since, to_date(until) AS day, tenant
+        FROM stay WHERE unix_seconds(since) div 60 < unix_seconds(until) div 60 GROUP BY ALL
+        """,
+        histories=histories,
+    )
+
+
+WAITING = Table(
+    "_facts.waiting",
+    1,
+    "stays in ready that go on; every run tells all of them, so the day is always the first of 1970",
+    ("tenant", "queue", "came"),
+    columns("""
+        text: queue
+        count: came n
+        time: since
+    """),
+)
+
+
+def waiting(spark: SparkSession, histories: DataFrame) -> DataFrame:
+    return spark.sql(
+        """
+        SELECT last.queue, unix_seconds(last.at) div 60 AS came, count(*) AS n, min(last.at) AS since,
+          DATE'1970-01-01' AS day, tenant
+        FROM (SELECT tenant, try_element_at(m, -1) AS last FROM {histories}) WHERE last.state = 'ready' GROUP BY ALL
+        """,
+        histories=histories,
+    )
