@@ -68,8 +68,10 @@ def test_an_id_of_the_store_is_refused_alike_whether_it_is_in_use_or_not(web: We
     number = int(used.replace("-", ""), 16)
     guesses = [str(uuid.UUID(int=number + (n << 54))) for n in range(2, 200, 2)]
     key = web.as_key(web.key("publish:mail"))
-    told = {(answer.status, answer.code) for id in (used, *guesses[:3], guesses[-1]) for answer in publishes(key, id)}
-    assert told == {(400, "invalid_message")}
+    answers = {
+        (answer.status, answer.code) for id in (used, *guesses[:3], guesses[-1]) for answer in publishes(key, id)
+    }
+    assert answers == {(400, "invalid_message")}
     assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
 
 
