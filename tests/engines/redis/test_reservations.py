@@ -11,10 +11,11 @@ import tampu
 from tampu.broker import access, validate
 from tampu.broker.settings import resolve
 from tampu.engines import port
-from tampu.engines.redis import ids, load, publish
+from tampu.engines.redis import ids
 from tampu.engines.redis.connection import scripts
 from tampu.engines.redis.connection.wire import Wire
 from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.verbs import load, publish
 from tampu.model.config import BUILT_IN
 from tampu.model.message import NewMessage
 from tampu.model.values import pack_payload

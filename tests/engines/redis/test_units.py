@@ -12,9 +12,9 @@ from tampu.broker import access
 from tampu.broker.core import Core
 from tampu.broker.store import AllVerbs
 from tampu.engines import port
-from tampu.engines.redis import units
 from tampu.engines.redis.engine import RedisEngine
 from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.verbs import units
 from tampu.model.errors import Unavailable
 from tampu.testing import FakeClock
 from tests.servers import redis

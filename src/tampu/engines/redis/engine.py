@@ -13,20 +13,7 @@ from typing import Any, TypeVar
 
 from tampu.engines import port
 from tampu.engines.merged_claims import run_joined
-from tampu.engines.redis import (
-    admin,
-    checks,
-    claim,
-    documents,
-    journal,
-    load,
-    publish,
-    read,
-    settle,
-    sweep,
-    transfer,
-    units,
-)
+from tampu.engines.redis import checks, journal, read
 from tampu.engines.redis.connection import scripts, urls
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, Writer, ok
 from tampu.engines.redis.connection.wire import Wire
@@ -34,6 +21,7 @@ from tampu.engines.redis.peers import Peers
 from tampu.engines.redis.queue_registry import QueueRegistry
 from tampu.engines.redis.run_context import RunContext
 from tampu.engines.redis.tags import Tags
+from tampu.engines.redis.verbs import admin, claim, documents, load, publish, settle, sweep, transfer, units
 from tampu.engines.transfer import Import, RequestPage, SnapshotPage, StartJournal
 from tampu.model.errors import SchemaMismatch, TampuError, Unavailable
 from tampu.model.journal import JournalPage, Position

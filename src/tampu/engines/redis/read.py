@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from tampu.engines.port import Page, QueueStats
-from tampu.engines.redis import admin, rows
+from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueRegistry
+from tampu.engines.redis.verbs import admin
 from tampu.model.errors import InvalidMessage
 from tampu.model.message import Message, State
 

@@ -20,10 +20,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tampu.engines.redis import RedisEngine, admin
+from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.engines.redis.rows import CODE, DEAD, DELAYED, DONE, HELD, READY, decode, encode
+from tampu.engines.redis.verbs import admin
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import Unavailable
 from tampu.model.message import State

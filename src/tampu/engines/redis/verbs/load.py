@@ -11,10 +11,11 @@ from typing import Any
 
 from tampu.engines.load import check
 from tampu.engines.port import Item, Load
-from tampu.engines.redis import publish, reservations, rows
+from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
+from tampu.engines.redis.verbs import publish, reservations
 from tampu.engines.rules import full
 from tampu.model.errors import Unavailable
 from tampu.model.message import unpack_body
