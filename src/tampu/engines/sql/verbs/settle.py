@@ -65,12 +65,9 @@ class Sent(NamedTuple):
     """The rows that were acked, if some receipts were not current."""
 
 
-def acks_of_one_claim(items: Sequence[SettleItem], *, results: bool = False) -> tuple[int, list[int]] | None:
-    """(lease, seqs) if these are acks of one claim without repeats, as a batch worker sends; else None.
-
-    Acks with results are only taken if the caller can store ``results``.
-    """
-    if any(item.verb != "ack" or (item.result is not None and not results) for item in items):
+def acks_of_one_claim(items: Sequence[SettleItem]) -> tuple[int, list[int]] | None:
+    """(lease, seqs) if these are acks of one claim without results or repeats, as a batch worker sends; else None."""
+    if any(item.verb != "ack" or item.result is not None for item in items):
         return None
     # All receipts have the same start and end. Parsing them as one string costs half as much as one by one.
     begin, end = f"{items[0].queue}/", f".{items[0].receipt.rpartition('.')[2]}"

@@ -46,13 +46,24 @@ def settle(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | Tamp
 
 def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     """None: these are not current acks of one claim. Nothing has changed."""
-    found = any_settle.acks_of_one_claim(call.items, results=True)
-    db, q = commit.db, commit.registry.number(commit.db, call.tenant, call.items[0].queue)
-    if found is None or q is None:
+    queue = call.items[0].queue
+    lease_text = call.items[0].receipt.rpartition(".")[2]
+    begin, end = f"{queue}/", f".{lease_text}"
+    start, stop = len(begin), -len(end)
+    texts = []
+    for item in call.items:
+        text = item.receipt
+        if item.verb != "ack" or not (text.startswith(begin) and text.endswith(end)):
+            return None
+        texts.append(text[start:stop])
+    try:
+        numbers = [int(text, 16) for text in texts]
+        lease = int(lease_text, 16)
+    except ValueError:
         return None
-    lease, numbers = found
     low, high = min(numbers), max(numbers)
-    if high - low > _CLOSE * len(numbers):
+    db, q = commit.db, commit.registry.number(commit.db, call.tenant, queue)
+    if q is None or lease >> 63 or low < 0 or high >> 63 or high - low > _CLOSE * len(numbers):
         return None
     rows = db.execute(CLAIMED, (low, high, lease, q)).fetchall()
     if [seq for seq, _ in rows] != sorted(numbers):
