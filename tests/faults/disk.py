@@ -136,7 +136,10 @@ class Connection:
                 description = ()
             rows = list(running)
         except apsw.Error as error:
-            raise sqlite3.OperationalError(str(error)) from error
+            failed = sqlite3.OperationalError(str(error))
+            if isinstance(error, apsw.FullError):
+                failed.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise failed from error
         finally:
             cursor.close()
         return Rows(rows, description, self._db.changes(), self._db.last_insert_rowid())

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import tampu
 from tampu.broker import followers, journal_readers
 from tampu.broker.followers import Effects
+from tampu.engines.sqlite import SqliteEngine
 from tampu.maintenance import follower
 from tampu.model.journal import Transition
 from tampu.model.reasons import DEAD_LETTER_REASONS
@@ -241,6 +242,15 @@ def test_a_node_that_can_work_is_ready(web: Web, stall: Stall) -> None:
         "ready": True, "durability": "memory", "schema": stall.core.engine.schema, "atomic": "isolated",
         "checks": [],
     }  # fmt: skip
+
+
+def test_a_node_with_a_full_disk_stays_ready_and_says_so(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workers must still reach it: they make room."""
+    until(lambda: web.get("/ready").status == 200)
+    monkeypatch.setattr(SqliteEngine, "is_full", lambda _: True)
+    ready = web.get("/ready")
+    assert (ready.status, ready.json["ready"]) == (200, True)
+    assert [(check["what"], check["level"]) for check in ready.json["checks"]] == [("space", "warn")]
 
 
 def test_a_node_is_not_ready_without_its_store_or_its_maintenance(web: Web, stall: Stall, monkeypatch: Any) -> None:

@@ -479,6 +479,10 @@ class Engine(Protocol):
         """A number that changes with every change of a document. Cheap."""
         ...
 
+    def is_full(self) -> bool:
+        """True if the disk is full: leases are settled and messages removed, but nothing new is stored. Cheap."""
+        ...
+
     def next_due(self) -> int | None:
         """When the next delay, lease or expiry is due. Cheap."""
         ...

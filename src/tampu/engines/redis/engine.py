@@ -244,6 +244,9 @@ class RedisEngine:
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
         return self.query(read.stats(self.registry, tenant, queue))
 
+    def is_full(self) -> bool:
+        return False  # only Redis knows
+
     def queues(self) -> list[tuple[str, str]]:
         return [(entry.tenant, entry.queue) for entry in self.query(self.registry.all())]
 

@@ -82,6 +82,9 @@ class BaseEngine(abc.ABC):
     def stats(self, tenant: str, queue: str | None) -> list[port.QueueStats]:
         return self.readers.ask(lambda db: read.stats(db, tenant, queue, self.fake_now()))
 
+    def is_full(self) -> bool:
+        return False  # only the server of the database knows
+
     def queues(self) -> list[tuple[str, str]]:
         return [(tenant, name) for tenant, name, _ in self.readers.ask(lambda db: db.rows("list_queues"))]
 

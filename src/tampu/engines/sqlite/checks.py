@@ -10,19 +10,20 @@ from tampu.engines.encoding import READY
 from tampu.engines.sqlite import files
 from tampu.engines.sqlite.database import Db
 from tampu.engines.sqlite.ids import STEP
+from tampu.engines.sqlite.reserve import free_space
 
 Finding = tuple[str, str, str]
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 
-def check(db: Db, path: str, durability: str, now: int) -> list[Finding]:
+def check(db: Db, path: str, durability: str, now: int, *, is_full: bool) -> list[Finding]:
     found = [_library()]
     (schema,) = db.execute("SELECT value FROM tampu_meta WHERE name = 'schema'").fetchone()
     newest = files.newest_schema()
     found.append(("schema", "ok" if schema == newest else "warn", f"version {schema}, newest {newest}"))
     found.append(_durability(durability))
     if path != files.MEMORY:
-        found += [folder(Path(path)), access(Path(path)), _space(path)]
+        found += [folder(Path(path)), access(Path(path)), _space(path, is_full)]
     damage = [text for (text,) in db.execute("PRAGMA quick_check(5)")]
     found.append(
         ("file", "ok", "no damage found")
@@ -82,11 +83,12 @@ def _durability(durability: str) -> Finding:
     return ("durability", "warn", "memory: everything is lost when the process ends")
 
 
-def _space(path: str) -> Finding:
+def _space(path: str, is_full: bool) -> Finding:
     size = sum(Path(path + end).stat().st_size for end in ("", "-wal") if Path(path + end).exists())
-    disk = os.statvfs(path)
-    free = disk.f_bavail * disk.f_frsize
+    free = free_space(Path(path).parent)
     text = f"{size / 1e6:.1f} MB used, {free / 1e9:.1f} GB free on the disk"
+    if is_full:
+        return ("space", "bad", f"{text}: the disk is full, and nothing new is stored; make room, or purge messages")
     return ("space", "ok", text) if free > max(size, 100_000_000) else ("space", "warn", f"{text}: make room")
 
 

@@ -23,6 +23,7 @@ from tampu.engines.sqlite.database import Db, plain_rows
 from tampu.engines.sqlite.ids import SqliteRegistry
 from tampu.engines.sqlite.peers import Peers
 from tampu.engines.sqlite.read_pool import ReadPool
+from tampu.engines.sqlite.reserve import Reserve, full, stores_more
 from tampu.engines.sqlite.verbs import claim, load, publish, settle
 from tampu.engines.units import Refused, run_apart
 from tampu.model.errors import InvalidConfig, TampuError, Unavailable
@@ -85,6 +86,7 @@ class SqliteEngine(BaseEngine):
         self._gone = False
         self._commits = 0
         self._peers: Peers | None = None
+        self._reserve = Reserve(self.path, _LOG_BYTES, self._free_pages)
         self._identity: tuple[int, int] | None = None
         forks.refuse_inherited(self.path)
         with contextlib.ExitStack() as undo:
@@ -155,6 +157,8 @@ class SqliteEngine(BaseEngine):
     def run(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
         with self._lock:
             self._check_usable()
+            if any(map(stores_more, calls)) and self.is_full():
+                return self._run_on_full_disk(calls)
             try:
                 replies, commit = self._commit(calls)
             except Refused as refused:
@@ -164,6 +168,9 @@ class SqliteEngine(BaseEngine):
                 if len(calls) > 1 and not isinstance(error, TampuError) and not _concerns_all(error):
                     return [self._run_one(call) for call in calls]
                 if isinstance(error, sqlite3.Error):
+                    removes = not all(map(stores_more, calls))
+                    if files.is_full(error) and removes and (self._reserve.spend() or any(map(stores_more, calls))):
+                        return self._run_on_full_disk(calls)
                     self._check_file()
                     self._check_usable()  # SQLite's error about a replaced file would mislead
                     raise files.translate(error, self.path) from error
@@ -179,6 +186,20 @@ class SqliteEngine(BaseEngine):
         return replies
 
     _run = run
+
+    def _run_on_full_disk(self, calls: Sequence[port.Call]) -> list[Any | TampuError]:
+        """Run the calls that need no lasting room, and refuse the others."""
+        others = [call for call in calls if not stores_more(call)]
+        replies = iter(self.run(others) if others else ())
+        return [full() if stores_more(call) else next(replies) for call in calls]
+
+    def is_full(self) -> bool:
+        return self.path != files.MEMORY and self._reserve.refuses()
+
+    def _free_pages(self) -> int:
+        with self.snapshot() as db:
+            (pages,), (size,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size"))
+        return int(pages) * int(size)
 
     def _commit(self, calls: Sequence[port.Call]) -> tuple[list[Any], Commit]:
         with self._gate():
@@ -280,6 +301,7 @@ class SqliteEngine(BaseEngine):
                     os.fsync(log.fileno())
             finally:
                 self._db.rollback()
+        self._reserve.make()
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -336,7 +358,7 @@ class SqliteEngine(BaseEngine):
         if self._gone:
             return [("file", "bad", f"{files.GONE}: {files.GONE_HINT}")]
         with self.snapshot() as db:
-            return checks.check(db, self.path, self.durability, self.now())
+            return checks.check(db, self.path, self.durability, self.now(), is_full=self._reserve.is_spent)
 
     # -- other processes
 

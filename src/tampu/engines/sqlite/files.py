@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from tampu.engines.sqlite.reserve import full
 from tampu.model.errors import (
     DamagedFile,
     ForeignFile,
     SchemaMismatch,
     StorageError,
-    StorageFull,
     TampuError,
     Unavailable,
 )
@@ -188,12 +188,20 @@ def _statements(script: str) -> list[str]:
     return found
 
 
+def _kind(error: sqlite3.Error) -> int | None:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    return _kind(error) == sqlite3.SQLITE_FULL
+
+
 def translate(error: sqlite3.Error, path: str) -> TampuError:  # noqa: PLR0911 - one line per meaning
     """The error to raise for an error of SQLite. The call had no effect."""
-    code = getattr(error, "sqlite_errorcode", None)
-    kind = None if code is None else code & 0xFF
+    kind = _kind(error)
     if kind == sqlite3.SQLITE_FULL:
-        return StorageFull("the disk is full; nothing was stored", hint="free some space and call again")
+        return full()
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable(
             f"{path} has been locked by another program for {BUSY_SECONDS:.0f} s",

@@ -28,7 +28,8 @@ class Health(msgspec.Struct):
 
 
 class Ready(msgspec.Struct):
-    """``checks`` says what is wrong if the server is not ready. ``GET /v1/check`` has more details."""
+    """``checks`` says what is wrong: ``bad`` if the server is not ready, ``warn`` if it takes no messages but settles
+    leases. ``GET /v1/check`` has more details."""
 
     ready: bool
     durability: str
@@ -53,7 +54,8 @@ async def ready(request: CurrentRequest) -> Response:
     server = request.server
     checks = []
     try:
-        await asyncio.wait_for(asyncio.to_thread(server.core.engine.revision), _ANSWER_SECONDS)
+        if await asyncio.wait_for(asyncio.to_thread(_asked, server.core.engine), _ANSWER_SECONDS):
+            checks.append(bodies.CheckItem("space", "warn", "the disk is full: only settling and removing work"))
     except (TampuError, TimeoutError):
         checks.append(bodies.CheckItem("store", "bad", "cannot be reached"))
     if server.polls.stopping:
@@ -63,8 +65,15 @@ async def ready(request: CurrentRequest) -> Response:
     if time.monotonic() - server.watched_at > STALE_SECONDS:
         checks.append(bodies.CheckItem("watch", "bad", "changes of keys and settings are not followed"))
     engine = server.core.engine
-    reply = Ready(not checks, engine.durability, engine.schema, port.atomicity(engine), checks)
-    return answer(request, reply, 503 if checks else 200)
+    is_ready = all(check.level != "bad" for check in checks)
+    reply = Ready(is_ready, engine.durability, engine.schema, port.atomicity(engine), checks)
+    return answer(request, reply, 200 if is_ready else 503)
+
+
+def _asked(engine: port.Engine) -> bool:
+    """Ask the store, and return whether its disk is full."""
+    engine.revision()
+    return engine.is_full()
 
 
 _METRICS = doc(text="Prometheus text")
