@@ -10,6 +10,7 @@ import msgspec
 from tampu.model.decoders import from_json, from_msgpack
 from tampu.model.errors import InvalidMessage, PayloadTooLarge, TampuError
 from tampu.model.message import JSON, MSGPACK
+from tampu.wire.depth import check_depth
 
 T = TypeVar("T")
 _NAMES = {JSON: JSON, MSGPACK: MSGPACK, "application/x-msgpack": MSGPACK, "application/vnd.msgpack": MSGPACK}
@@ -52,11 +53,15 @@ def response_media(accept: str | None, default: str) -> str:
 class Form:
     """Reads a body of one type from JSON or MessagePack."""
 
-    def __init__(self, type: Any, json: Any = None) -> None:
+    def __init__(self, type: Any, json: Any = None, *, has_any: bool = False) -> None:
+        """``has_any``: a field takes any value, however deep. Other types are as deep as they are written."""
         self._json = from_json(json or type)
         self._msgpack = from_msgpack(type)
+        self._has_any = has_any
 
     def read(self, raw: bytes, media: str) -> Any:
+        if self._has_any:
+            check_depth(raw, media, "body")
         try:
             if media == MSGPACK:
                 return self._msgpack.decode(raw)
@@ -96,6 +101,7 @@ def decode_part(raw: bytes | msgspec.Raw, media: str, most: int, field: str, gro
     part = bytes(raw)
     if len(part) > growth * most:
         raise PayloadTooLarge(f"the {field} has {len(part)} bytes; the limit is {most}", field=field)
+    check_depth(part, media, field)
     try:
         if media == MSGPACK:
             return _from_msgpack(part)
