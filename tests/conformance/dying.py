@@ -1,0 +1,183 @@
+"""A process that is killed with SIGKILL right before the nth statement of a unit; the statements before it have run.
+
+`Mortals` starts such processes by forking one that has everything imported. Each opens the store anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from redis.connection import AbstractConnection
+
+import tampu
+import tampu.engines.mariadb.database as mariadb
+import tampu.engines.postgres.wire as postgres
+import tampu.engines.redis.connection.node as redis
+from tampu.broker import access
+from tampu.broker.atomic import Unit
+from tampu.engines.sqlite import files
+
+ROOT = Path(__file__).parents[2]
+Found = tuple[str, list[Any], list[Any], Any]
+NOTHING: Found = ("leased", [], [], None)
+ALL: Found = ("done", [1], [2, 3], "here")
+
+
+def send_unit(store: tampu.Store, nth: int, receipt: str) -> list[str]:
+    """An ack, messages in two queues that are new, and a document, under a name. Returns the ids of the messages."""
+    unit = Unit(access.verbs(store))
+    unit.ack(receipt)
+    mail = unit.publish(f"mails-{nth}", 1)
+    bills = unit.publish_many(f"bills-{nth}", [2, tampu.NewMessage(3, delay=3600)])
+    unit.put_document("cursor", f"of-{nth}", "here")
+    access.run(store, unit.steps(f"the-unit-number-{nth}"))
+    return [message.id for message in (mail.value, *bills.value)]
+
+
+def found(store: tampu.Store, nth: int) -> Found:
+    """What there is of the unit: `NOTHING`, `ALL`, or a part of it."""
+    (job,) = store.messages(f"jobs-{nth}")
+    document = store.get_document("cursor", f"of-{nth}")
+    return (
+        str(job.state),
+        _payloads(store, f"mails-{nth}"),
+        _payloads(store, f"bills-{nth}"),
+        None if document is None else document.value,
+    )
+
+
+def _payloads(store: tampu.Store, queue: str) -> list[Any]:
+    try:
+        return sorted(message.payload for message in store.messages(queue))
+    except tampu.NotFound:
+        return []
+
+
+class Mortals:
+    """Processes that send a unit and die in the middle of it; a context manager."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.conformance.dying"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def send_unit(self, nth: int, receipt: str) -> bool:
+        """True if the unit has fewer than ``nth`` statements, so that its process lived."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([self._url, nth, receipt]), file=self._process.stdin, flush=True)
+        ended = int(self._process.stdout.readline())
+        assert ended in (0, -signal.SIGKILL), "it failed"
+        return ended == 0
+
+    def __enter__(self) -> Mortals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+class Death:
+    """Comes before the nth statement of the main thread, once it is awaited."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+
+    def is_here(self) -> bool:
+        """Count a statement; True if it is the one not to be sent any more."""
+        if self.left is None or threading.current_thread() is not threading.main_thread():
+            return False
+        self.left -= 1
+        return self.left == -1
+
+    def come(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch_statements(death: Death) -> None:
+    """Let death come between any two statements, whatever the engine. What was sent before has been answered."""
+    connect, pg_send, my_send, redis_send = files.connect, postgres.Wire.send, mariadb.Db._send, redis.Node.send
+    index_send = AbstractConnection.send_packed_command
+
+    def traced(*given: Any) -> Any:
+        made = connect(*given)
+        made.set_trace_callback(lambda _: death.come() if death.is_here() else None)
+        return made
+
+    def pg(wire: Any, *given: Any) -> Any:
+        if death.is_here():
+            if wire._pending:
+                wire.receive(wire._pending[-1])
+            death.come()
+        return pg_send(wire, *given)
+
+    def my(wire: Any, *given: Any) -> None:
+        if death.is_here():
+            wire.flush()
+            death.come()
+        my_send(wire, *given)
+
+    def commands(node: Any, given: Any) -> Any:
+        lived = next((i for i in range(len(given)) if death.is_here()), None)
+        if lived is None:
+            return redis_send(node, given)
+        if lived:
+            redis_send(node, given[:lived]).replies()
+        death.come()
+        return None
+
+    def packed(connection: Any, *given: Any, **options: Any) -> None:  # also those to the index of MariaDB
+        if death.is_here():
+            death.come()
+        index_send(connection, *given, **options)
+
+    places: tuple[tuple[Any, str, Any], ...] = (
+        (files, "connect", traced),
+        (postgres.Wire, "send", pg),
+        (mariadb.Db, "_send", my),
+        (redis.Node, "send", commands),
+        (AbstractConnection, "send_packed_command", packed),
+    )
+    for place, name, watched in places:
+        setattr(place, name, watched)
+
+
+def live_and_die(url: str, nth: int, receipt: str) -> None:
+    death = Death()
+    watch_statements(death)
+    with tampu.open(url, maintenance=False) as store:
+        death.left = nth
+        send_unit(store, nth, receipt)
+        death.left = None
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                live_and_die(*json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
