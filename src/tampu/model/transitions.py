@@ -1,4 +1,4 @@
-"""The transition table: which verb leads from which states to which. Docs, lake and tests read it.
+"""The transition table: which verb leads from which states to which. Engines, docs, lake and tests read it.
 
 The verbs are those of the journal. The state None stands for a message that does not exist, before or after.
 """

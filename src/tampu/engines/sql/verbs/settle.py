@@ -14,7 +14,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tampu.engines.encoding import CANCELLED, DEAD, DELAYED, DONE, LEASED, READY, STATES, pack_seqs, parse_receipt
+from tampu.engines.encoding import (
+    CANCELLED,
+    CODE,
+    DEAD,
+    DELAYED,
+    DONE,
+    LEASED,
+    READY,
+    STATES,
+    pack_seqs,
+    parse_receipt,
+)
 from tampu.engines.port import Settle, SettleItem
 from tampu.engines.rules import delay, first_line, lost, trace
 from tampu.engines.sql.commit import Commit
@@ -24,20 +35,27 @@ from tampu.engines.sql.rules.group_rates import token_times
 from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.rules.message_row import MessageRow
 from tampu.engines.sql.rules.moves import Failed, Move, write_failures, write_moves
+from tampu.model import transitions
 from tampu.model.errors import TampuError
 from tampu.model.message import State
 from tampu.model.outcome import Outcome
 from tampu.model.reasons import RETRIES_EXHAUSTED, UNRECOVERABLE
+from tampu.model.states import WAITING
 
 LeaseKey = tuple[int, int, int]
 """(q, seq, lease)"""
 _NUMBERS = re.compile(r"[0-9a-f]+(\n[0-9a-f]+)*\Z")
-_STATES_AFTER = {
-    "ack": (DONE,),
-    "nack": (DELAYED, READY, DEAD, CANCELLED),
-    "reject": (DEAD,),
-    "release": (READY, DELAYED, CANCELLED),
-}
+
+
+def _states_after(verb: str) -> set[int]:
+    """The states that a settle can lead to. Instead of waiting again, a message may be cancelled on request."""
+    states = transitions.after(verb)
+    if not states.isdisjoint(WAITING):
+        states |= transitions.after("cancel")
+    return {CODE[state] for state in states if state is not None}
+
+
+_STATES_AFTER = {verb: _states_after(verb) for verb in ("ack", "nack", "reject", "release")}
 
 
 class EndedLease(NamedTuple):
