@@ -15,6 +15,8 @@ INSIDE_BROKER = {"_core", "_verbs", "_drive", "_work"}
 """What a store and its transactions are made of. `tampu.broker.access` has what other packages need of them."""
 ENGINES = {"engine", "_engine"}
 """How a value that is an engine is called."""
+BELOW_ENGINES = ("tests/engines/", "tests/faults/history.py", "tests/faults/recovery.py")
+"""Tests of the engines themselves, and of power loss, which is simulated below the embedded engine."""
 OF_OTHERS = {
     "_replace", "_fields",  # of named tuples
     "_exit", "_getframe",  # of os and sys
@@ -97,17 +99,44 @@ def test_no_package_uses_the_underscore_names_of_another() -> None:
     assert found_in(modules) == [], "make what is needed public, or use tampu.broker.access"
 
 
-def test_tests_and_benchmarks_use_the_public_face_of_a_store() -> None:
+def outside_breaches(module: Module) -> Iterator[str]:
+    """As `Module.breaches`, for tests, benchmarks and examples: what they use of tampu that is not for them."""
+    inside_engines = module.name.startswith(BELOW_ENGINES)
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.ImportFrom(module=str(source), names=names) if source.split(".")[0] == "tampu":
+                for name in names:
+                    if _is_private(name.name):
+                        yield f"{module.name}:{node.lineno}: imports {name.name} from {source}"
+            case ast.Attribute(attr=attr, value=value) if _is_private(attr) and not _is_self(value):
+                if attr in ("_core", "_verbs", "_drive") or (_last_name(value) in ENGINES and not inside_engines):
+                    yield f"{module.name}:{node.lineno}: uses {ast.unparse(node)}"
+
+
+def test_tests_and_benchmarks_use_the_public_face_of_tampu() -> None:
     folder = Path(__file__).parent.parent
     paths = [path for part in ("tests", "bench", "examples") for path in sorted((folder / part).rglob("*.py"))]
     modules = [Module(str(path.relative_to(folder)), path.read_text()) for path in paths]
-    used = [
-        f"{module.name}:{node.lineno}: uses {ast.unparse(node)}"
-        for module in modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and node.attr in ("_core", "_verbs", "_drive") and not _is_self(node.value)
-    ]
-    assert used == [], "use tampu.broker.access"
+    assert len(modules) > 100
+    breaches = [breach for module in modules for breach in outside_breaches(module)]
+    assert breaches == [], "make what is needed public, or use tampu.broker.access"
+
+
+@pytest.mark.parametrize(
+    ("text", "breach"),
+    [
+        ("store._core.engine", "uses store._core"),
+        ("access.engine(store)._db", "uses access.engine(store)._db"),
+        ("from tampu.server.run import _inside", "imports _inside from tampu.server.run"),
+    ],
+)
+def test_a_breach_in_a_benchmark_is_told_with_its_place(text: str, breach: str) -> None:
+    assert [*outside_breaches(Module("bench/some.py", text))] == [f"bench/some.py:1: {breach}"]
+
+
+def test_only_tests_below_the_engines_may_look_into_them() -> None:
+    assert [*outside_breaches(Module("tests/engines/sqlite/test_some.py", "engine._db"))] == []
+    assert [*outside_breaches(Module("tests/engines/sqlite/test_some.py", "store._core"))] != []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from tampu.server.run import _config, _listen
+from tampu.server.run import listen, uvicorn_config
 from tampu.server.settings import ServerSettings
 
 ANSWER = msgspec.json.encode(
@@ -45,6 +45,6 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 if __name__ == "__main__":
     settings = ServerSettings(port=0)
-    socket = _listen(settings)
+    socket = listen(settings)
     print('{{"url":"http://{}:{}"}}'.format(*socket.getsockname()), flush=True)
-    uvicorn.Server(_config(settings, app)).run(sockets=[socket])
+    uvicorn.Server(uvicorn_config(settings, app)).run(sockets=[socket])

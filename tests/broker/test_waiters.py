@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import tampu
 from tampu.broker import access
 from tampu.broker.commit_queue.waiters import Waiter, Waiters
+from tampu.engines import port
 
 A, B = ("t", "a"), ("t", "b")
 
@@ -75,7 +77,7 @@ def test_looking_asks_only_for_queues_somebody_waits_on(monkeypatch: pytest.Monk
         store.publish("other", 1)
         core.look()
         assert not waiter.woken
-        core.engine._listener = None  # nobody tells
+        core.engine.listen(Mock(spec=port.Listener))  # nobody tells
         store.publish("jobs", 1)
         core.look()
         assert asked == [[("default", "jobs")]] * 2

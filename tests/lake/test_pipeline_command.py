@@ -23,7 +23,7 @@ from tampu.broker import access, journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.cli import exits
 from tampu.cli.lake import run_pipeline
-from tampu.cli.lake.pipeline import _ReportPrinter, _Steps
+from tampu.cli.lake.pipeline import ReportPrinter, StepPrinter
 from tampu.cli.lake.run_pipeline import Runner, translated, working_session
 from tampu.cli.session import Session
 from tampu.lake.lineage import RunReport
@@ -221,7 +221,7 @@ def test_that_there_is_nothing_new_is_said_once(capsys: pytest.CaptureFixture[st
     now = datetime.now(UTC)
     said = []
     for as_json in (False, True):
-        tell = _ReportPrinter(Session(url="jobs.db", tenant=None, json=as_json))
+        tell = ReportPrinter(Session(url="jobs.db", tenant=None, json=as_json))
         for run in (0, 0, 1, 0, 0):
             tell(RunReport(run=run, reader="lake:main", started=now, finished=now, from_position={}, to_position={}))
         said.append(capsys.readouterr().out)
@@ -355,7 +355,7 @@ def test_progress_is_shown_on_a_terminal_and_not_elsewhere(monkeypatch: pytest.M
 
     for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr("sys.stderr", stream)
-        steps = _Steps(SimpleNamespace(json=False))  # type: ignore[arg-type]  # all it asks of a session
+        steps = StepPrinter(SimpleNamespace(json=False))  # type: ignore[arg-type]  # all it asks of a session
         with steps:
             steps("bronze.events")
         assert bool(stream.getvalue()) is shown

@@ -119,7 +119,10 @@ def not_found(store: tampu.Store, id: str) -> bool:
 
 def tables_agree(engine: Any, model: Model) -> None:
     """Of the SQLite engine's tables: each message in exactly one index, marks only where they belong."""
-    db = engine._db
+    engine.readers.ask(lambda db: _tables_agree(db, engine, model))
+
+
+def _tables_agree(db: Any, engine: Any, model: Model) -> None:
     ready = (
         "SELECT m.seq FROM tampu_ready r JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
         " AND (m.seq - r.seq) % 2 = 0"
@@ -133,7 +136,7 @@ def tables_agree(engine: Any, model: Model) -> None:
     assert lost == [], "in no index"
     total = db.execute(f"SELECT count(*) FROM ({places})").fetchone()[0]
     assert total == len(model.entries), "rows without a message"
-    choose_holders(engine, model)
+    choose_holders(db, engine, model)
     every_lease_is_watched(db)
     turns = {(e.tenant, e.queue, e.group) for e in model.entries.values() if e.has_turn}
     groups = db.execute("SELECT q.tenant, q.name, l.lane FROM tampu_lane l JOIN tampu_queue q USING (q)").fetchall()
@@ -142,16 +145,14 @@ def tables_agree(engine: Any, model: Model) -> None:
     assert db.execute("SELECT count(*) FROM tampu_expiry").fetchone()[0] == waiting, "what may expire"
 
 
-def choose_holders(engine: Any, model: Model) -> None:
+def choose_holders(db: Any, engine: Any, model: Model) -> None:
     """Each key has the holder the model says; of two that came back together the engine may choose."""
     held = {(e.tenant, e.queue, e.key): e for e in model.entries.values() if e.has_key}
-    rows = engine._db.execute(
-        "SELECT q.tenant, q.name, k.key, k.seq FROM tampu_key k JOIN tampu_queue q USING (q)"
-    ).fetchall()
+    rows = db.execute("SELECT q.tenant, q.name, k.key, k.seq FROM tampu_key k JOIN tampu_queue q USING (q)").fetchall()
     assert {row[:3] for row in rows} == held.keys(), "who has the key"
     for tenant, queue, key, seq in rows:
         holder = held[tenant, queue, key]
-        entry = model.entries[tenant, load(engine._db, engine.registry, [seq])[seq].id]
+        entry = model.entries[tenant, load(db, engine.registry, [seq])[seq].id]
         if entry is not holder:
             assert entry.waits_since == holder.waits_since, "the key has the wrong holder"
             holder.has_key, entry.has_key = False, True

@@ -21,10 +21,13 @@ Ask = Callable[[str], list[Any]]
 
 def postgres_agrees(engine: Any, model: Model) -> None:
     def ask(sql: str) -> list[Any]:
-        rows: list[Any] = engine._db.connection.execute(in_schema(sql, engine.place.schema)).fetchall()
-        return rows
+        return _ask(engine, in_schema(sql, engine.place.schema))
 
     tables_agree(ask, engine, model)
+
+
+def _ask(engine: Any, sql: str) -> list[Any]:
+    return engine.readers.ask(lambda db: list(db.execute(sql, ()).fetchall()))  # type: ignore[no-any-return]
 
 
 def mariadb_agrees(engine: Any, model: Model) -> None:
@@ -34,9 +37,7 @@ def mariadb_agrees(engine: Any, model: Model) -> None:
         for theirs, ours in (("tampu.", "tampu_"), (".rank", ".place"), (".key", ".word")):
             sql = sql.replace(theirs, ours)
         sql = re.sub(r"FROM (tampu_(?:ready|placed|leased))\b( [a-z]\b)?", _without_fillers, sql)
-        with engine._db.cursor() as cursor:
-            cursor.execute(sql)
-            return list(cursor.fetchall())
+        return _ask(engine, sql)
 
     tables_agree(ask, engine, model)
     placed = "SELECT q, seq, place, pos FROM tampu_placed"
@@ -74,7 +75,8 @@ def _holders(engine: Any, ask: Any, model: Model) -> None:
     assert {(tenant, name, key.decode()) for tenant, name, key, _ in rows} == held.keys(), "who has the key"
     for tenant, queue, key, seq in rows:
         holder = held[tenant, queue, key.decode()]
-        entry = model.entries[tenant, load(engine._db, engine.registry, [seq])[seq].id]
+        (message,) = engine.readers.ask(lambda db, seq=seq: load(db, engine.registry, [seq])).values()
+        entry = model.entries[tenant, message.id]
         if entry is not holder:
             assert entry.waits_since == holder.waits_since, "the key has the wrong holder"
             holder.has_key, entry.has_key = False, True
@@ -94,11 +96,9 @@ def _every_lease_is_watched(ask: Any) -> None:
 def index_agrees(engine: Any) -> None:
     """While Redis says that the index is whole, it has every ready message, and none but those."""
     index = engine.index
-    if not index.complete or engine._db.row("is_index_stale")[0]:
+    if not index.complete or engine.readers.ask(lambda db: db.row("is_index_stale"))[0]:
         return
-    with engine._db.cursor() as cursor:
-        cursor.execute("SELECT q, place, pos FROM tampu_ready WHERE q > 0")
-        ready = set(cursor.fetchall())
+    ready = set(_ask(engine, "SELECT q, place, pos FROM tampu_ready WHERE q > 0"))
     known = set()
     for key in index._redis.scan_iter(f"{index._base}:[0-9]*"):
         store = int(key.rpartition(b":")[2])

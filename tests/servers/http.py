@@ -19,7 +19,7 @@ from tampu.broker.core import Core
 from tampu.server.app import make_app
 from tampu.server.auth import first_key
 from tampu.server.http.asgi import AsgiApp
-from tampu.server.run import Running, _config, _listen
+from tampu.server.run import Running, listen, uvicorn_config
 from tampu.server.server_state import ServerState, open_server_state
 from tampu.server.settings import ServerSettings
 from tests.servers.ports import free_port
@@ -60,11 +60,11 @@ class Hall:
 
     def __init__(self) -> None:
         settings = settings_of({"port": free_port()})
-        self._socket = _listen(settings)
+        self._socket = listen(settings)
         self.url = "http://{}:{}".format(*self._socket.getsockname())
         self.fronts: dict[str, AsgiApp] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._server = uvicorn.Server(_config(settings, self._route))
+        self._server = uvicorn.Server(uvicorn_config(settings, self._route))
         self._up = threading.Event()
         threading.Thread(target=self._server.run, args=([self._socket],), name="tampu-hall", daemon=True).start()
         assert self._up.wait(60)

@@ -17,7 +17,7 @@ from tampu.broker import access
 from tampu.engines.port import Trim
 from tampu.model.times import SECOND, moment
 from tampu.spark import read
-from tampu.spark.journal_stream import JournalStreamReader, _fairly
+from tampu.spark.journal_stream import JournalStreamReader, share_fairly
 from tampu.spark.options import Options
 from tests.spark.engines import opened, partition
 
@@ -146,10 +146,10 @@ def test_a_queue_that_comes_later_is_read_from_its_beginning(store, url):
 
 
 def test_partitions_share_a_limited_batch_by_what_they_have():
-    assert _fairly({"a": 100, "b": 10, "c": 0}, 11) == {"a": 10, "b": 1, "c": 0}
-    assert _fairly({"a": 3, "b": 1}, 10) == {"a": 3, "b": 1}
-    assert sum(_fairly({"a": 7, "b": 7, "c": 7}, 10).values()) == 10
-    assert _fairly({}, 10) == {}
+    assert share_fairly({"a": 100, "b": 10, "c": 0}, 11) == {"a": 10, "b": 1, "c": 0}
+    assert share_fairly({"a": 3, "b": 1}, 10) == {"a": 3, "b": 1}
+    assert sum(share_fairly({"a": 7, "b": 7, "c": 7}, 10).values()) == 10
+    assert share_fairly({}, 10) == {}
 
 
 def test_loss_is_an_error_that_names_what_is_lost_or_a_warning(store, url, part, clock, caplog):

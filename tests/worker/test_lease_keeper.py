@@ -17,7 +17,7 @@ import pytest
 
 import tampu
 from tampu.worker.leases import lease_keeper
-from tampu.worker.leases.lease_keeper import _HEAD, LeaseKeeperProcess
+from tampu.worker.leases.lease_keeper import HEAD, LeaseKeeperProcess
 from tests.worker.crew import PATIENCE, ROOT, wait
 
 
@@ -57,7 +57,7 @@ def test_lease_keeper_ends_with_a_worker_that_was_killed_before_it_had_read_all(
     hello = {"url": str(tmp_path / "jobs.db"), "options": {}, "lease": 3.0, "patience": None, "pid": os.getpid()}
     raw = msgspec.msgpack.encode(hello)
     with ours:
-        ours.sendall(_HEAD.pack(len(raw)) + raw)
+        ours.sendall(HEAD.pack(len(raw)) + raw)
         assert select.select([ours], [], [], PATIENCE)[0]  # it has something to say, which nobody reads
     try:
         assert process.wait(PATIENCE) == 0

@@ -53,7 +53,7 @@ class Running:
 
     def __init__(self, settings: ServerSettings, *, clock: Any = None) -> None:
         self.settings = settings
-        self._socket = _listen(settings)
+        self._socket = listen(settings)
         try:
             self.state = open_server_state(settings, clock=clock)
             _warn_of_readers(settings)
@@ -66,7 +66,7 @@ class Running:
             self._socket.close()
             raise
         self.started = threading.Event()
-        self._server = _Uvicorn(_config(settings, make_app(self.state)), self.state, self.started.set)
+        self._server = _Uvicorn(uvicorn_config(settings, make_app(self.state)), self.state, self.started.set)
         self.state.budget.connections.measure = lambda: len(self._server.server_state.connections)
 
     @property
@@ -101,7 +101,7 @@ def _warn_of_readers(settings: ServerSettings) -> None:
             log.warning("store_readable", note=note)
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
@@ -113,7 +113,7 @@ def _listen(settings: ServerSettings) -> socket.socket:
         ) from None
 
 
-def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
+def uvicorn_config(settings: ServerSettings, app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",

@@ -61,7 +61,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return latest
             begin = self._retained(store, start, latest)
         news = {partition: max(0, latest.get(partition, 0) - offset) for partition, offset in begin.items()}
-        taken = news if not isinstance(limit, ReadMaxRows) else _fairly(news, limit.max_rows)
+        taken = news if not isinstance(limit, ReadMaxRows) else share_fairly(news, limit.max_rows)
         return {partition: offset + taken[partition] for partition, offset in begin.items()}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -80,7 +80,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._url, partition.value, self._scope, self._fail)
 
 
-def _fairly(news: Position, most: int) -> Position:
+def share_fairly(news: Position, most: int) -> Position:
     """At most ``most`` new transitions, from each partition in proportion, so that none waits for another."""
     total, taken = sum(news.values()), {}
     for partition, count in sorted(news.items(), key=lambda one: one[1]):

@@ -76,7 +76,7 @@ def run(
     from tampu.cli.lake.run_pipeline import Runner
     from tampu.lake.run import Pipeline
 
-    steps = _Steps(session)
+    steps = StepPrinter(session)
     work = Pipeline(
         session.store,
         place,
@@ -87,7 +87,7 @@ def run(
         on_step=steps,
     )
     settings = cli_parse.pairs(conf, "conf") or {}
-    runner = Runner(work, master, remote, settings, _ReportPrinter(session))
+    runner = Runner(work, master, remote, settings, ReportPrinter(session))
     if metrics_port is not None:
         port = runner.serve(metrics_port)
         session.out.note(f"metrics on port {port}")
@@ -104,7 +104,7 @@ def _objectives(path: Path) -> list[Any]:
         raise tampu.InvalidConfig(f"{path}: {error.strerror}", field="objectives") from None
 
 
-class _Steps:
+class StepPrinter:
     """Shows the current step on standard error, if that is a terminal."""
 
     def __init__(self, session: Session) -> None:
@@ -129,7 +129,7 @@ class _Steps:
             self._status.stop()
 
 
-class _ReportPrinter:
+class ReportPrinter:
     """Prints each run. Runs without news are printed once in a row."""
 
     def __init__(self, session: Session) -> None:

@@ -33,7 +33,7 @@ from tampu.worker.leases.lease_extender import LeaseExtender
 log = logging.getLogger("tampu.worker")
 OnStop = Callable[[Sequence[str], str], None]
 """Called with receipts whose tasks should stop, and the reason."""
-_HEAD = struct.Struct(">I")
+HEAD = struct.Struct(">I")
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -107,7 +107,7 @@ class LeaseKeeperProcess:
     def _send(self, message: Any) -> None:
         raw = msgspec.msgpack.encode(message)
         with contextlib.suppress(OSError):  # it died: `_read` restarts it and sends everything again
-            self._socket.sendall(_HEAD.pack(len(raw)) + raw)
+            self._socket.sendall(HEAD.pack(len(raw)) + raw)
 
     def add(self, receipts: Sequence[str]) -> None:
         with self._lock:
@@ -168,10 +168,10 @@ class LeaseKeeperProcess:
 def receive(stream: Any) -> Any:
     """The next message; None when the other side has ended, in whatever way."""
     try:
-        head = stream.read(_HEAD.size)
-        if head is None or len(head) < _HEAD.size:
+        head = stream.read(HEAD.size)
+        if head is None or len(head) < HEAD.size:
             return None
-        (size,) = _HEAD.unpack(head)
+        (size,) = HEAD.unpack(head)
         raw = stream.read(size)
     except OSError:  # it was killed before it read everything
         return None

@@ -20,7 +20,7 @@ from tampu import store_factory
 from tampu.broker.store import Store
 from tampu.model.errors import TampuError
 from tampu.worker.leases.lease_extender import LeaseExtender
-from tampu.worker.leases.lease_keeper import _HEAD, receive
+from tampu.worker.leases.lease_keeper import HEAD, receive
 
 _LONG_SECONDS = 10.0
 _OWN_STAT = Path("/proc/self/stat")
@@ -61,7 +61,7 @@ class Worker:
     def send(self, message: Any) -> None:
         raw = msgspec.msgpack.encode(message)
         with contextlib.suppress(OSError):  # it has ended, and this process is about to
-            self._pipe.sendall(_HEAD.pack(len(raw)) + raw)
+            self._pipe.sendall(HEAD.pack(len(raw)) + raw)
 
     def close(self) -> None:
         if self._q is not None:
