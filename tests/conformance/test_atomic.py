@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import tampu
@@ -324,6 +325,33 @@ def test_a_refused_unit_does_not_affect_others_of_its_commit(store: Store) -> No
     assert good[1][0].state == "done"
     assert store.queues.list() == ["b", "c", "jobs"]
     assert counts(store, "jobs") == {"done": 2}
+
+
+def test_a_unit_is_not_refused_because_of_another_that_is(store: Store) -> None:
+    store.queues.put("small", max_depth=1)
+    store.publish("jobs", 1)
+    lost = claim(store)
+    store.ack(lost)
+    refused, good = run(store, unit_of(store, publishes("small", 1), acks(lost)), unit_of(store, publishes("small", 2)))
+    assert isinstance(refused, tampu.LeaseLost)
+    assert [m.payload for m in good[0]] == [2]
+    assert [m.payload for m in store.messages("small")] == [2]
+
+
+def test_a_lease_that_a_unit_extends_refuses_it_when_it_is_lost(harness: Harness, store: Store) -> None:
+    store.publish("jobs", 1)
+    lease = claim(store)
+    extend = port.Extend(store.tenant, [("jobs", lease.receipt, 3600 * 1_000_000)])
+    document = port.PutDocument("app:cursor", store.tenant, "x", b"1")
+    unit = port.Together(store.tenant, [extend, document], NAME, 600_000_000)
+    ((extended,), version) = run(store, unit)[0]
+    assert extended.until_us == harness.clock.now() + 3600 * 1_000_000
+    harness.clock.advance(1)
+    assert run(store, unit) == [[[extended], version]], "the same again"
+    store.ack(lease)
+    (refused,) = run(store, port.Together(store.tenant, [extend, msgspec.structs.replace(document, value=b"2")]))
+    assert isinstance(refused, tampu.LeaseLost)
+    assert store.get_document("cursor", "x") == tampu.Document("cursor", "x", version, 1)
 
 
 def test_two_units_that_settle_one_lease_take_effect_once(store: Store) -> None:

@@ -1,8 +1,8 @@
 """Units of several calls (`port.Together`): when a unit is refused, and what is stored of a unit with a name.
 
-Engines on tables run the calls of a unit together with all other calls of the commit. If one of them is refused, the
-whole commit is rolled back, and each unit runs again in a commit of its own. So a unit needs no savepoint, and costs
-nothing extra unless it is refused.
+Engines on tables run the calls of a unit together with all other calls of the commit. If units are refused, the whole
+commit is rolled back, before the next kind of call runs. Then all others run again together, and after them each
+refused unit alone. So a unit needs no savepoint, and costs nothing extra unless one is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tampu.engines.port import Call, Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
+from tampu.engines.port import (
+    Call,
+    Cancel,
+    DeleteDocument,
+    Extend,
+    Extended,
+    Free,
+    Publish,
+    PutDocument,
+    Settle,
+    Together,
+)
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import IdempotencyConflict, TampuError
 from tampu.model.message import Message, State
@@ -21,11 +32,12 @@ from tampu.model.outcome import Outcome
 
 
 class Refused(Exception):
-    """A unit was refused: its commit must be rolled back."""
+    """Some units were refused: their commit must be rolled back."""
 
-    def __init__(self, error: TampuError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    def __init__(self, errors: dict[int, TampuError]) -> None:
+        super().__init__("; ".join(map(str, errors.values())))
+        self.errors = errors
+        """Why, by the position of the unit among the calls."""
 
 
 class Names(Protocol):
@@ -40,28 +52,36 @@ class Names(Protocol):
         ...
 
 
+Check = Callable[[Sequence[int], Sequence[Any]], None]
+
+
 def carry_out_units(
-    carry_out: Callable[[Sequence[Call]], list[Any]], names: Names, commit: Any, calls: Sequence[Call]
+    carry_out: Callable[[Sequence[Call], Check], list[Any]], names: Names, commit: Any, calls: Sequence[Call]
 ) -> list[Any]:
-    """Run calls of which some are units, as one flat list. Raises `Refused`."""
-    known: dict[int, list[Any]] = {}
-    seen: set[tuple[str, str]] = set()
-    for i, call in enumerate(calls):
-        if isinstance(call, Together) and call.name is not None:
-            if (call.tenant, call.name) in seen:  # the same unit twice: run one after the other
-                raise Refused(IdempotencyConflict("a unit with this name is running", field="name", hint="try again"))
-            seen.add((call.tenant, call.name))
-            found = names.find(commit, call)
-            if found is not None:
-                known[i] = repeated(call, *found)
+    """Run calls of which some are units, as one flat list. Raises `Refused` as soon as a verb refused some."""
+    known = _find_names(names, commit, calls)
     members: list[Call] = []
+    units: list[int | None] = []
+    """The unit of each member, by its position among the calls."""
     spans: list[tuple[int, int]] = []
     for i, call in enumerate(calls):
         start = len(members)
         if i not in known:
             members.extend(call.calls if isinstance(call, Together) else [call])
+            units += [i if isinstance(call, Together) else None] * (len(members) - start)
         spans.append((start, len(members)))
-    flat = carry_out(members) if members else []
+
+    def check(indexes: Sequence[int], replies: Sequence[Any]) -> None:
+        refused: dict[int, TampuError] = {}
+        for index in indexes:
+            unit = units[index]
+            error = None if unit is None else refusal(replies[index])
+            if unit is not None and error is not None:
+                refused.setdefault(unit, error)
+        if refused:
+            raise Refused(refused)
+
+    flat = carry_out(members, check) if members else []
     replies: list[Any] = []
     for i, (call, (start, end)) in enumerate(zip(calls, spans, strict=True)):
         if i in known:
@@ -70,17 +90,36 @@ def carry_out_units(
             replies.append(flat[start])
         else:
             replies.append(flat[start:end])
-            _check(flat[start:end])
             if call.name is not None:
                 names.keep(commit, call, digest(call), pack(call, flat[start:end]))
     return replies
 
 
-def _check(replies: Sequence[Any]) -> None:
-    for reply in replies:
-        error = refusal(reply)
-        if error is not None:
-            raise Refused(error)
+def _find_names(names: Names, commit: Any, calls: Sequence[Call]) -> dict[int, list[Any]]:
+    """The replies of units that took effect before, by position. Raises `Refused` if names are not free."""
+    known: dict[int, list[Any]] = {}
+    refused: dict[int, TampuError] = {}
+    seen: set[tuple[str, str]] = set()
+    for i, call in enumerate(calls):
+        if not isinstance(call, Together) or call.name is None:
+            continue
+        if (call.tenant, call.name) in seen:  # the same unit twice: run one after the other
+            refused[i] = IdempotencyConflict("a unit with this name is running", field="name", hint="try again")
+            continue
+        seen.add((call.tenant, call.name))
+        found = names.find(commit, call)
+        if found is None:
+            continue
+        stored, packed = found
+        if stored == digest(call):
+            known[i] = unpack(call, packed)
+        else:
+            refused[i] = IdempotencyConflict(
+                "another unit was run under this name", field="name", hint="choose a new name for every unit"
+            )
+    if refused:
+        raise Refused(refused)
+    return known
 
 
 def refusal(reply: Any) -> TampuError | None:
@@ -88,7 +127,8 @@ def refusal(reply: Any) -> TampuError | None:
     if isinstance(reply, TampuError):
         return reply
     if isinstance(reply, list):
-        return next((item.error for item in reply if isinstance(item, Outcome) and item.error is not None), None)
+        errors = (item.error if isinstance(item, Outcome) else item for item in reply)
+        return next((error for error in errors if isinstance(error, TampuError)), None)
     return None
 
 
@@ -98,17 +138,16 @@ def run_apart(
     calls: Sequence[Call],
     refused: Refused,
 ) -> list[Any]:
-    """After `Refused`: run each unit alone, and all other calls together."""
+    """After `Refused`: run all other calls together, then each refused unit alone: others may have been the reason."""
     if len(calls) == 1:
-        return [refused.error]
-    others = [i for i, call in enumerate(calls) if not isinstance(call, Together)]
+        return list(refused.errors.values())
+    others = [i for i in range(len(calls)) if i not in refused.errors]
     replies: list[Any] = [None] * len(calls)
     if others:
         for i, reply in zip(others, run([calls[i] for i in others]), strict=True):
             replies[i] = reply
-    for i, call in enumerate(calls):
-        if isinstance(call, Together):
-            replies[i] = alone(call)
+    for i in refused.errors:
+        replies[i] = alone(calls[i])
     return replies
 
 
@@ -130,6 +169,8 @@ def _content(call: Call) -> Any:
         return ["settle", [(item.verb, item.receipt, item.result) for item in call.items]]
     if isinstance(call, Cancel | Free):
         return [type(call).__name__, list(call.ids)]
+    if isinstance(call, Extend):
+        return ["extend", list(call.items)]
     assert isinstance(call, PutDocument | DeleteDocument)
     return [type(call).__name__, call.kind, call.name, call.value if isinstance(call, PutDocument) else None]
 
@@ -159,6 +200,7 @@ class _Ended(msgspec.Struct, frozen=True, array_like=True):
 _read_raws = from_msgpack(list[msgspec.Raw]).decode
 _read_stored = from_msgpack(list[_Stored]).decode
 _read_ended = from_msgpack(list[_Ended]).decode
+_read_extended = from_msgpack(list[Extended]).decode
 
 
 def pack(unit: Together, replies: Sequence[Any]) -> bytes:
@@ -190,15 +232,6 @@ def _unpacked(call: Call, raw: msgspec.Raw) -> Any:
         ]  # fmt: skip
     if isinstance(call, Settle | Cancel | Free):
         return [Outcome(outcome.id, outcome.state) for outcome in _read_ended(raw)]
+    if isinstance(call, Extend):
+        return _read_extended(raw)
     return msgspec.msgpack.decode(raw)
-
-
-def repeated(unit: Together, stored: bytes, packed: bytes) -> list[Any]:
-    """The replies of a unit that took effect before. Raises `Refused` if another unit had its name."""
-    if stored != digest(unit):
-        raise Refused(
-            IdempotencyConflict(
-                "another unit was run under this name", field="name", hint="choose a new name for every unit"
-            )
-        )
-    return unpack(unit, packed)

@@ -317,21 +317,29 @@ def carry_out(
     commit: Commit,
     calls: Sequence[Call],
     names: Names,
+    check: Callable[[Sequence[int], Sequence[Any]], None] | None = None,
 ) -> list[Any | TampuError]:
-    """Run each verb once, in the order of ``verbs``, over all its calls. Replies are in the order of the calls."""
-    if len(calls) == 1 and type(calls[0]) is not Together:
+    """Run each verb once, in the order of ``verbs``, over all its calls. Replies are in the order of the calls.
+
+    ``check`` is called after each verb with the indexes of its calls, and the replies so far.
+    """
+    if len(calls) == 1 and type(calls[0]) is not Together and check is None:
         return list(verbs[type(calls[0])](commit, calls))
     replies: list[Any] = [None] * len(calls)
     by_kind: dict[type[Any], list[int]] = {}
     for i, call in enumerate(calls):
         by_kind.setdefault(type(call), []).append(i)
     if Together in by_kind:
-        return carry_out_units(lambda members: carry_out(verbs, commit, members, names), names, commit, calls)
+        return carry_out_units(
+            lambda members, check: carry_out(verbs, commit, members, names, check), names, commit, calls
+        )
     for kind, verb in verbs.items():
         indexes = by_kind.get(kind)
         if indexes:
             for i, reply in zip(indexes, verb(commit, [calls[i] for i in indexes]), strict=True):
                 replies[i] = reply
+            if check is not None:
+                check(indexes, replies)
             commit.begin_record_group()
     return replies
 
