@@ -13,7 +13,7 @@ import msgspec
 from tampu.broker import validate
 from tampu.broker.core import Core, Read, Steps
 from tampu.engines import port
-from tampu.model.errors import InvalidMessage, PayloadTooLarge, TampuError, VersionConflict
+from tampu.model.errors import InvalidMessage, PayloadTooLarge
 from tampu.model.message import Message
 from tampu.model.states import TERMINAL
 from tampu.model.times import Duration, duration
@@ -46,23 +46,11 @@ class Notes:
         return None if found is None else msgspec.json.decode(found.value)
 
     def write_note(self, id: str, receipt: str, note: Any, by: Duration) -> Steps[None]:
-        """Replace the note, and extend the lease to ``by`` from now. Raises `LeaseLost`; then nothing changed.
-
-        The lease is extended between reading the note's version and writing it, so a worker without the lease cannot
-        overwrite the note of the next one.
-        """
+        """Replace the note, and extend the lease to ``by`` from now. Raises `LeaseLost`; then nothing changed."""
         raw, by_us = packed(note), duration(by, "by", zero=False)
         name, queue = validate.id_text(id), validate.name(receipt.rpartition("/")[0], "receipt")
-        while True:
-            found: port.Document | None = yield Read(lambda engine: engine.document(KIND, self.tenant, name))
-            (reply,) = yield port.Extend(self.tenant, [(queue, receipt, by_us)], [name])
-            if isinstance(reply, TampuError):
-                raise reply
-            try:
-                yield port.PutDocument(KIND, self.tenant, name, raw, 0 if found is None else found.version)
-            except VersionConflict:
-                continue
-            return
+        extend = port.Extend(self.tenant, [(queue, receipt, by_us)], [name])
+        yield port.Together(self.tenant, [extend, port.PutDocument(KIND, self.tenant, name, raw)])
 
     def sweep_notes(self) -> Steps[int]:
         """Remove notes that a crash left behind after their messages ended. Returns how many."""

@@ -323,15 +323,15 @@ class Together(msgspec.Struct, frozen=True):
     ``tenant`` is that of the unit's name. Callers use one tenant, except followers, whose page may be of several.
 
     If one call is refused, or has an outcome with an error, the unit is refused with that error. Documents are written
-    first, then leases are settled, and messages published, cancelled and freed, whatever the order of ``calls``.
-    Settlements are ``strict``, and publishes are not ``simple``. Reply: list, the replies of the calls.
+    first, then leases are settled and extended, and messages published, cancelled and freed, whatever the order of
+    ``calls``. Settlements are ``strict``, and publishes are not ``simple``. Reply: list, the replies of the calls.
 
     Engines with the capability ``atomic:isolated`` use one commit: nobody sees a part. With ``atomic:eventual`` the
     parts may become visible one after the other. All are visible within seconds, whatever process dies.
     """
 
     tenant: str
-    calls: Sequence[Publish | Settle | Cancel | Free | PutDocument | DeleteDocument]
+    calls: Sequence[Publish | Settle | Extend | Cancel | Free | PutDocument | DeleteDocument]
     name: str | None = None
     """Chosen by the caller. A unit takes effect once under its name within ``name_us``: the same unit again gets the
     same reply, another one gets `IdempotencyConflict`."""

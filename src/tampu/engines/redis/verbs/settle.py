@@ -22,6 +22,8 @@ _VERBS = {"ack": "a", "nack": "n", "reject": "x", "release": "r"}
 MAX_MERGED = 2000
 _NUMBERS = re.compile(r"[0-9a-f]+")
 _LEASE = re.compile(r"[0-7]?[0-9a-f]{1,15}")
+ExtendItem = tuple[str, str, int, str | None]
+"""(number of the message, lease, microseconds, id that it must have)"""
 
 
 class Batch:
@@ -193,18 +195,17 @@ def settle_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[O
 def extend(context: RunContext, call: Extend) -> Operation[list[Extended | TampuError]]:
     """Extend leases to the given time from now."""
     answers: list[Any] = []
-    batches: dict[str, list[tuple[int, tuple[str, str, int, str | None]]]] = {}
-    for n, (queue, receipt, lease_us) in enumerate(call.items):
+    batches: dict[str, list[tuple[int, ExtendItem]]] = {}
+    for n, (queue, _, _) in enumerate(call.items):
         answers.append(lost())
         try:
-            item = (*rows.parse_receipt(receipt), lease_us + 0, call.ids[n] if call.ids else None)
-            batches.setdefault(queue, []).append((n, item))
+            batches.setdefault(queue, []).append((n, extend_item(call, n)))
         except TampuError as error:
             answers[-1] = error
     for queue, items in batches.items():
         entry = yield from context.registry.find(call.tenant, queue)
         if entry is not None:
-            own = [item for item in items if _may_be(entry, *item[1])]
+            own = [item for item in items if may_be(entry, item[1])]
             (reply,) = yield [context.write.script("extend", entry.tag, rows.encode([item for _, item in own]))]
             if isinstance(reply, TampuError):
                 for position, _ in own:
@@ -216,6 +217,13 @@ def extend(context: RunContext, call: Extend) -> Operation[list[Extended | Tampu
     return answers
 
 
-def _may_be(entry: QueueEntry, seq: str, _lease: str, _lease_us: int, id: str | None) -> bool:
+def extend_item(call: Extend, n: int) -> ExtendItem:
+    """One item for the script. Raises if its receipt is not valid."""
+    _, receipt, lease_us = call.items[n]
+    return (*rows.parse_receipt(receipt), lease_us + 0, call.ids[n] if call.ids else None)
+
+
+def may_be(entry: QueueEntry, item: ExtendItem) -> bool:
     """False if this is not the number of the message with this id. Ids that users gave are compared by the script."""
+    seq, _, _, id = item
     return id is None or ids.is_own(seq) or entry.ids.of(seq) == id

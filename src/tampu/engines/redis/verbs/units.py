@@ -5,9 +5,9 @@ decides: it checks, does its part, and stores an *intent*: the calls for the oth
 a script that remembers the unit, so that none is done twice. Then the intent is removed, and after it what the others
 remember. A process that dies in between leaves the intent, and maintenance completes the unit from it.
 
-Calls that follow cannot be refused. So only the first slot may have calls that can: settles, cancels, frees, documents
-with a version, idempotency keys. A ``max_depth`` in another slot is checked before; units that run at the same time may
-exceed it.
+Calls that follow cannot be refused. So only the first slot may have calls that can: settles, extends, cancels, frees,
+documents with a version, idempotency keys. A ``max_depth`` in another slot is checked before; units that run at the
+same time may exceed it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tampu.engines import units
-from tampu.engines.port import Cancel, DeleteDocument, Free, Publish, PutDocument, Settle, Together
+from tampu.engines.port import Cancel, DeleteDocument, Extend, Extended, Free, Publish, PutDocument, Settle, Together
 from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
@@ -50,6 +50,8 @@ class Part:
         self.publishes: list[tuple[int, Publish]] = []
         self.settles: list[int] = []
         self.batch = settle.Batch()
+        self.extends: list[tuple[int, int, settle.ExtendItem]] = []
+        """(position, item index, item)"""
         self.named: dict[str, list[tuple[int, int, str, str]]] = {"cancel": [], "release_held": []}
         """(position, item index, number or given id of the message, id in the call)"""
         self.documents: list[tuple[int, PutDocument | DeleteDocument]] = []
@@ -61,6 +63,7 @@ class Part:
         """True if it may be refused in spite of earlier checks."""
         return bool(
             self.batch.items
+            or self.extends
             or any(self.named.values())
             or any(item.body.idempotency_key is not None for _, call in self.publishes for item in call.items)
             or any(isinstance(call, PutDocument) and call.version is not None for _, call in self.documents)
@@ -106,6 +109,13 @@ def _sort(context: RunContext, unit: Together) -> Operation[list[Part]]:
                 found = part(entry)
                 found.batch.add(i, item, *rows.parse_receipt(item.receipt))
                 found.settles.append(position)
+        elif isinstance(call, Extend):
+            for i, (queue, _, _) in enumerate(call.items):
+                extended = settle.extend_item(call, i)
+                entry = yield from context.registry.find(call.tenant, queue)
+                if entry is None or not settle.may_be(entry, extended):
+                    raise lost()
+                part(entry).extends.append((position, i, extended))
         elif isinstance(call, Cancel | Free):
             verb = "cancel" if isinstance(call, Cancel) else "release_held"
             for i, (entry, name) in enumerate((yield from _find(context, call))):
@@ -172,12 +182,15 @@ class _Script:
             calls = [call for _, call in part.documents]
             checked = rows.encode(documents.items_of(calls))
             if part.refusable:
-                items = settled[1] if settled else rows.encode([])
-                yield "unit_check", part, (items, names["cancel"], names["release_held"], checked)
+                leases: list[Any] = [*zip(part.batch.seqs, part.batch.leases, strict=True)]
+                leases += [(seq, lease, id) for _, _, (seq, lease, _, id) in part.extends]
+                yield "unit_check", part, (rows.encode(leases), names["cancel"], names["release_held"], checked)
             if calls:
                 doing.append(("change_documents", part, _arguments(documents.change_call(self._context, calls))))
             if settled:
                 doing.append(("settle", part, settled))
+            if part.extends:
+                doing.append(("extend", part, (rows.encode([item for _, _, item in part.extends]),)))
             call = part.publish
             if call is not None:
                 assert part.entry is not None
@@ -204,7 +217,7 @@ class _Script:
                 return
             publish.refuse(part.publishes[0][1], answer[4:])
         verb, which = answer[0].decode(), answer[1] - 1
-        if verb == "settle":
+        if verb == "lease":
             raise lost()
         if verb == "documents":
             raise documents.version_conflict(part.documents[which][1])
@@ -234,6 +247,10 @@ class _Script:
             outcomes = settle.settle_outcomes(part.entry, part.batch, answer)
             for position, item, outcome in zip(part.settles, part.batch.positions, outcomes, strict=True):
                 replies.setdefault(position, {})[item] = outcome
+            return False
+        if script == "extend":
+            for (position, item, _), (until, cancel) in zip(part.extends, answer[2:], strict=True):
+                replies.setdefault(position, {})[item] = Extended(until, bool(cancel))
             return False
         for (position, item, _, id), one in zip(part.named[script], answer[2:], strict=True):
             replies.setdefault(position, {})[item] = admin.outcome(script, id, one)

@@ -1,14 +1,17 @@
 -- unit_check: whether a unit would be refused here. Writes nothing.
 -- needs: base blocks runs journal moves
 -- KEYS  1: tag of the queue or of the store
--- ARGV  1: now   2: msgpack [item, …] to settle   3: msgpack [number or own id, …] to cancel   4: the same, to free
+-- ARGV  1: now   2: msgpack [[number, lease, id or nil], …]: leases that must be current   3: msgpack [number or own id, …] to cancel   4: the same, to free
 --       5: msgpack [[key ending (kind:tenant), name, version or '', …], …]: documents
--- Returns {}, or what is refused: {'settle' | 'cancel' | 'release_held' | 'documents', index (from 1), state, 1 if the
+-- Returns {}, or what is refused: {'lease' | 'cancel' | 'release_held' | 'documents', index (from 1), state, 1 if the
 --       message waits for its turn in its group}
 for i, item in ipairs(decode(ARGV[2])) do
-  local raw = raw_status(item.s)
+  local seq, lease, id = item[1], item[2], item[3]
+  local raw = raw_status(seq)
   local x = raw and decode(raw)
-  if not (x and x[1] == LEASED and x[3] == item.l) then return { 'settle', i } end
+  if not (x and x[1] == LEASED and x[3] == lease) or (id and is_own(seq) and own_id(seq) ~= id) then
+    return { 'lease', i }
+  end
 end
 for list, verb in ipairs({ 'cancel', 'release_held' }) do
   for i, name in ipairs(decode(ARGV[2 + list])) do
