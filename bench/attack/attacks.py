@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -153,9 +154,21 @@ def another_queue_by_its_id(target: Target, _scale: float) -> str:
     key = target.key({"permissions": ["publish"], "queues": ["mail"]})
     batch = {"messages": [{"payload": 1, "id": id}, {"payload": 2}]}
     for path, given in (("messages", b"1"), ("publish", batch)):
-        _, raw = target.ask("POST", f"/v1/queues/mail/{path}", given, token=key, tampu_id=id)
+        status, raw = target.ask("POST", f"/v1/queues/mail/{path}", given, token=key, tampu_id=id)
+        assert status == 400, status
         assert b"secret" not in raw
-    return "nothing of it was shown"
+    return "refused, and nothing of it was shown"
+
+
+@attack
+def guessing_ids_from_a_known_one(target: Target, scale: float) -> str:
+    body = {"messages": [{"payload": n} for n in range(100)]}
+    ids = [m["id"] for m in json.loads(target.ask("POST", "/v1/queues/payroll/publish", body)[1])["messages"]]
+    known = uuid.UUID(ids[50]).int
+    steps = [n << bit for n in range(1, int(scale * 100) + 5) for bit in (0, 22, 54)]
+    statuses = {target.ask("GET", f"/v1/messages/{uuid.UUID(int=known + step)}")[0] for step in steps}
+    assert statuses == {404}, statuses
+    return f"{len(steps)} guesses found nothing"
 
 
 @attack

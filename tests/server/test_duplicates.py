@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import msgspec
 import pytest
 
@@ -64,18 +62,16 @@ def test_the_id_of_another_queue_is_a_conflict(web: Web, hidden: str) -> None:
 
 
 def test_an_id_of_the_store_is_refused_alike_whether_it_is_in_use_or_not(web: Web) -> None:
+    gone = _hidden(web)
+    web.post("/v1/queues/payroll/purge", {"states": ["dead"]})
     used = _hidden(web)
-    number = int(used.replace("-", ""), 16)
-    guesses = [str(uuid.UUID(int=number + (n << 54))) for n in range(2, 200, 2)]
     key = web.as_key(web.key("publish:mail"))
-    answers = {
-        (answer.status, answer.code) for id in (used, *guesses[:3], guesses[-1]) for answer in publishes(key, id)
-    }
-    assert answers == {(400, "invalid_message")}
+    told = {(answer.status, answer.code) for id in (used, gone) for answer in publishes(key, id)}
+    assert told == {(400, "invalid_message")}
     assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
 
 
-def test_a_repeated_publish_is_marked_as_one_and_shows_no_more(web: Web) -> None:
+def test_a_repeated_publish_is_told_so_and_no_more(web: Web) -> None:
     key = web.as_key(web.key("publish:mail"))
     id = "0123abcd-0000-4000-8000-000000000001"
     body = {"messages": [{"payload": SECRET, "id": id, "headers": {"a": "b"}}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import tampu
 from tampu import Ack
 from tampu.engines.postgres import migrations
+from tampu.engines.sql.ids import TAIL_BITS
 from tests.servers.postgres import Postgres
 
 
@@ -175,6 +177,25 @@ def test_idempotency_keys_of_the_fourth_version_are_those_of_their_queues(
         assert q.publish("gone", 3, idempotency_key="y").id == gone.id
         assert not q.publish("other", 3, idempotency_key="y").duplicate
         assert not q.publish("other", 1, idempotency_key="x").duplicate
+
+
+def test_ids_of_the_fifth_version_go_on_and_new_ones_have_secret_tails(
+    server: Postgres, db: psycopg.Connection[Any], schema: str
+) -> None:
+    url = server.url(schema=schema)
+    tampu.open(url, maintenance=False).close()
+    db.execute(f"UPDATE {schema}.meta SET value = '{1 << 51}' WHERE name = 'since'")
+    with tampu.open(url, maintenance=False) as q:
+        old = [message.id for message in q.publish_many("jobs", range(3))]
+    db.execute(f"DELETE FROM {schema}.meta WHERE name IN ('secret', 'since')")
+    db.execute(f"UPDATE {schema}.meta SET value = '5' WHERE name = 'schema'")
+    with tampu.open(url, maintenance=False) as q:
+        new = [message.id for message in q.publish_many("jobs", range(3, 6))]
+        assert [q.get(id).payload for id in old + new] == list(range(6))
+        assert [lease.id for lease in q.claim("jobs", limit=10)] == old + new
+    tails = [uuid.UUID(id).int & (1 << TAIL_BITS) - 1 for id in old + new]
+    assert len(set(tails[:3])) == 1
+    assert len(set(tails[3:])) > 1
 
 
 @pytest.mark.parametrize(

@@ -121,3 +121,21 @@ def test_a_newer_layout_is_refused() -> None:
     redis.redis.server.client().hset(f"{{{prefix}}}:n", "layout", 99)
     with pytest.raises(tampu.SchemaMismatch):
         tampu.open(url)
+
+
+def test_ids_of_layout_4_go_on_and_new_ones_have_secret_tails() -> None:
+    url = redis.redis.url()
+    registry, client = f"{{{url.partition('prefix=')[2]}}}", redis.redis.server.client()
+    tampu.open(url, maintenance=False).close()
+    client.hset(f"{registry}:n", "since", "7" + "f" * 15)
+    with tampu.open(url, maintenance=False) as store:
+        old = [message.id for message in store.publish_many("jobs", range(3))]
+        assert len({id[-12:] for id in old}) == 1
+    client.hdel(f"{registry}:n", "secret", "since")
+    client.hset(f"{registry}:n", "layout", 4)
+    client.hdel(f"{registry}:tails", *(name for name in client.hkeys(f"{registry}:tails") if len(name) == 6))
+    with tampu.open(url, maintenance=False) as store:
+        new = [message.id for message in store.publish_many("jobs", range(3, 6))]
+        assert [store.get(id).payload for id in old + new] == list(range(6))
+        assert [lease.id for lease in store.claim("jobs", limit=10)] == old + new
+        assert len({id[-8:] for id in old[:1] + new}) == 4

@@ -187,7 +187,7 @@ def test_many_messages_are_found_in_a_few_pipelines(store: tampu.Store, pipeline
 
 def _made_elsewhere(n: int) -> str:
     """An id as ours, of a queue that nobody knows."""
-    return ids.Ids(n).of(f"{1_700_000_000_000:011x}00000")
+    return ids.Ids(n, b"", "").of(f"{1_700_000_000_000:011x}00000")
 
 
 def _ask(ask: Any) -> Any:

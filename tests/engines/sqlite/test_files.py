@@ -295,6 +295,29 @@ def test_idempotency_keys_of_the_third_version_are_those_of_their_queues(tmp_pat
         assert not q.publish("other", 1, idempotency_key="x").duplicate
 
 
+def test_ids_of_the_fourth_version_go_on_and_new_ones_have_secret_tails(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    tampu.open(path, maintenance=False).close()
+    _run(path, f"UPDATE tampu_meta SET value = {1 << 62} WHERE name = 'since'")
+    with tampu.open(path, maintenance=False) as q:
+        old = [message.id for message in q.publish_many("jobs", range(3))]
+        assert len({id[-12:] for id in old}) == 1
+    _run(path, "DELETE FROM tampu_meta WHERE name IN ('secret', 'since')")
+    _run(path, "UPDATE tampu_meta SET value = 4 WHERE name = 'schema'")
+    with tampu.open(path, maintenance=False) as q:
+        new = [message.id for message in q.publish_many("jobs", range(3, 6))]
+        assert [q.get(id).payload for id in old + new] == list(range(6))
+        assert [lease.id for lease in q.claim("jobs", limit=10)] == old + new
+        assert len({id[-12:] for id in old[:1] + new}) == 4
+
+
+def _run(path: Path, sql: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute(sql)
+    db.commit()
+    db.close()
+
+
 def test_schema_steps_are_numbered_without_gaps() -> None:
     assert [number for number, _ in files.migrations()] == list(range(1, len(files.migrations()) + 1))
 

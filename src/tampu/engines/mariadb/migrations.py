@@ -16,12 +16,14 @@ from typing import Any
 import pymysql
 
 from tampu.engines.mariadb.templates import in_database, simple
-from tampu.engines.sql.ids import TAIL_BITS
+from tampu.engines.sql.ids import TAIL_BITS, Ids
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import SchemaMismatch, Unavailable
 
 Migration = tuple[int, str]
 _LOCK_SECONDS = 60
+_SECRET_IDS = 5
+"""The version that has a secret for ids."""
 
 
 def migrations() -> list[Migration]:
@@ -71,6 +73,9 @@ def script(database: str, since: int = 0, steps: Sequence[Migration] | None = No
             if number == 1:
                 tail = secrets.randbits(TAIL_BITS)
                 found.append(f"INSERT IGNORE INTO `{database}`.tampu_meta VALUES ('tail', '{tail}')")  # noqa: S608 - checked
+            if number == _SECRET_IDS:
+                secret = secrets.token_hex(16)
+                found.append(f"INSERT IGNORE INTO `{database}`.tampu_meta VALUES ('secret', '{secret}')")  # noqa: S608 - checked
             found.append(
                 f"INSERT INTO `{database}`.tampu_meta VALUES ('schema', '{number}')"  # noqa: S608 - checked
                 " ON DUPLICATE KEY UPDATE value = VALUES(value)"
@@ -107,4 +112,5 @@ def registry(connection: pymysql.Connection[Any], database: str) -> QueueRegistr
         connection,
         f"SELECT created DIV 1000 + COALESCE(ahead, 0) FROM `{database}`.tampu_message ORDER BY seq DESC LIMIT 1",  # noqa: S608 - a checked name
     )
-    return QueueRegistry(int(tail), int(newest or 0))
+    secret, since = _meta(connection, database, "secret") or "", _meta(connection, database, "since") or 0
+    return QueueRegistry(Ids(int(tail), bytes.fromhex(secret), int(since)), int(newest or 0))

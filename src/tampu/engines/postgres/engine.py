@@ -71,7 +71,7 @@ class PostgresEngine(SqlEngine):
         """A second engine for settles while this one is busy. It shares what this process knows of open claims."""
         url, durability = self._opened_with
         second = PostgresEngine(url, clock=self._clock, durability=durability, migrate=False)
-        second.registry = QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.open_claims)
+        second.registry = QueueRegistry(self.registry.id, self.registry.stamp, self.registry.open_claims)
         second._single_statement = SingleStatement(second.registry)
         second._listener, second._wakeup = self._listener, self._wakeup
         self._second = second

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from tampu.engines.postgres.database import in_schema
-from tampu.engines.sql.ids import TAIL_BITS
+from tampu.engines.sql.ids import TAIL_BITS, Ids
 from tampu.engines.sql.queue_registry import QueueRegistry
 from tampu.model.errors import SchemaMismatch
 
@@ -100,10 +100,11 @@ def _exists(connection: psycopg.Connection[Any], schema: str) -> bool:
 
 def registry(connection: psycopg.Connection[Any], schema: str) -> QueueRegistry:
     """Make the queue registry from the schema's tail and the time of its newest id."""
-    tail = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE name = 'tail'").fetchone()  # noqa: S608 - a checked name
+    meta: dict[str, str] = dict(connection.execute(f'SELECT name, value FROM "{schema}".meta').fetchall())  # noqa: S608 - a checked name
     newest = connection.execute(
         f'SELECT created / 1000 + coalesce(ahead, 0) FROM "{schema}".message ORDER BY seq DESC LIMIT 1'  # noqa: S608 - a checked name
     ).fetchone()
-    if tail is None:
+    if "tail" not in meta:
         raise SchemaMismatch(f"the schema {schema} is not tampu's", hint="choose another with ?schema=")
-    return QueueRegistry(int(tail[0]), int(newest[0]) if newest else 0)
+    ids = Ids(int(meta["tail"]), bytes.fromhex(meta["secret"]), int(meta["since"]))
+    return QueueRegistry(ids, int(newest[0]) if newest else 0)

@@ -52,7 +52,7 @@ _SINGLE: tuple[tuple[type[Any], Callable[[RunContext, Any], Operation[Any]]], ..
     (port.Sweep, sweep.sweep),
     (port.Claim, claim.claim),
 )
-LAYOUT = 4
+LAYOUT = 5
 """Version of the key layout, described in docs/reference/redis-layout.md."""
 _STORING = frozenset(scripts.digest(name) for name in ("publish_simple", "publish", "load", "import_messages", "unit"))
 _SOON = SECOND
@@ -86,6 +86,11 @@ class RedisEngine:
         tags = Tags(self.url.prefix)
         self._write = Writer(clock)
         self.registry = QueueRegistry(tags, self._write, sharded=self.url.cluster)
+        try:
+            self.query(self.registry.open_ids())
+        except BaseException:
+            self.wire.close()
+            raise
         self.wire.on_lost = self.registry.forget
         self.peers = Peers(
             self.wire,

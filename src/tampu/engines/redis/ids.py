@@ -1,8 +1,10 @@
 """Numbers and ids.
 
 A message's number in its queue has 16 hexadecimal digits: 11 of milliseconds since 1970 and 5 of a counter in steps
-of two. Its id is a UUIDv7 made of the number and a tail of 54 bits that identifies the queue, so an id leads to its
-queue. Odd numbers mark messages whose id the user gave; those are looked up by id.
+of two. Its id is a UUIDv7 made of the number, 22 bits that lead to the queue (the start of its *tail*), and a secret
+tail of 32 bits (`tampu.engines.secret_tails`). So an id leads to its message, and nobody else can make one. Up to
+layout 4 an id ended with the whole tail of its queue, 54 bits. Odd numbers mark messages whose id the user gave; those
+are looked up by id.
 """
 
 from __future__ import annotations
@@ -10,42 +12,64 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from tampu.engines.secret_tails import BLOCK, stream
+
 _TAIL = (1 << 54) - 1
-_MOST_STARTS = 4096
+_MOST_BLOCKS = 4096
+TAIL_BYTES = 4
 DIGITS = 16
 
 
-def tail_of(tenant: str, queue: str, salt: int) -> int:
+def tail_of(tenant: str, queue: str, salt: int, secret: bytes) -> int:
     """54 bits that identify a queue. Another salt is used if another queue has them already."""
     text = f"{tenant}/{queue}" if not salt else f"{tenant}/{queue}/{salt}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) & _TAIL
-
-
-class _Starts(dict[str, str]):
-    """Cache of the first half of ids, by the first 14 digits of the number; a batch has few different ones."""
-
-    def __missing__(self, high: str) -> str:
-        if len(self) >= _MOST_STARTS:
-            self.clear()
-        start = self[high] = f"0{high[:7]}-{high[7:11]}-7{high[11:]}"
-        return start
+    return int.from_bytes(hashlib.blake2b(text.encode(), key=secret, digest_size=8).digest()) & _TAIL
 
 
 class Ids:
     """Makes the ids of one queue from cached parts."""
 
-    def __init__(self, tail: int) -> None:
+    def __init__(self, tail: int, secret: bytes, since: str) -> None:
         self.tail = tail
+        self.secret = secret + tail.to_bytes(7, "big")
+        self.since = since
+        """Up to this number, ids end with the tail of the queue."""
         variant, end = 0x8000 | tail >> 48, f"{tail & 0xFFFF_FFFF_FFFF:012x}"
-        self._ends = {f"{low:02x}": f"-{variant | low << 6:04x}-{end}" for low in range(256)}
-        self._starts = _Starts()
+        self._old_end = end[4:]
+        self._parts = {
+            f"{low:02x}": (f"-{variant | low << 6:04x}-{end[:4]}", low // 2 * 8, low // 2 * 8 + 8)
+            for low in range(BLOCK)
+        }
+        self._blocks: dict[str, tuple[str, str]] = {}
+        """By the first 14 digits of the number: the start of the ids and their tails, as far as needed."""
 
     def of(self, seq: str) -> str:
-        return self._starts[seq[:14]] + self._ends[seq[14:]]
+        (id,) = self.many((seq,))
+        return id
 
     def many(self, seqs: Iterable[str]) -> list[str]:
-        starts, ends = self._starts, self._ends
-        return [starts[seq[:14]] + ends[seq[14:]] for seq in seqs]
+        made, blocks, parts, since = [], self._blocks, self._parts, self.since
+        start = tails = ""
+        for seq in seqs:
+            middle, begin, end = parts[seq[14:]]
+            start, tails = blocks.get(seq[:14], ("", ""))
+            if len(tails) < end:
+                start, tails = self._block(seq[:14], end)
+            made.append(start + middle + (tails[begin:end] if seq > since else self._old_end))
+        return made
+
+    def _block(self, high: str, digits: int) -> tuple[str, str]:
+        """The start of the ids of a block, and at least so many digits of their tails."""
+        if len(self._blocks) >= _MOST_BLOCKS:
+            self._blocks.clear()
+        tails = stream(self.secret, int(high, 16), digits // 2).hex()
+        found = self._blocks[high] = f"0{high[:7]}-{high[7:11]}-7{high[11:]}", tails
+        return found
+
+    def number(self, id: str) -> str | None:
+        """The number of an id of this queue; None for any other id."""
+        parsed = parse(id)
+        return None if parsed is None or self.of(parsed[1]) != id else parsed[1]
 
 
 def series(first: str, count: int) -> list[str]:
@@ -60,7 +84,7 @@ def cut(text: str) -> list[str]:
 
 
 def parse(id: str) -> tuple[int, str] | None:
-    """(tail, number) of an id that tampu made; None for any other id."""
+    """(the last 54 bits, number) of an id that has the form of those that tampu makes; None for any other id."""
     value = int(id.replace("-", ""), 16)
     if value >> 124 or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
         return None

@@ -6,6 +6,7 @@ message was stored or it has settings. The cache here only saves requests: an en
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 
 from tampu.engines.redis import ids
@@ -21,11 +22,11 @@ class QueueEntry:
 
     __slots__ = ("exists", "ids", "queue", "tag", "tenant")
 
-    def __init__(self, tenant: str, queue: str, tag: str, tail: int, *, exists: bool) -> None:
+    def __init__(self, tenant: str, queue: str, tag: str, made: ids.Ids, *, exists: bool) -> None:
         self.tenant = tenant
         self.queue = queue
         self.tag = tag
-        self.ids = ids.Ids(tail)
+        self.ids = made
         self.exists = exists
 
     @property
@@ -40,8 +41,34 @@ class QueueRegistry:
         self.write = write
         self.sharded = sharded
         """True if queues may be on different servers."""
+        self.secret = b""
+        self.since = ""
+        """How ids are made, see `ids`. Set by `open_ids`."""
         self._entries: dict[tuple[str, str], QueueEntry] = {}
-        self._tails: dict[int, QueueEntry] = {}
+        self._tails: dict[str, set[QueueEntry]] = {}
+        """By what is said of the queue in an id, the last 54 bits or the first 22 of these."""
+
+    def open_ids(self) -> Operation[None]:
+        """Read how ids are made. In a store of layout 4 or older, those of later numbers will have a secret tail."""
+        read = self.write.plain("HMGET", self.tags.registry, "n", "secret", "since")
+        (reply,) = yield [read]
+        if None in ok(reply):
+            (queues,) = yield [self.list_call()]
+            newest = 0
+            for raw, tail in zip(ok(queues)[::2], queues[1::2], strict=True):
+                name = raw.decode()
+                ms, added = yield [
+                    self.write.plain("HGET", self.tags.queue(*name.split("/", 1)), "n", "ms"),
+                    self.write.script("register_queue", self.tags.registry, name, tail[:14], 0),
+                ]
+                ok(added)
+                newest = max(newest, int(ok(ms) or 0) + 1 << 20)
+            for field, value in (("since", f"{newest:016x}"), ("secret", secrets.token_hex(16))):
+                (reply,) = yield [self.write.plain("HSETNX", self.tags.registry, "n", field, value)]
+                ok(reply)  # the first process decides
+            (reply,) = yield [read]
+        secret, begun = ok(reply)
+        self.secret, self.since = bytes.fromhex(secret.decode()), begun.decode()
 
     def forget(self) -> None:
         """Empty the cache: after a failover the server may have older data."""
@@ -92,7 +119,7 @@ class QueueRegistry:
 
     def _write_entry(self, tenant: str, queue: str, *, exists: bool) -> Operation[QueueEntry]:
         for salt in range(_SALTS):
-            tail = f"{ids.tail_of(tenant, queue, salt):014x}"
+            tail = f"{ids.tail_of(tenant, queue, salt, self.secret):014x}"
             (reply,) = yield [
                 self.write.script("register_queue", self.tags.registry, f"{tenant}/{queue}", tail, 1 if exists else 0)
             ]
@@ -100,17 +127,24 @@ class QueueRegistry:
                 return self._remember(tenant, queue, reply)
         raise StorageError(f"found no free id range for queue {queue}", hint="use another queue name")
 
-    def by_tails(self, tails: Iterable[int]) -> Operation[dict[int, QueueEntry]]:
-        """The queues whose ids have these tails; one request for those that are not cached."""
-        entries = {tail: self._tails.get(tail) for tail in tails}
-        missing = [f"{tail:014x}" for tail, entry in entries.items() if entry is None]
+    def by_ids(self, wanted: Iterable[str]) -> Operation[dict[str, tuple[QueueEntry, str]]]:
+        """{id: (queue, number)} of those ids that this store makes; one request for queues that are not cached."""
+        parsed = {id: found for id in wanted if (found := ids.parse(id)) is not None}
+        keys = {
+            id: f"{tail:014x}" if number <= self.since else f"{tail >> 32:06x}" for id, (tail, number) in parsed.items()
+        }
+        missing = list(dict.fromkeys(keys[id] for id in parsed if self._owner(keys[id], id) is None))
         if missing:
             (reply,) = yield [self.write.plain("HMGET", self.tags.registry, "tails", *missing)]
-            for text, name in zip(missing, ok(reply), strict=True):
-                if name is not None:
-                    tenant, _, queue = name.decode().partition("/")
-                    entries[int(text, 16)] = self._remember(tenant, queue, text.encode())
-        return {tail: entry for tail, entry in entries.items() if entry is not None}
+            for names in ok(reply):
+                for name in (names or b"").decode().split():
+                    yield from self.find(*name.split("/", 1))
+        owners = {id: self._owner(key, id) for id, key in keys.items()}
+        return {id: (entry, parsed[id][1]) for id, entry in owners.items() if entry is not None}
+
+    def _owner(self, key: str, id: str) -> QueueEntry | None:
+        """The queue, of those in the cache, that makes this id."""
+        return next((entry for entry in self._tails.get(key, ()) if entry.ids.number(id) is not None), None)
 
     def all(self, tenant: str | None = None) -> Operation[list[QueueEntry]]:
         """All queues that exist, of one tenant or of all, sorted by name."""
@@ -151,9 +185,11 @@ class QueueRegistry:
         entry = self._entries.get((tenant, queue))
         if entry is None:
             tag = self.tags.queue(tenant, queue)
-            entry = QueueEntry(tenant, queue, tag, int(value[:14], 16), exists=value.endswith(b"+"))
+            made = ids.Ids(int(value[:14], 16), self.secret, self.since)
+            entry = QueueEntry(tenant, queue, tag, made, exists=value.endswith(b"+"))
             self._entries[tenant, queue] = entry
-            self._tails[entry.ids.tail] = entry
+            for key in (value[:14].decode(), value[:6].decode()):
+                self._tails.setdefault(key, set()).add(entry)
         elif value.endswith(b"+"):
             entry.exists = True
         return entry

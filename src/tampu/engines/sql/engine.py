@@ -260,7 +260,7 @@ class SqlEngine(BaseEngine):
         """A commit inside the user's open transaction."""
         (now,) = db.row("join_user_transaction", self.fake_now())
         # Its own registry: new queues exist for others only once the user's transaction has committed.
-        return Commit(db, QueueRegistry(self.registry.tail, self.registry.stamp, self.registry.open_claims), now)
+        return Commit(db, QueueRegistry(self.registry.id, self.registry.stamp, self.registry.open_claims), now)
 
     def announce(self, commit: Commit) -> None:
         """Wake waiting claims, in this process and in others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tampu.engines.encoding import Record
 from tampu.engines.sql.db import Db
-from tampu.engines.sql.ids import Ids, IdScheme
+from tampu.engines.sql.ids import IdScheme
 from tampu.engines.sql.open_claims import OpenClaims
 
 
@@ -15,16 +15,16 @@ class QueueRegistry:
     forgotten.
     """
 
-    ids: type[IdScheme] = Ids
-    """How ids are made from sequence numbers."""
     record: type[Record] = Record
     """How a journal record is packed."""
 
-    def __init__(self, tail: int, stamp: int = 0, open_claims: OpenClaims | None = None) -> None:
+    def __init__(self, ids: IdScheme, stamp: int = 0, open_claims: OpenClaims | None = None) -> None:
         self.numbers: dict[tuple[str, str], int] = {}
         self.names: dict[int, tuple[str, str]] = {}
-        self.tail = tail
-        self.id = self.ids(tail)
+        self.id = ids
+        """How ids are made from sequence numbers."""
+        self.tail = ids.tail
+        """Differs between stores."""
         self.stamp = stamp
         """Millisecond of the newest id known to this process: ids must grow even when the clock goes back."""
         self.expects_due = True

@@ -20,7 +20,7 @@ from tampu.engines.sql.verbs.table import VERBS
 from tampu.engines.sqlite import checks, files, forks
 from tampu.engines.sqlite.commit import Commit
 from tampu.engines.sqlite.database import Db, plain_rows
-from tampu.engines.sqlite.ids import SqliteRegistry
+from tampu.engines.sqlite.ids import Ids, SqliteRegistry
 from tampu.engines.sqlite.peers import Peers
 from tampu.engines.sqlite.read_pool import ReadPool
 from tampu.engines.sqlite.reserve import Reserve, full, stores_more
@@ -98,14 +98,14 @@ class SqliteEngine(BaseEngine):
                 with self._gate():
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db.connection, self.path)
-                (tail,) = self._db.execute("SELECT value FROM tampu_meta WHERE name = 'tail'").fetchone()
+                meta = dict(self._db.execute("SELECT name, value FROM tampu_meta").fetchall())
                 self._identity = files.identity(self.path)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error
             except sqlite3.Error as error:
                 raise files.translate(error, self.path) from error
             undo.pop_all()
-        self.registry: SqliteRegistry = SqliteRegistry(tail)
+        self.registry: SqliteRegistry = SqliteRegistry(Ids(meta["tail"], bytes.fromhex(meta["secret"]), meta["since"]))
         if self.path != files.MEMORY:
             forks.watch(self)
 
@@ -222,7 +222,7 @@ class SqliteEngine(BaseEngine):
     def begin_joined(self, db: Any) -> Commit:
         """A commit inside the user's open transaction."""
         # Its own registry: the user may still roll back, so nobody knows yet whether new queues will exist.
-        return Commit(db, SqliteRegistry(self.registry.tail), self.now())
+        return Commit(db, SqliteRegistry(self.registry.id), self.now())
 
     @contextlib.contextmanager
     def transaction(self, connection: sqlite3.Connection | None) -> Iterator[Transaction]:

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tampu.engines.sql.ids import TAIL_BITS
+from tampu.engines.secret_tails import BLOCK, BLOCK_BITS, stream
+from tampu.engines.sql.ids import TAIL_BITS, TAIL_BYTES, IdScheme
 from tampu.stores.arrow.numbers import Numbers
 
 _LENGTH = 36
@@ -45,20 +46,41 @@ def of_halves(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> pa.S
     return of_bytes(raw.view(np.uint8).reshape(len(high), 16))
 
 
-def of_numbers(tail: int, seqs: Numbers) -> pa.StringArray:
-    """From message numbers; see `tampu.engines.sqlite.ids` and `tampu.engines.redis.ids`."""
+def of_numbers(tail: int, secret: bytes, since: int, width: int, seqs: Numbers) -> pa.StringArray:
+    """From message numbers; see `tampu.engines.sqlite.ids` and `tampu.engines.redis.ids`.
+
+    After ``since``, the last ``width`` bytes of an id are its secret tail.
+    """
     numbers = seqs.astype(np.uint64)
     high = numbers >> np.uint64(20) << np.uint64(16) | np.uint64(0x7000) | numbers >> np.uint64(8) & np.uint64(0xFFF)
-    low = np.uint64(1 << 63 | tail) | (numbers & np.uint64(0xFF)) << np.uint64(54)
+    begin = np.uint64(tail >> 8 * width << 8 * width)
+    ends: npt.NDArray[np.uint64] = np.where(
+        seqs > since, begin | _secret_tails(secret, seqs, width, step=2), np.uint64(tail)
+    )
+    low = np.uint64(1 << 63) | ends | (numbers & np.uint64(0xFF)) << np.uint64(54)
     return of_halves(high, low)
 
 
-def of_stamps(tail: int, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
+def of_stamps(scheme: IdScheme, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
     """From publish times (milliseconds) and message numbers; see `tampu.engines.sql.ids`."""
     high = stamps.astype(np.uint64) << np.uint64(16) | np.uint64(0x7000) | (seqs >> 40).astype(np.uint64)
     middle = (np.int64(0x8000) | seqs >> 26 & 0x3FFF).astype(np.uint64) << np.uint64(48)
-    low = middle | (seqs & (1 << 26) - 1).astype(np.uint64) << np.uint64(TAIL_BITS) | np.uint64(tail)
+    secret = _secret_tails(scheme.secret, seqs, TAIL_BYTES) & np.uint64((1 << TAIL_BITS) - 1)
+    ends: npt.NDArray[np.uint64] = np.where(seqs > scheme.since, secret, np.uint64(scheme.tail))
+    low = middle | (seqs & (1 << 26) - 1).astype(np.uint64) << np.uint64(TAIL_BITS) | ends
     return of_halves(high, low)
+
+
+def _secret_tails(secret: bytes, seqs: Numbers, width: int, step: int = 1) -> npt.NDArray[np.uint64]:
+    """The secret tails of messages, ``width`` bytes each. ``step`` is the distance of numbers that have one."""
+    raw = np.zeros((len(seqs), 8), np.uint8)
+    if len(seqs):
+        places = (seqs & BLOCK - 1) // step
+        blocks, rows = np.unique(seqs >> BLOCK_BITS, return_inverse=True)
+        size = (int(places.max()) + 1) * width
+        streams = b"".join([stream(secret, block, size)[:size] for block in blocks.tolist()])
+        raw[:, -width:] = np.frombuffer(streams, np.uint8).reshape(len(blocks), -1, width)[rows, places]
+    return raw.view(">u8").ravel().astype(np.uint64)
 
 
 def with_given(made: pa.StringArray, given: pa.FixedSizeBinaryArray) -> pa.StringArray:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.connection.script_calls import Operation, ok
+from tampu.engines.redis.ids import TAIL_BYTES, Ids
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.model.errors import NotFound
 from tampu.model.journal import Position
@@ -60,7 +61,7 @@ class RedisJournal(EngineStore[RedisEngine]):
             return records, end, {0: (owner, queue)}
 
         def unpack(records: Sequence[Record]) -> Unpacked:
-            return _unpacked(records, entry.ids.tail)
+            return _unpacked(records, entry.ids)
 
         return packed_journal.read(fetch, unpack, partition, after, upto, None, None)
 
@@ -113,11 +114,16 @@ def _record(id: bytes, fields: Sequence[bytes]) -> Record:
     return int(last) - int(count) + 1, int(count), int(fields[1]), 0, fields[3]
 
 
-def _unpacked(records: Sequence[Record], tail: int) -> Unpacked:
+def column(scheme: Ids, seqs: Numbers) -> pa.StringArray:
+    """The ids of these numbers of a queue."""
+    return ids.of_numbers(scheme.tail, scheme.secret, int(scheme.since, 16), TAIL_BYTES, seqs)
+
+
+def _unpacked(records: Sequence[Record], scheme: Ids) -> Unpacked:
     verbs, states, workers, packed, attempts, types, details, own = packed_journal.decode(records)
 
     def id_column(spread: Spread) -> pa.Array:
-        made = ids.of_numbers(tail, np.concatenate([_seqs(one) for one in packed]))
+        made = column(scheme, np.concatenate([_seqs(one) for one in packed]))
         if not any(own):
             return made
         given = [_own(one, record[1]) for one, record in zip(own, records, strict=True)]

@@ -16,11 +16,12 @@ from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.rows import DEAD, DELAYED, DONE, HELD, READY, decode, read_row, result
 from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
-from tampu.stores.arrow import ids, message_rows, snapshot_rows
+from tampu.stores.arrow import message_rows, snapshot_rows
 from tampu.stores.arrow.message_rows import Found
 from tampu.stores.arrow.numbers import Numbers
 from tampu.stores.arrow.snapshot_rows import NONE, SnapshotRows
 from tampu.stores.port import MessageQuery
+from tampu.stores.redis.journal import column
 
 ROWS = 1 << 12
 """Maximum number of messages in a batch; fewer if they are large."""
@@ -146,6 +147,6 @@ def _bodies(rows: Sequence[_Row]) -> pa.BinaryArray | list[Body]:
 
 
 def _id_column(entry: QueueEntry, seqs: Numbers, rows: Sequence[_Row]) -> pa.Array:
-    made = ids.of_numbers(entry.ids.tail, seqs)
+    made = column(entry.ids, seqs)
     own = [None if row.extra is None else row.extra.get("o") for row in rows]
     return pc.coalesce(pa.array(own, pa.string()), made) if any(own) else made

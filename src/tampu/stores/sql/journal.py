@@ -31,7 +31,7 @@ class SqlJournal(EngineStore[E], abc.ABC):
 
     def ids(self, stamps: Numbers, seqs: Numbers) -> pa.StringArray:
         """The generated ids of messages, from publish times in milliseconds and numbers."""
-        return ids.of_stamps(self.engine.registry.tail, stamps, seqs)
+        return ids.of_stamps(self.engine.registry.id, stamps, seqs)
 
     def bounds(self) -> tuple[Position, Position]:
         before, latest = self.numbered(_bounds)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tampu.engines.sqlite import SqliteEngine
 from tampu.engines.sqlite.database import statements
+from tampu.engines.sqlite.ids import TAIL_BYTES
 from tampu.stores.arrow import ids, packed_journal
 from tampu.stores.arrow.numbers import Numbers, unpack_seqs
 from tampu.stores.arrow.packed_journal import Record, Spread, Unpacked
@@ -33,13 +34,17 @@ class SqliteStore(SqlStore[SqliteEngine]):
         return f"{self.engine.path}-stage"
 
     def ids(self, stamps: Numbers, seqs: Numbers) -> pa.StringArray:  # noqa: ARG002 - the number has the time
-        return ids.of_numbers(self.engine.registry.tail, seqs)
+        return self._column(seqs)
+
+    def _column(self, seqs: Numbers) -> pa.StringArray:
+        scheme = self.engine.registry.id
+        return ids.of_numbers(scheme.tail, scheme.secret, scheme.since, TAIL_BYTES, seqs)
 
     def _unpacked(self, records: Sequence[Record]) -> Unpacked:
         verbs, states, workers, packed, attempts, types, details, own = packed_journal.decode(records)
 
         def id_column(spread: Spread) -> pa.Array:
-            made = ids.of_numbers(self.engine.registry.tail, unpack_seqs(packed)[0])
+            made = self._column(unpack_seqs(packed)[0])
             return pc.coalesce(spread.unfolded(own, pa.string()), made) if any(own) else made
 
         return Unpacked(verbs, states, workers, attempts, types, details, id_column)

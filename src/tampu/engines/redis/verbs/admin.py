@@ -10,7 +10,7 @@ from typing import Any
 
 from tampu.engines.groups import stored
 from tampu.engines.port import Cancel, Free, Purge, Regroup, Replay, Rerank
-from tampu.engines.redis import ids, rows
+from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.engines.redis.run_context import RunContext
@@ -27,13 +27,9 @@ _CURSORS = 1 << 64
 
 def by_id(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Operation[list[Located | None]]:
     """Queue and number of messages whose ids tampu made. The messages may not exist."""
-    parsed = [ids.parse(id) for id in wanted]
-    entries = yield from registry.by_tails({one[0] for one in parsed if one is not None})
-    found: list[Located | None] = []
-    for one in parsed:
-        entry = None if one is None else entries.get(one[0])
-        found.append((entry, one[1]) if one is not None and entry is not None and entry.tenant == tenant else None)
-    return found
+    made = yield from registry.by_ids(wanted)
+    found = {id: (entry, number) for id, (entry, number) in made.items() if entry.tenant == tenant}
+    return [found.get(id) for id in wanted]
 
 
 def by_name(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Operation[list[Located | None]]:

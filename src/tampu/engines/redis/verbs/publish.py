@@ -59,7 +59,7 @@ def _same_or_list(values: list[Any]) -> Any:
 
 def publish(context: RunContext, call: Publish) -> Operation[list[Message]]:
     """One call that needs lookups."""
-    if (yield from reservations.made_here(context, (item.id for item in call.items))):
+    if (yield from context.registry.by_ids(item.id for item in call.items if item.id)):
         raise made_by_the_store()
     return (yield from store(context, call, call.items, call.slots, call.group_rate))
 

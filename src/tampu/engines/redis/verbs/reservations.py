@@ -10,11 +10,11 @@ again. Nothing is lost or stored twice, and nothing needs a timeout.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tampu.engines.port import Item
-from tampu.engines.redis import ids, rows
+from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
@@ -95,10 +95,3 @@ class Reservations:
         if not ok(reply):
             self._voided[id] = token
         return bool(ok(reply))
-
-
-def made_here(context: RunContext, given: Iterable[str | None]) -> Operation[dict[str, tuple[QueueEntry, str]]]:
-    """The ids that have the form of those that this store makes: {id: (its queue, its number)}."""
-    parsed = {id: found for id in given if id and (found := ids.parse(id)) is not None}
-    entries = yield from context.registry.by_tails({tail for tail, _ in parsed.values()})
-    return {id: (entries[tail], number) for id, (tail, number) in parsed.items() if tail in entries}

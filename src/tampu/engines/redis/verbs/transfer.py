@@ -12,7 +12,7 @@ from typing import Any
 
 from tampu.engines import groups
 from tampu.engines.port import Item
-from tampu.engines.redis import ids, rows
+from tampu.engines.redis import rows
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
 from tampu.engines.redis.read import cursor_after, cursor_of
@@ -63,8 +63,10 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
 
 def _stored_here(context: RunContext, call: Import) -> Operation[set[str]]:
     """The ids that this store made itself, and whose messages it has."""
-    made = yield from reservations.made_here(context, [item.id for item in call.items])
+    made = yield from context.registry.by_ids([item.id for item in call.items])
     found = [(id, entry, number) for id, (entry, number) in made.items() if entry.tenant == call.tenant]
+    if not found:
+        return set()
     replies = yield [context.write.script("get_message", entry.tag, number) for _, entry, number in found]
     return {id for (id, _, _), reply in zip(found, replies, strict=True) if ok(reply) is not None}
 
@@ -88,9 +90,9 @@ def _item(item: MessageSnapshot) -> dict[str, Any]:
 
 def _request(entry: QueueEntry, request: Request) -> dict[str, Any]:
     made = {"i": request.key, "id": request.digest.hex(), "iw": request.until_us, "o": request.id}
-    parsed = ids.parse(request.id)
-    if parsed is not None and parsed[0] == entry.ids.tail:
-        made["n"] = parsed[1]
+    number = entry.ids.number(request.id)
+    if number is not None:
+        made["n"] = number
     return made
 
 

@@ -311,8 +311,8 @@ def _again(reply: Any) -> Any:
 
 
 def together(context: RunContext, unit: Together) -> Operation[list[Any]]:
-    given = (item.id for call in unit.calls if isinstance(call, Publish) for item in call.items)
-    if (yield from reservations.made_here(context, given)):
+    given = (item.id for call in unit.calls if isinstance(call, Publish) for item in call.items if item.id)
+    if (yield from context.registry.by_ids(given)):
         raise made_by_the_store()
     parts = yield from _sort(context, unit)
     digest = units.digest(unit)

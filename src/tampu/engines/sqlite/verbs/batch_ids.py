@@ -65,9 +65,9 @@ def _content(call: Publish) -> bytes:
 
 def _seqs(commit: Commit, call: Publish, messages: Sequence[Message]) -> Sequence[int]:
     if call.simple:  # their numbers are consecutive
-        first, last = (ids.seq_of(message.id, commit.registry.tail) for message in (messages[0], messages[-1]))
+        first, last = (commit.registry.id.seq_of(message.id) for message in (messages[0], messages[-1]))
         assert first is not None
         assert last is not None
-        return range(first, last + 1, ids.STEP)
+        return range(first[1], last[1] + 1, ids.STEP)
     places = read.find(commit.db, commit.registry, call.tenant, [message.id for message in messages])
     return [places[message.id][0] for message in messages if message.id in places]

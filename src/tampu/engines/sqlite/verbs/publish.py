@@ -115,7 +115,7 @@ class _Plain:
         if not given:
             return True
         unknown = set(given)
-        if len(unknown) < len(given) or any(map(self.commit.registry.id.made, given)):
+        if len(unknown) < len(given) or any(map(self.commit.registry.id.seq_of, given)):
             return False
         raw = [id_bytes(id) for id in given]
         if self._ids and not set(raw).isdisjoint(self._ids.values()):
