@@ -65,7 +65,7 @@ def test_any_payload_reaches_the_lake_as_it_is(rig: Rig, q: tampu.Store) -> None
 
 
 def test_nothing_at_all_makes_no_rows(rig: Rig, q: tampu.Store) -> None:
-    (report,) = rig.run()
+    (report,) = rig.pipeline().run(lambda: pytest.fail("Spark was started"))
     assert report.transitions == 0
     assert status_rows(rig) == 0
     q.publish("jobs", 1)

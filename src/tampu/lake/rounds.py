@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
@@ -32,8 +33,8 @@ Step = Callable[[str], None]
 class Round:
     """The steps of one round. Each brings its tables from where they are to ``target``, or finds that they are."""
 
-    def __init__(self, spark: SparkSession, url: str, here: State, run: int, on_step: Step) -> None:
-        self.spark = spark
+    def __init__(self, spark: Callable[[], SparkSession], url: str, here: State, run: int, on_step: Step) -> None:
+        self._session = spark
         self.here = here
         self.run = run
         self.tag = f"r{run}"
@@ -43,6 +44,11 @@ class Round:
         self._url = url
         self._verbs: dict[tuple[tuple[str, int], ...], set[str]] = {}
         self._label = f"{here.reader.partition(':')[2]}-{run}"
+
+    @functools.cached_property
+    def spark(self) -> SparkSession:
+        """Started by the first step that has something to do."""
+        return self._session()
 
     def mark(self, position: Position) -> Mark:
         return Mark(self.here.reader, self.run, position)

@@ -85,7 +85,7 @@ class Pipeline:
                     # From here on retention keeps what this run has not read yet.
                     registration.save(after, self._archive, self.lake.uri)
                 target = _capped(after, latest, self._most)
-                reports.append(self._round(spark(), store, here, registration, after, target))
+                reports.append(self._round(spark, store, here, registration, after, target))
                 if target == latest:
                     return reports
                 here.refresh(*state.ALL)
@@ -103,7 +103,7 @@ class Pipeline:
 
     def _round(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         store: ArrowStore,
         here: State,
         registration: Registration,
@@ -160,7 +160,7 @@ class Pipeline:
             _, latest = store.bounds()
             here = State(self.lake, self.reader, state.store_id(store), latest)
             target = state.check_whole(here)
-            work = Round(spark(), self.url, here, here.next_run(), self._on_step)
+            work = Round(spark, self.url, here, here.next_run(), self._on_step)
             if layer == "silver":
                 work.silver_days(days)
             gold.compute(work, days, gold.all_tenants(work), target, self._known_objectives(store))
