@@ -143,7 +143,7 @@ def listings_of_large_messages(target: Target, scale: float) -> str:
 def guessed_keys(target: Target, scale: float) -> str:
     token = "tampu_aaaaaaaaaaaa_" + "b" * 43
     statuses = {target.ask("GET", "/v1/me", token=token)[0] for _ in range(int(scale * 500) + 30)}
-    assert statuses == {401, 429}, statuses
+    assert statuses in ({401, 429}, {429}), statuses  # in a soak, the round before may have used up the attempts
     return "refused, then slowed down"
 
 
