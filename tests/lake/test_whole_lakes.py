@@ -3,12 +3,10 @@ Python reference."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tampu.lake.objectives import Objective
 from tampu.lake.storage import Lake
@@ -17,7 +15,6 @@ from tests.lake import reference
 from tests.lake.pipeline_harness import STEPS, Died, Rig
 from tests.lake.random_work import Working
 from tests.lake.tables_in_memory import assert_same
-from tests.seeds import seed_of
 
 OBJECTIVES = [
     {"queue": "emails", "objective": "latency", "target": 0.9, "within": 600.0},
@@ -44,46 +41,34 @@ def check(lake: Lake, working: Working) -> None:
             assert_same(name, rows(lake, name), expected[name])
 
 
-@pytest.fixture(scope="module")
-def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, Working]]:
-    """A store at work, in as many parts as there are steps. The run after each part dies at another step, by chance
-    which,
-    and the next one finishes it; the last one comes to its end."""
-    folder, seed = tmp_path_factory.mktemp("worked"), seed_of(__name__)
-    print(f"seed {seed}")
-    working = Working(folder, seed)
-    rig = Rig(working.registry.url, str(folder / "jobs.lake"))
-    targets = [Objective(**one) for one in OBJECTIVES]  # type: ignore[arg-type]  # as in JSON
-    steps = random.Random(seed).sample(STEPS, len(STEPS))
+def test_lakes_whose_runs_died_are_computed_anew_or_are_of_an_earlier_version_equal_the_reference(
+    tmp_path: Path, seed: int
+) -> None:
+    """One lake, checked three times, because its runs are what takes time."""
+    working = Working(tmp_path, seed)
+    rig = Rig(working.registry.url, str(tmp_path / "jobs.lake"))
     try:
-        for step in steps:
-            working.work(WORK // len(steps))
-            try:
-                rig.run(die=step, targets=targets)
-            except Died:
-                continue
-        rig.run(targets=targets)
-        yield rig, working
+        work_while_runs_die(rig, working, seed)
+        check(rig.lake, working)
+
+        rig.pipeline().backfill(rig.session, sorted({e["day"] for e in working.told.events}), layer="silver")
+        check(rig.lake, working)
+
+        for table in ("_facts", "gold/queue_hours", "gold/queue_days"):  # a lake of an earlier version has none
+            shutil.rmtree(Path(rig.lake.uri, table))
+        working.work(30)
+        rig.run()
+        check(rig.lake, working)
     finally:
         working.close()
 
 
-def test_runs_that_die_anywhere_leave_what_the_reference_computes(worked: tuple[Rig, Working]) -> None:
-    rig, working = worked
-    check(rig.lake, working)
-
-
-def test_days_computed_anew_are_the_same(worked: tuple[Rig, Working]) -> None:
-    rig, working = worked
-    days = sorted({e["day"] for e in working.told.events})
-    rig.pipeline().backfill(rig.session, days, layer="silver")
-    check(rig.lake, working)
-
-
-def test_a_lake_of_an_earlier_version_gets_its_facts_with_the_next_run(worked: tuple[Rig, Working]) -> None:
-    rig, working = worked
-    for table in ("_facts", "gold/queue_hours", "gold/queue_days"):
-        shutil.rmtree(Path(rig.lake.uri, table))
-    working.work(30)
-    rig.run()
-    check(rig.lake, working)
+def work_while_runs_die(rig: Rig, working: Working, seed: int) -> None:
+    """After each part of the work a run dies at another step, in a random order; the next run finishes it. The last
+    run ends."""
+    targets = [Objective(**one) for one in OBJECTIVES]  # type: ignore[arg-type]  # as in JSON
+    for step in random.Random(seed).sample(STEPS, len(STEPS)):
+        working.work(WORK // len(STEPS))
+        with contextlib.suppress(Died):
+            rig.run(die=step, targets=targets)
+    rig.run(targets=targets)
