@@ -121,7 +121,7 @@ def _tables(
 
 
 def all_tenants(work: Round) -> set[str]:
-    """Every tenant that there is anything of."""
+    """All tenants that have a file in one of the tables."""
     names = (EVENTS, *_BY_DAY, STAYS, WAITING, *GOLD)
     return {file.tenant or "" for name in names for file in work.table(name).files()}
 

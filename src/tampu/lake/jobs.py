@@ -44,7 +44,7 @@ Rows = tuple["DataFrame", Callable[[Batches], Batches] | None]
 
 @contextlib.contextmanager
 def configured(spark: SparkSession, rows: int) -> Iterator[None]:
-    """The session with settings for work on so many rows; what the user had set is there again afterwards."""
+    """Set the session up for this number of rows, and restore the user's settings afterwards."""
     wanted = _ALWAYS | (_SMALL if rows <= FEW else {})
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:

@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def write_batches(target: Target, tag: str, batches: Iterable[Rows]) -> Iterator[DataFile]:
-    """Write what comes, one file for each day and tenant; each is told when it is on the disk."""
+    """Write batches to one file per day and tenant. Yields each file once it is written and closed."""
     with contextlib.ExitStack() as undo:
         open_files: dict[tuple[date | None, str | None], _OpenFile] = {}
         for some in batches:

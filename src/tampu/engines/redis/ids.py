@@ -59,7 +59,7 @@ class Ids:
         return made
 
     def _block(self, high: str, digits: int) -> tuple[str, str]:
-        """The start of the ids of a block, and at least so many digits of their tails."""
+        """The common start of a block's ids, and their tails as at least ``digits`` hexadecimal digits."""
         if len(self._blocks) >= _MOST_BLOCKS:
             self._blocks.clear()
         tails = stream(self.secret, int(high, 16), digits // 2).hex()
