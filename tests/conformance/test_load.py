@@ -60,6 +60,24 @@ def test_loading_again_stores_only_what_is_not_there(engine: port.Engine, store:
     assert {t.state for t in published} == {State.READY}
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_id_of_another_queue_is_a_conflict_and_nothing_is_stored(
+    engine: port.Engine, store: Store, loaded: bool
+) -> None:
+    if loaded:
+        engine.run([load([2, 3], queue="others")])
+    else:
+        for id in ids([2, 3]):
+            store.publish("others", "mine", id=id)
+    (refused,) = engine.run([load(range(5))])
+    assert isinstance(refused, tampu.IdempotencyConflict)
+    assert "another queue" in str(refused)
+    assert "others" not in str(refused)
+    assert [stats.queue for stats in store.stats()] == ["others"]
+    assert engine.run([load([0, 1, 4])]) == [3]
+    assert [m.id for m in store.messages("jobs")] == ids([0, 1, 4])
+
+
 def test_loaded_and_published_messages_keep_one_order_and_one_count(engine: port.Engine, store: Store) -> None:
     store.publish("jobs", "before")
     engine.run([load(range(3))])

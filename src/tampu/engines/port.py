@@ -85,7 +85,7 @@ class Load(msgspec.Struct, frozen=True):
 
     Plain means: rank 0, no key, no idempotency key, no expiry, no group to wait for. Use `Publish` for others. The id
     of a message is ``id_prefix`` and its number in 5 bytes, so loading again stores only what is missing. Refuses with
-    `QueueFull`. Reply: int, how many were stored.
+    `QueueFull`, and with `IdempotencyConflict` if another queue has an id. Reply: int, how many were stored.
     """
 
     tenant: str

@@ -211,11 +211,15 @@ def _id(number: int) -> str:
 def test_loaded_ids_are_unique_over_queues(store: tampu.Store) -> None:
     run = access.engine(store).run
     assert run([_load("a", 1, 2, 3)]) == [3]
-    assert run([_load("b", 2, 3, 4)]) == [1]
+    (refused,) = run([_load("b", 2, 3, 4)])
+    assert isinstance(refused, tampu.IdempotencyConflict)
+    assert run([_load("b", 4)]) == [1]
     with pytest.raises(tampu.IdempotencyConflict, match="another queue"):
         store.publish("c", "again", id=_id(1))
     store.publish("c", "single", id=_id(9))
-    assert run([_load("a", 8, 9)]) == [1]
+    (refused,) = run([_load("a", 8, 9)])
+    assert isinstance(refused, tampu.IdempotencyConflict)
+    assert run([_load("a", 8)]) == [1]
     assert {m.id for name in "abc" for m in store.messages(name)} == {_id(n) for n in (1, 2, 3, 4, 8, 9)}
     assert [store.get(_id(n)).queue for n in (1, 4, 8, 9)] == ["a", "b", "a", "c"]
 
@@ -223,12 +227,32 @@ def test_loaded_ids_are_unique_over_queues(store: tampu.Store) -> None:
 def test_who_died_before_loading_leaves_the_ids_free(store: tampu.Store) -> None:
     slow = _stopped(store, _load("a", 1, 2))
     assert access.engine(store).run([_load("b", 1, 2)]) == [2]
-    assert slow.finish() == 0
+    with pytest.raises(tampu.IdempotencyConflict, match="another queue"):
+        slow.finish()
     assert [stats.queue for stats in store.stats()] == ["b"]
 
 
-def test_a_slow_load_leaves_out_an_id_that_was_published_meanwhile(store: tampu.Store) -> None:
+def test_a_slow_load_is_refused_if_an_id_was_published_meanwhile(store: tampu.Store) -> None:
     slow = _stopped(store, _load("a", 1, 2))
     assert store.publish("b", "mine", id=_id(2)).queue == "b"
-    assert slow.finish() == 1
-    assert [m.id for m in store.messages("a")] == [_id(1)]
+    with pytest.raises(tampu.IdempotencyConflict, match="another queue"):
+        slow.finish()
+    assert [stats.queue for stats in store.stats()] == ["b"]
+
+
+def test_a_slow_load_stores_all_if_who_asked_for_an_id_died(store: tampu.Store) -> None:
+    slow = _stopped(store, _load("a", 1, 2))
+    _stopped(store, _publish("b", "mine", id=_id(2)))
+    assert slow.finish() == 2
+    assert {m.id for m in store.messages("a")} == {_id(1), _id(2)}
+    with pytest.raises(tampu.IdempotencyConflict, match="another queue"):
+        store.publish("b", "mine", id=_id(2))
+
+
+def test_loading_again_is_no_conflict_if_the_ids_were_used_elsewhere_since(store: tampu.Store) -> None:
+    run = access.engine(store).run
+    call = msgspec.structs.replace(_load("a", 1, 2), remember_us=86_400_000_000)
+    assert run([call]) == [2]
+    store.purge("a", state="ready")
+    assert store.publish("b", "mine", id=_id(2)).queue == "b"
+    assert run([call]) == [0]

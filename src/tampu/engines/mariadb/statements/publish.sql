@@ -100,11 +100,11 @@ ON DUPLICATE KEY UPDATE seq = VALUES(seq), stamp = VALUES(stamp), until = VALUES
   digest = VALUES(digest)
 
 -- name: find_loaded_ids
--- Finds which ids of a range are taken.
+-- Finds which ids of a range are in use, and where.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
--- Out: the ids in the range that exist in the tenant
-SELECT i.id FROM tampu_own_id i FORCE INDEX (PRIMARY)
+-- Out: (id, name of its queue) of those in the range that exist in the tenant
+SELECT i.id, u.name FROM tampu_own_id i FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN tampu_message m FORCE INDEX (PRIMARY) ON m.seq = i.seq
 STRAIGHT_JOIN tampu_queue u FORCE INDEX (PRIMARY) ON u.q = m.q
 WHERE i.id BETWEEN $2 AND $3 AND u.tenant = $1

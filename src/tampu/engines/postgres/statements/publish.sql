@@ -138,14 +138,14 @@ SELECT pg_advisory_xact_lock_shared(h)
 FROM (SELECT DISTINCT hashtextextended(encode(name, 'hex'), 7461) AS h FROM unnest($1::bytea[]) AS name ORDER BY 1) AS s
 
 -- name: find_loaded_ids
--- Finds which ids of a range are taken.
+-- Finds which ids of a range are in use, and where.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
--- Out: the ids in the range that exist in the tenant
+-- Out: (id, name of its queue) of those in the range that exist in the tenant
 WITH found AS MATERIALIZED (
   SELECT id, q FROM tampu.message
   WHERE id BETWEEN encode($2::bytea, 'hex')::uuid AND encode($3::bytea, 'hex')::uuid)
-SELECT f.id FROM found f JOIN tampu.queue u ON u.q = f.q WHERE u.tenant = $1::text
+SELECT f.id, u.name FROM found f JOIN tampu.queue u ON u.q = f.q WHERE u.tenant = $1::text
 
 -- name: insert_loaded
 -- Stores messages of one queue with given ids, ready at rank 0.

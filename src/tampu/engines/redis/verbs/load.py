@@ -16,7 +16,7 @@ from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry
 from tampu.engines.redis.run_context import RunContext
 from tampu.engines.redis.verbs import publish, reservations
-from tampu.engines.rules import full
+from tampu.engines.rules import full, of_another_queue
 from tampu.model.errors import Unavailable
 from tampu.model.message import unpack_body
 
@@ -48,6 +48,10 @@ def load(context: RunContext, call: Load) -> Operation[int]:
             continue
         if stored == b"full":
             raise full(call)
+        if stored == b"taken":
+            raise of_another_queue()
+        if stored == b"asked":
+            return (yield from _one_by_one(context, call, id_prefix))
         if new:
             yield from context.registry.confirm(entry)
         return int(stored)
@@ -63,31 +67,26 @@ def _reserve(context: RunContext, call: Load, id_prefix: str, voided: str) -> An
 
 
 def _load_call(
-    context: RunContext, call: Load, entry: QueueEntry, id_prefix: str, token: bytes, elsewhere: set[int]
+    context: RunContext, call: Load, entry: QueueEntry, id_prefix: str, token: bytes, elsewhere: list[int]
 ) -> Any:
-    numbers, starts, types = list(call.numbers), list(call.starts), list(call.types)
-    bodies = bytes(call.bodies)
-    if elsewhere:
-        chosen = [i for i, number in enumerate(numbers) if number not in elsewhere]
-        pieces = [bodies[starts[i] : starts[i + 1]] for i in chosen]
-        numbers, types = [numbers[i] for i in chosen], [types[i] for i in chosen]
-        starts, bodies = [0, *itertools.accumulate(map(len, pieces))], b"".join(pieces)
+    types = list(call.types)
     kinds: Any = types[0] if types and types.count(types[0]) == len(types) else types
-    packed = rows.encode((numbers, starts, kinds))
+    packed = rows.encode((list(call.numbers), list(call.starts), kinds, elsewhere))
     return context.write.script(
-        "load", entry.tag, call.max_depth, id_prefix, token, call.max_attempts, packed, bodies, call.remember_us
-    )
+        "load", entry.tag, call.max_depth, id_prefix, token, call.max_attempts, packed, bytes(call.bodies),
+        call.remember_us,
+    )  # fmt: skip
 
 
-def _elsewhere(context: RunContext, call: Load, id_prefix: str, others: list[Any]) -> Operation[set[int]]:
+def _elsewhere(context: RunContext, call: Load, id_prefix: str, others: list[Any]) -> Operation[list[int]]:
     """Numbers whose ids other queues use. Reservations there that are not in use are dropped."""
-    found: set[int] = set()
+    found: list[int] = []
     for number, queue, token in zip(others[::3], others[1::3], others[2::3], strict=True):
         other = yield from context.registry.register(call.tenant, queue.decode())
         id = f"{id_prefix}{number:010x}"
         (used,) = yield [context.write.script("void_reservation", other.tag, "o", id, token, reservations.VOID_US)]
         if ok(used):
-            found.add(number)
+            found.append(number)
         else:
             (reply,) = yield [
                 context.write.script("drop_reservation", context.registry.tags.tenant(call.tenant), f"o{id}", token)
@@ -102,5 +101,5 @@ def _one_by_one(context: RunContext, call: Load, id_prefix: str) -> Operation[in
     for number, (start, end) in zip(call.numbers, itertools.pairwise(call.starts), strict=True):
         packed = bodies[start:end]
         items.append(Item(unpack_body(packed), packed, call.max_attempts, id=f"{id_prefix}{number:010x}"))
-    made = yield from publish.store(context, call, items, leave_taken=True)
+    made = yield from publish.store(context, call, items)
     return sum(not message.duplicate for message in made)

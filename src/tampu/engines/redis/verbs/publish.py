@@ -70,11 +70,8 @@ def store(
     items: Sequence[Item],
     slots: int | None = None,
     rate: GroupRate | None = None,
-    *,
-    leave_taken: bool = False,
 ) -> Operation[list[Message]]:
-    """Look up and store the items of a call. ``slots`` and ``rate`` are the limits of a group. ``leave_taken``: see
-    `reservations`."""
+    """Look up and store the items of a call. ``slots`` and ``rate`` are the limits of a group."""
     packed = [pack_item(item) for item in items]
     bodies = [item.packed for item in items]
     limits = limits_of(slots, rate)
@@ -82,7 +79,7 @@ def store(
     names = reservations.Reservations(context, entry, items) if reservations.needed(items) else None
     while True:
         if names:
-            yield from names.reserve(packed, leave_taken=leave_taken)
+            yield from names.reserve(packed)
         (reply,) = yield [publish_call(context, entry, call, packed, bodies, limits)]
         _, _, new, now, *answers = context.read_reply(entry, reply)
         if answers[0] == b"void":

@@ -1,7 +1,7 @@
 """load: store many simple messages under given ids, without making an object for each.
 
-Contract: a call is all or nothing; refused with QueueFull. A message whose id exists already stays as it is. The others
-become ready in order. Loads with the same id prefix wait for each other, so that no message is stored twice.
+Contract: a call is all or nothing; refused with QueueFull, and with IdempotencyConflict if another queue has one of the
+ids. A message that the queue has already stays as it is. The others become ready in order. Loads with the same id prefix wait for each other, so that no message is stored twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from tampu.engines.encoding import READY, Record
 from tampu.engines.load import NUMBER_BYTES, check
 from tampu.engines.port import Load
-from tampu.engines.rules import full
+from tampu.engines.rules import full, of_another_queue
 from tampu.engines.sql.commit import Commit
 from tampu.engines.sql.db import Blobs, Db, Ints, Uuids
 from tampu.engines.sql.locks import queue_lock
@@ -86,7 +86,12 @@ def record_stored(commit: Commit, record: Record, q: int, seqs: Sequence[int], t
 
 
 def known_numbers(db: Db, call: Load) -> set[int]:
-    """The numbers whose messages exist already in this tenant."""
+    """The numbers whose messages the queue has already. Raises if another queue of the tenant has one of them."""
     low, high = (call.id_prefix + n.to_bytes(NUMBER_BYTES, "big") for n in (call.numbers[0], call.numbers[-1]))
-    rows = db.rows("find_loaded_ids", call.tenant, low, high)
-    return {int.from_bytes(id[-NUMBER_BYTES:], "big") for (id,) in rows}
+    found = {
+        int.from_bytes(id[-NUMBER_BYTES:], "big"): queue
+        for id, queue in db.rows("find_loaded_ids", call.tenant, low, high)
+    }
+    if not {number for number, queue in found.items() if queue != call.queue}.isdisjoint(call.numbers):
+        raise of_another_queue()
+    return set(found)

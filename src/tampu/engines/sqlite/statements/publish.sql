@@ -60,8 +60,9 @@ INSERT OR REPLACE INTO tampu_idempotency (tenant, key, seq, id, digest, until)
 VALUES ($1, text($2), $3, $6, $7, $5)
 
 -- name: find_loaded_ids
--- Finds which ids of a range are taken.
+-- Finds which ids of a range are in use, and where.
 -- Run by: bulk load
 -- In:  $1 tenant, $2 first and $3 last id of the range (16 bytes each)
--- Out: the ids in the range that exist in the tenant
-SELECT m.id FROM tampu_message m CROSS JOIN tampu_queue u ON u.q = m.q WHERE m.id BETWEEN $2 AND $3 AND u.tenant = $1
+-- Out: (id, name of its queue) of those in the range that exist in the tenant
+SELECT m.id, u.name FROM tampu_message m CROSS JOIN tampu_queue u ON u.q = m.q
+WHERE m.id BETWEEN $2 AND $3 AND u.tenant = $1

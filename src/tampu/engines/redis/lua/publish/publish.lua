@@ -44,7 +44,7 @@ for i, item in ipairs(items) do
       known = true
     end
   end
-  if item.f == 1 and not known then return { 0, false, 0, now, 'taken' } end
+  if item.f == 1 and not known and not is_stored(item.o) then return { 0, false, 0, now, 'taken' } end
   if item.f then
     known = true
   elseif item.o and not known then
