@@ -76,6 +76,50 @@ def test_a_claim_of_small_messages_takes_as_many_as_it_wants(web: Web) -> None:
         assert len(leases) == expected
 
 
+@pytest.mark.parametrize("by_ids", [True, False])
+def test_a_replay_answers_in_parts(web: Web, stall: Stall, large: int, by_ids: bool) -> None:
+    with tampu.open(stall.url, token=stall.token) as store:
+        while leases := store.claim("jobs", limit=100):
+            store.settle([tampu.Reject(lease, reason="bad") for lease in leases])
+        dead = [message.id for message in store.replay("jobs", where={}, dry_run=True).messages]
+        assert len(dead) == large
+    body: dict[str, Any] = {"ids": dead} if by_ids else {"where": {}}
+    seen: list[str] = []
+    cursors = []
+    while True:
+        answer = web.post("/v1/queues/jobs/replay", body)
+        assert len(answer.raw) < MOST
+        assert all("error" not in outcome for outcome in answer.json["outcomes"])
+        seen += [message["id"] for message in answer.json["messages"]]
+        if "cursor" not in answer.json:
+            break
+        body["after"] = answer.json["cursor"]
+        cursors.append(body["after"])
+    assert seen == dead
+    assert len(cursors) == 2
+    assert web.get("/v1/queues/jobs/stats").json["counts"]["ready"] == large
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "9" * 5000, "٣x"])
+def test_a_strange_cursor_of_a_replay_is_refused(web: Web, after: str) -> None:
+    web.post("/v1/queues/jobs/messages", b"1")
+    choices: list[dict[str, Any]] = [{"ids": []}, {"where": {}}]
+    for choice in choices:
+        assert web.post("/v1/queues/jobs/replay", {**choice, "after": after}).code == "invalid_message"
+
+
+def test_the_client_replays_all_parts(stall: Stall, large: int) -> None:
+    with tampu.open(stall.url, token=stall.token) as store:
+        while leases := store.claim("jobs", limit=100):
+            store.settle([tampu.Reject(lease, reason="bad") for lease in leases])
+        assert len(store.replay("jobs", where={}, limit=60, dry_run=True)) == 60
+        chosen = [message.id for message in store.replay("jobs", where={}, limit=110).messages]
+        assert (len(chosen), store.stats("jobs").ready, store.stats("jobs").dead) == (110, 110, 40)
+        again = store.replay("jobs", ids=[*chosen[:1], *(m.id for m in store.messages("jobs", state="dead"))])
+        assert [outcome.ok for outcome in again.outcomes] == [False] + [True] * 40
+        assert store.stats("jobs").ready == large
+
+
 def test_a_stream_pushes_no_more_than_fits(stall: Stall, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     note = claim_sizes.ClaimSizes.note

@@ -98,6 +98,17 @@ def test_packed_messages_are_checked_as_all_others(stall: Stall, web: Web) -> No
     assert (message["payload"], message["max_attempts"]) == ("fine", 7), "what the queue says, not the client"
 
 
+def test_an_id_that_another_queue_has_is_a_conflict_and_not_left_out(stall: Stall, web: Web) -> None:
+    """Or a job would take a message for stored that is not, and learn which ids are in use."""
+    with store(stall) as opened:
+        assert opened.run([load("payroll", "secret")]) == [1]
+    job = wire.SparkChanges([store(stall)._to_change(load("mail", 1, 2))])
+    answer = web.as_key(web.key("publish:mail")).post("/v1/spark/changes", job)
+    assert (answer.status, answer.code) == (422, "idempotency_conflict")
+    assert b"payroll" not in answer.raw
+    assert web.get("/v1/queues").json["queues"] == ["payroll"], "nothing was stored"
+
+
 def test_messages_of_a_job_are_counted_by_their_queue(stall: Stall, web: Web) -> None:
     with store(stall) as opened:
         opened.run([load("jobs", 1, 2, 3), load("mail", 4, first=3)])

@@ -45,14 +45,18 @@ _READ_STATS = reader(bodies.StatsView, _stats)
 _READ_ALL_STATS = reader(bodies.StatsMany, lambda reply: [_stats(view) for view in reply.queues])
 _READ_REPLAYED = reader(
     bodies.ReplayedView,
-    lambda reply: Replayed(
-        [to_message(m) for m in reply.messages], [outcome(view) for view in reply.outcomes], reply.dry_run
+    lambda reply: (
+        [to_message(m) for m in reply.messages],
+        [outcome(view) for view in reply.outcomes],
+        reply.cursor,
     ),
 )
 _READ_COUNT = reader(bodies.Count, lambda reply: reply.count)
 _READ_CONFIG = reader(QueueConfig)
 _READ_NAMES = reader(bodies.QueueNames, lambda reply: reply.queues)
 _READ_DELETED = reader(bodies.Deleted, lambda reply: reply.deleted)
+_STEP = 1000
+"""Ids in one request."""
 _VERB_OF = {"paused": "pause", "open": "resume", "draining": "drain", "closed": "close"}
 
 
@@ -98,14 +102,37 @@ class RemoteAdmin(Checks):
         dry_run: bool = False,
     ) -> Steps[Replayed]:
         check_replay(queue, ids, where, limit)
-        body = bodies.Replay(
-            None if ids is None else [validate.id_text(id) for id in ids],
-            None if where is None else Where.of(where),
-            limit,
-            dry_run,
-        )
-        path = f"/v1/queues/{queue}/replay"
-        return (yield from call("POST", path, _READ_REPLAYED, body, repeat=dry_run))
+        if ids is None:
+            found = yield from self._ask_replay(queue, bodies.Replay(None, Where.of(where), limit, dry_run=True))
+            if dry_run:
+                return found
+            # All are known before the first is replayed: one that dies again meanwhile is not replayed twice.
+            ids, limit = [message.id for message in found.messages], None
+        wanted = [validate.id_text(id) for id in ids]
+        done = Replayed([], [], dry_run)
+        for start in range(0, len(wanted), _STEP):
+            left = None if limit is None else limit - len(done.messages)
+            if left == 0:
+                break
+            part = yield from self._ask_replay(queue, bodies.Replay(wanted[start : start + _STEP], None, left, dry_run))
+            done.messages.extend(part.messages)
+            done.outcomes.extend(part.outcomes)
+        return done
+
+    def _ask_replay(self, queue: str, body: bodies.Replay) -> Steps[Replayed]:
+        """Ask for part after part, until the server has no more or the limit is reached."""
+        done = Replayed([], [], body.dry_run)
+        limit = body.limit
+        while True:
+            messages, outcomes, cursor = yield from call(
+                "POST", f"/v1/queues/{queue}/replay", _READ_REPLAYED, body, repeat=body.dry_run
+            )
+            done.messages.extend(messages)
+            done.outcomes.extend(outcomes)
+            if cursor is None:
+                return done
+            left = None if limit is None else limit - len(done.messages)
+            body = msgspec.structs.replace(body, after=cursor, limit=left)
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         body = bodies.Purge(purged_states(queue, state), dry_run)

@@ -197,12 +197,17 @@ class Replay(RequestBody):
     where: Where | None = None
     limit: int | None = None
     dry_run: bool = False
+    after: str | None = None
+    """The ``cursor`` of the answer before."""
 
 
-class ReplayedView(msgspec.Struct):
+class ReplayedView(msgspec.Struct, omit_defaults=True):
+    """One part. Pass ``cursor`` as ``after`` for the next; the last part has none."""
+
     messages: list[MessageView]
     outcomes: list[OutcomeView]
     dry_run: bool
+    cursor: str | None = None
 
 
 class Purge(RequestBody):

@@ -203,30 +203,64 @@ class Admin:
         check_replay(queue, ids, where, limit)
         chosen: list[Message] = []
         refused: list[Outcome] = []
-        if ids is not None:
-            yield from self._by_id(queue, ids, chosen, refused)
-        else:
-            after = None
-            while True:
-                step = _STEP if limit is None else min(_STEP, limit - len(chosen))
-                page = yield from self.messages(queue, state=State.DEAD, limit=step, after=after, where=where)
-                chosen.extend(page.messages)
-                after = page.cursor
-                if after is None or (limit is not None and len(chosen) >= limit):
-                    break
-        if limit is not None:
-            del chosen[limit:]
-        if dry_run:
-            return Replayed(chosen, refused, dry_run=True)
-        current = self.core.settings.get(self.tenant, queue).max_attempts
-        for start in range(0, len(chosen), _STEP):
-            batch = chosen[start : start + _STEP]
-            attempts = [message.body.own_max_attempts or current for message in batch]
-            refused.extend((yield port.Replay(self.tenant, [message.id for message in batch], attempts)))
-        return Replayed(chosen, refused, dry_run=False)
+        after = None
+        while True:
+            left = None if limit is None else limit - len(chosen)
+            page, after = yield from self.replay_page(
+                queue, ids=ids, where=where, limit=left, after=after, dry_run=True
+            )
+            chosen += page.messages
+            refused += page.outcomes
+            if after is None:
+                break
+        if not dry_run:
+            refused += yield from self._replay(queue, chosen)
+        return Replayed(chosen, refused, dry_run)
 
-    def _by_id(self, queue: str, ids: Sequence[str], chosen: list[Message], refused: list[Outcome]) -> Steps[None]:
-        for id in ids:
+    def replay_page(
+        self,
+        queue: str,
+        *,
+        ids: Sequence[str] | None,
+        where: Where | dict[str, Any] | None,
+        limit: int | None,
+        after: str | None,
+        dry_run: bool,
+    ) -> Steps[tuple[Replayed, str | None]]:
+        """A part of `replay`, with at most 8 MB of messages, and the cursor of the next part."""
+        check_replay(queue, ids, where, limit)
+        most = _MOST_READ if limit is None else min(limit, _MOST_READ)
+        refused: list[Outcome] = []
+        if ids is not None:
+            page = yield from self._by_id(queue, ids, most, after, refused)
+        else:
+            page = yield from self.messages(queue, state=State.DEAD, limit=most, after=after, where=where)
+        if not dry_run:
+            refused += yield from self._replay(queue, page.messages)
+        cursor = None if limit is not None and len(page) >= limit else page.cursor
+        return Replayed(page.messages, refused, dry_run), cursor
+
+    def _replay(self, queue: str, messages: Sequence[Message]) -> Steps[list[Outcome]]:
+        outcomes: list[Outcome] = []
+        current = self.core.settings.get(self.tenant, queue).max_attempts
+        for start in range(0, len(messages), _STEP):
+            batch = messages[start : start + _STEP]
+            attempts = [message.body.own_max_attempts or current for message in batch]
+            outcomes += yield port.Replay(self.tenant, [message.id for message in batch], attempts)
+        return outcomes
+
+    def _by_id(
+        self, queue: str, ids: Sequence[str], most: int, after: str | None, refused: list[Outcome]
+    ) -> Steps[MessagePage]:
+        """The dead ones of these messages. The cursor is the number of ids that are done."""
+        if after is not None and not (after.isdecimal() and len(after) < 8):
+            raise InvalidMessage("after is not a cursor of these messages", field="after")
+        first = int(after or 0)
+        chosen: list[Message] = []
+        size = 0
+        for done, id in enumerate(ids[first:], first):
+            if len(chosen) >= most or size >= _PAGE_BYTES:
+                return MessagePage(chosen, str(done))
             wanted = validate.id_text(id)
             message: Message | None = yield Read(lambda engine, i=wanted: engine.get(self.tenant, i))  # type: ignore[misc]  # bound now
             if message is None or message.queue != queue:
@@ -235,6 +269,8 @@ class Admin:
                 refused.append(Outcome(wanted, None, InvalidState(f"the message is {message.state}, not dead")))
             else:
                 chosen.append(message)
+                size += _size(message)
+        return MessagePage(chosen, None)
 
     def purge(self, queue: str, *, state: State | str | Iterable[State | str], dry_run: bool = False) -> Steps[int]:
         """Remove all messages in one or more states for good. Returns how many. Leased ones cannot be purged."""

@@ -82,13 +82,17 @@ async def free(request: CurrentRequest, caller: CurrentCaller) -> Response:
     **doc(bodies.ReplayedView, bodies.Replay, more=(404, 409, 507)),
 )
 async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCaller) -> Response:
-    """Run dead messages again, from attempt 0, with the same id."""
+    """Run dead messages again, from attempt 0, with the same id.
+
+    The answer has at most 8 MB of messages; with a ``cursor`` there are more: send it as ``after``. A message that dies
+    again meanwhile comes after the cursor. To replay each once, get the ids with ``dry_run`` first.
+    """
     caller.need("operate", queue)
     body: bodies.Replay = await request.read(bodies.REPLAY)
     await request.spend(caller, 1)
-    done = await request.server.drive(
-        request.server.verbs(caller.tenant).replay(
-            queue, ids=body.ids, where=body.where, limit=body.limit, dry_run=body.dry_run
+    done, cursor = await request.server.drive(
+        request.server.verbs(caller.tenant).replay_page(
+            queue, ids=body.ids, where=body.where, limit=body.limit, after=body.after, dry_run=body.dry_run
         )
     )
     await charge_moved(request, caller, 0 if done.dry_run else len(done.messages))
@@ -97,7 +101,10 @@ async def replay(queue: QueueName, request: CurrentRequest, caller: CurrentCalle
     return answer(
         request,
         bodies.ReplayedView(
-            [view_for(caller, m, form) for m in done.messages], [outcome_view(o) for o in done.outcomes], done.dry_run
+            [view_for(caller, m, form) for m in done.messages],
+            [outcome_view(o) for o in done.outcomes],
+            done.dry_run,
+            cursor,
         ),
     )
 

@@ -1,7 +1,8 @@
 """load: store many simple messages under given ids, without making an object for each.
 
 Contract: a call is all or nothing; refused with QueueFull, and with IdempotencyConflict if another queue has one of the
-ids. A message that the queue has already stays as it is. The others become ready in order. Loads with the same id prefix wait for each other, so that no message is stored twice.
+ids. A message that the queue has already stays as it is. The others become ready in order. Loads with the same id
+prefix wait for each other, so that no message is stored twice.
 """
 
 from __future__ import annotations
