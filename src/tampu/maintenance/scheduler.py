@@ -67,7 +67,8 @@ class Scheduler:
                 wait = min(self._waits.get(name, _FIRST_WAIT_US // 2) * 2, _LONGEST_WAIT_US)
                 self._waits[name] = wait
                 self._due[name] = now + wait
-                log.warning("schedule %s of tenant %s cannot publish, will try again: %s", name[1], name[0], reply.why)
+                tenant, schedule = name
+                log.warning("schedule %s of tenant %s cannot publish, will try again: %s", schedule, tenant, reply.why)
                 continue
             self._waits.pop(name, None)
             self._set_due(name, reply)
@@ -101,11 +102,8 @@ class Scheduler:
                 self._waits.pop(name, None)
                 try:
                     seen[name] = document.version, stored.read(document).next_us
-                except (
-                    msgspec.MsgspecError,
-                    InvalidMessage,
-                ) as error:  # of a newer version, or an unknown zone
-                    log.error("schedule %s of tenant %s cannot be read: %s", name[1], name[0], error)
+                except (msgspec.MsgspecError, InvalidMessage) as error:  # of a newer version, or an unknown zone
+                    log.error("schedule %s of tenant %s cannot be read: %s", document.name, document.tenant, error)
                     seen[name] = document.version, None
         self._versions = seen
         self._due = {name: at for name, (_, at) in seen.items() if at is not None and name not in self._waits} | {

@@ -140,11 +140,11 @@ def connect(place: Target) -> Db:
 
 def _check_version(text: str) -> None:
     """Refuse MySQL and older servers, which lack features that our statements use."""
-    found = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", text)
-    if not found:
+    match = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", text)
+    if not match:
         raise Unavailable(f"this is not MariaDB: {text}", hint="tampu needs MariaDB 10.6 or newer")
-    if (int(found[1]), int(found[2])) < OLDEST:
-        raise Unavailable(f"MariaDB {found[1]}.{found[2]} is too old", hint="tampu needs 10.6 or newer")
+    if (int(match[1]), int(match[2])) < OLDEST:
+        raise Unavailable(f"MariaDB {match[1]}.{match[2]} is too old", hint="tampu needs 10.6 or newer")
 
 
 def durability(db: Db, wanted: str | None) -> str:

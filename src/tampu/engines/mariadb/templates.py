@@ -138,14 +138,14 @@ class _Rows:
 
 def _cut(text: str) -> Iterator[_Text | _Value | _Rows | _Count]:
     end = 0
-    for found in _PART.finditer(text):
-        if found.start() > end:
-            yield _Text(text[end : found.start()])
-        if found[1]:
-            yield _Value(int(found[1]) - 1)
+    for match in _PART.finditer(text):
+        if match.start() > end:
+            yield _Text(text[end : match.start()])
+        if match[1]:
+            yield _Value(int(match[1]) - 1)
         else:
-            yield _Rows(found[2]) if found[2] else _Count(int(found[3]) - 1)
-        end = found.end()
+            yield _Rows(match[2]) if match[2] else _Count(int(match[3]) - 1)
+        end = match.end()
     if end < len(text):
         yield _Text(text[end:])
 

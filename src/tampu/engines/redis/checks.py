@@ -49,7 +49,8 @@ def read_server(wire: Wire, node: Node) -> Server:
     fsync: str | None = None
     try:
         answer: Any = wire.send_to(node, "CONFIG", "GET", "appendfsync")
-        fsync = answer[1].decode() if answer else None
+        _, value = answer or (None, None)
+        fsync = value.decode() if value else None
     except TampuError:
         fsync = None  # hosted servers often forbid CONFIG GET
     return Server(

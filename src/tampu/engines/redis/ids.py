@@ -68,8 +68,8 @@ class Ids:
 
     def number(self, id: str) -> str | None:
         """The number of an id of this queue; None for any other id."""
-        parsed = parse(id)
-        return None if parsed is None or self.of(parsed[1]) != id else parsed[1]
+        _, number = parse(id) or (None, None)
+        return None if number is None or self.of(number) != id else number
 
 
 def series(first: str, count: int) -> list[str]:

@@ -39,7 +39,8 @@ class _Partition:
         self.rows = []
         for id, fields in entries:
             last, _, n = id.decode().partition("-")
-            found = _unfold(self.entry, int(last), int(n), int(fields[1]), fields[3])
+            _, at, _, packed = fields
+            found = _unfold(self.entry, int(last), int(n), int(at), packed)
             self.rows += found[max(0, self._read - found[0].offset + 1) :]
             self._read = int(last)
         self.rows.reverse()  # so that pop() gives the next one

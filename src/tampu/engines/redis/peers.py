@@ -119,9 +119,10 @@ class _Listener:
                 self._connection.send_command("PING", check_health=False)
                 continue
             pinged = False
-            if isinstance(message, list) and message[0] == b"sunsubscribe":
+            kind, *_, sender = message if isinstance(message, list) else (None, None)
+            if kind == b"sunsubscribe":
                 raise exceptions.ConnectionError("the channel has moved to another server")
-            if isinstance(message, list) and message[0] in (b"message", b"smessage") and message[2] != self._own:
+            if kind in (b"message", b"smessage") and sender != self._own:
                 waiting = self._on_wakeup()
                 # Under load every commit sends a wake-up; reacting now and then is enough.
                 self._stopped.wait(_QUIET_SECONDS if waiting else _RELAXED_SECONDS)

@@ -139,8 +139,8 @@ class QueueRegistry:
             for names in ok(reply):
                 for name in (names or b"").decode().split():
                     yield from self.find(*name.split("/", 1))
-        owners = {id: self._owner(key, id) for id, key in keys.items()}
-        return {id: (entry, parsed[id][1]) for id, entry in owners.items() if entry is not None}
+        owners = ((id, number, self._owner(keys[id], id)) for id, (_, number) in parsed.items())
+        return {id: (entry, number) for id, number, entry in owners if entry is not None}
 
     def _owner(self, key: str, id: str) -> QueueEntry | None:
         """The queue, of those in the cache, that makes this id."""

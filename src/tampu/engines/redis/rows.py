@@ -50,7 +50,49 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return msgspec.structs.replace(self.body, **{name: value or _DEFAULT[name] for name, value in kept})
 
 
+class Status(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The part of a message that changes: `x` of the layout. What the last four values are depends on the state."""
+
+    state: int
+    attempts: int
+    marker: Any = ""
+    """The settle marker, or the lease."""
+    at: Any = False
+    """When it is due, ended, or its lease expires; the position of a ready message."""
+    text: Any = ""
+    """The reason, or the worker."""
+    last: Any = 0
+    """1 if a cancel was requested or it waits for its group; the journal's offset at which it ended."""
+
+    @property
+    def run_at(self) -> int | None:
+        return (self.at or None) if self.state in (DELAYED, HELD) else None
+
+    @property
+    def ended_at(self) -> int | None:
+        return self.at if self.state >= DONE else None
+
+    @property
+    def reason(self) -> str | None:
+        return self.text if self.state in (HELD, DEAD) else None
+
+    @property
+    def cancel_requested(self) -> bool:
+        return self.state == LEASED and self.last == 1
+
+    @property
+    def waits_for_group(self) -> bool:
+        return self.state == HELD and self.last == 1
+
+
 read_row = from_msgpack(Row).decode
+_read_status = from_msgpack(Status).decode
+_PUBLISHED = Status(READY, 0)
+
+
+def read_status(raw: bytes | None) -> Status:
+    """No status is stored for a message that is ready as it was published."""
+    return _read_status(raw) if raw else _PUBLISHED
 
 
 def kept_fields(body: Body) -> tuple[Any, ...] | None:
@@ -72,25 +114,24 @@ def message(
     """A message from its row and its status (`x`)."""
     row = read_row(raw)
     extra = row.extra or {}
-    x: list[Any] = decode(raw_status) if raw_status else [READY, 0, "", False]
-    code = x[0]
+    status = read_status(raw_status)
     return Message(
         extra.get("o") or entry.ids.of(seq),
         entry.tenant,
         entry.queue,
-        STATES[code],
+        STATES[status.state],
         row.shown,
-        x[1],
+        status.attempts,
         row.max_attempts,
         row.created,
-        (x[3] or None) if code in (DELAYED, HELD) else None,
+        status.run_at,
         extra.get("e"),
-        x[3] if code >= DONE else None,
-        x[4] if code in (HELD, DEAD) else None,
+        status.ended_at,
+        status.reason,
         error.decode() if error is not None else None,
         failures,
         result,
-        code == LEASED and x[5] == 1,
+        status.cancel_requested,
     )
 
 
@@ -128,10 +169,10 @@ def ageing_base(priority: int, ageing_us: int) -> tuple[int, int]:
 
 def parse_receipt(text: str) -> tuple[str, str]:
     """(number, lease) of a receipt, which is ``queue/number.lease`` in hexadecimal."""
-    found = _RECEIPT.search(text)
-    if not found:
+    match = _RECEIPT.search(text)
+    if not match:
         raise InvalidMessage("this is not a receipt", field="receipt", hint="pass the receipt that claim gave")
-    return found[1].rjust(16, "0"), found[2]
+    return match[1].rjust(16, "0"), match[2]
 
 
 def again(found: Message) -> Message:

@@ -20,20 +20,20 @@ class RunContext:
         self.ready[queue] = self.ready.get(queue, 0) + count
 
     def read_reply(self, entry: QueueEntry, reply: Any) -> list[Any]:
-        """Record how many messages became ready and when the next work is due: the first two values of a reply."""
-        found: list[Any] = ok(reply)
-        newly_ready, due = found[0], found[1]
+        """Record how many messages became ready and when the next work is due. Returns the rest of the reply."""
+        rest: list[Any]
+        newly_ready, due, *rest = ok(reply)
         if newly_ready:
             self.became_ready((entry.tenant, entry.queue), newly_ready)
         if due is not None and (self.due is None or due < self.due):
             self.due = due
-        return found
+        return rest
 
     def swept(self, entry: QueueEntry, counts: list[Any]) -> int:
         """Record the leases that expired in a sweep. Returns how many messages it moved."""
         moved, back, dead = counts
         if back or dead:
             name = (entry.tenant, entry.queue)
-            before = self.leases_expired.get(name, (0, 0))
-            self.leases_expired[name] = (before[0] + back, before[1] + dead)
+            back_before, dead_before = self.leases_expired.get(name, (0, 0))
+            self.leases_expired[name] = (back_before + back, dead_before + dead)
         return int(moved)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tampu.engines import secret_tails
 
@@ -22,6 +22,14 @@ _MOST_BLOCKS = 4096
 _LOW_BITS = 26
 _LOW = (1 << _LOW_BITS) - 1
 _TAIL = (1 << TAIL_BITS) - 1
+
+
+class Parsed(NamedTuple):
+    """The parts of an id that this store made."""
+
+    stamp: int
+    """When it was published, in milliseconds."""
+    seq: int
 
 
 class IdScheme(Protocol):
@@ -38,8 +46,8 @@ class IdScheme(Protocol):
 
     def many(self, stamps: Sequence[int], seqs: Sequence[int]) -> list[str]: ...
 
-    def seq_of(self, id: str) -> tuple[int, int] | None:
-        """(stamp, seq) of an id of this store; None for any other id."""
+    def seq_of(self, id: str) -> Parsed | None:
+        """Read an id of this store; None for any other id."""
         ...
 
     def given(self, seq: int) -> int:
@@ -90,12 +98,12 @@ class Ids:
             made.append(f"{start}{(seq & _LOW) << TAIL_BITS | self._tail(seq):012x}")
         return made
 
-    def seq_of(self, id: str) -> tuple[int, int] | None:
+    def seq_of(self, id: str) -> Parsed | None:
         value = int(id.replace("-", ""), 16)
         seq = (value >> 64 & 0xFFF) << 40 | (value >> TAIL_BITS & (1 << 40) - 1)
         if value >> 76 & 0xF != 7 or value >> 62 & 3 != 2 or value & _TAIL != self._tail(seq):
             return None
-        return value >> 80, seq
+        return Parsed(value >> 80, seq)
 
     def given(self, seq: int) -> int:
         return seq

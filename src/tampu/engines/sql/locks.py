@@ -44,4 +44,5 @@ def key_lock(tenant: str, name: str, key: str) -> bytes:
 
 def group_lock(queue: tuple[str, str], group: bytes) -> bytes:
     """Uses the tenant and name of the queue, because a new queue has no number yet."""
-    return b"lane/%s/%s/%s" % (queue[0].encode(), queue[1].encode(), group)
+    tenant, name = queue
+    return b"lane/%s/%s/%s" % (tenant.encode(), name.encode(), group)

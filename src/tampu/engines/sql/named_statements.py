@@ -48,12 +48,12 @@ def _read(file: str, block: str) -> tuple[str, str]:
     lines = block.splitlines()
     end = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
     header, statement = lines[:end], "\n".join(lines[end:]).strip()
-    named = _NAME.fullmatch(header[0])
-    if named is None:
+    match = _NAME.fullmatch(header[0])
+    if match is None:
         raise ValueError(f"{file}: {header[0]!r} is not `-- name: ` and a name in lower case")
     for start in _REQUIRED:
         if sum(line.startswith(start) and len(line) > len(start) for line in header) != 1:
-            raise ValueError(f"{file}: the header of {named[1]} needs one line {start.strip()!r} that says something")
+            raise ValueError(f"{file}: the header of {match[1]} needs one line {start.strip()!r} that says something")
     if not statement:
-        raise ValueError(f"{file}: {named[1]} has no statement below its header")
-    return named[1], statement
+        raise ValueError(f"{file}: {match[1]} has no statement below its header")
+    return match[1], statement

@@ -16,6 +16,7 @@ import msgspec
 
 from tampu.engines.encoding import Record, folded, id_bytes, id_text, pack_seqs
 from tampu.engines.secret_tails import BLOCK, BLOCK_BITS, stream
+from tampu.engines.sql.ids import Parsed
 from tampu.engines.sql.queue_registry import QueueRegistry
 
 if TYPE_CHECKING:
@@ -56,14 +57,15 @@ class Ids:
 
     def _block(self, number: int, low: int) -> tuple[str, str]:
         """The start of the ids of a block, and their tails at least up to that of ``low``."""
-        found = self._blocks.get(number)
-        if found is None or len(found[1]) < low // 2 * 12 + 12:
+        start, tails = self._blocks.get(number, ("", ""))
+        if len(tails) < low // 2 * 12 + 12:
             if len(self._blocks) >= _MOST_BLOCKS:
                 self._blocks.clear()
             text = f"{number:015x}"
+            start = f"{text[:8]}-{text[8:12]}-7{text[12:]}"
             tails = stream(self.secret, number, low // 2 * 6 + 6).hex()
-            found = self._blocks[number] = f"{text[:8]}-{text[8:12]}-7{text[12:]}", tails
-        return found
+            self._blocks[number] = start, tails
+        return start, tails
 
     def of(self, _stamp: int, seq: int) -> str:
         low = seq & _LOW
@@ -83,14 +85,14 @@ class Ids:
             made += [start + middle + tails[place] for middle, place in self._parts[low : high + 1 : STEP]]
         return made
 
-    def seq_of(self, id: str) -> tuple[int, int] | None:
+    def seq_of(self, id: str) -> Parsed | None:
         value = int(id.replace("-", ""), 16)
         if value >> 48 & 0x3F != self.tail >> 48 or value >> 76 & 0xF != 7 or value >> 62 & 3 != 2:
             return None
         seq = (value >> 80) << 20 | (value >> 64 & 0xFFF) << 8 | (value >> 54 & 0xFF)
         if own_id(seq) or seq >> 63 or int(self.of(0, seq)[-12:], 16) != value & 0xFFFF_FFFF_FFFF:
             return None
-        return seq >> 20, seq
+        return Parsed(seq >> 20, seq)
 
     def given(self, seq: int) -> int:
         return seq + 1

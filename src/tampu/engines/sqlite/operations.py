@@ -41,20 +41,18 @@ def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: b
     rows = db.execute(HEAD, (q, limit)).fetchall()
     if not rows:
         return rows
-    kept = rows
+    kept = []
     for seq, _, _, _, _, expires, _, _, _, _ in rows:
         if expires is not None and expires <= now:
             ready.take(db, q, seq)
-            kept = []
-    if not kept:
-        kept = [row for row in rows if row[5] is None or row[5] > now]
+        else:
+            kept.append(seq)
     if kept:
         text = None if worker is None else worker.decode()
         db.execute(LEASE, (lease, now + lease_us, text, q, len(kept)))
-        last, *_ = kept[-1]
-        ready.take_first(db, q, last)
+        ready.take_first(db, q, kept[-1])
     if any(group is not None for _, _, _, _, _, _, _, _, group, _ in rows):
-        return [(*row[:8], None if row[8] is None else row[8].encode(), row[9]) for row in rows]
+        return [(*row, None if group is None else group.encode(), body) for *row, group, body in rows]
     return rows
 
 
@@ -156,7 +154,8 @@ def end_sweep(_db: Db) -> Rows:
 
 def lock_expired_leases(db: Db, seqs: Ints, leases: Ints) -> Rows:
     wanted = set(zip(seqs.values, leases.values, strict=True))
-    return [row for row in _leases(db, seqs) if (row[0], row[10]) in wanted]
+    rows = _leases(db, seqs)
+    return [row for row, (seq, *_, lease, _, _, _, _) in zip(rows, rows, strict=True) if (seq, lease) in wanted]
 
 
 def select_busy_leases(_db: Db, _seqs: Ints, _leases: Ints) -> Rows:

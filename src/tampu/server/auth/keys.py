@@ -108,7 +108,10 @@ def mint(
 def of_token(token: str, tenant: str, name: str, grants: Sequence[Grant], now_us: int) -> Key | None:
     """The key for a token that was made earlier."""
     parts = split(token)
-    return None if parts is None else Key(parts[0], tenant, name, parts[1], tuple(grants), now_us)
+    if parts is None:
+        return None
+    id, digest = parts
+    return Key(id, tenant, name, digest, tuple(grants), now_us)
 
 
 def rotated(key: Key, now_us: int, overlap: float) -> tuple[Key, str]:

@@ -194,5 +194,6 @@ async def static(name: str, request: Request) -> Response:
     found = render.static(name)
     if found is None:
         raise NotFound("no such file", field="name")
+    content, media_type = found
     lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
-    return Response(found[0], 200, {"cache-control": lasting, "x-content-type-options": "nosniff"}, found[1])
+    return Response(content, 200, {"cache-control": lasting, "x-content-type-options": "nosniff"}, media_type)

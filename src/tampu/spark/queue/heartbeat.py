@@ -45,10 +45,10 @@ def _space() -> str:
 def _started(pid: int) -> str | None:
     """Start time of a running process; None if it has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else fields[19]
+    return None if state in "ZX" else numbers[18]
 
 
 class Heartbeat:

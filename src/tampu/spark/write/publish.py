@@ -262,12 +262,13 @@ class Publisher:
         """The batches of each commit, and where the next one begins: after the last partition for the last commit."""
         chunk: list[tuple[int, pa.RecordBatch]] = []
         size = count = 0
+        first, row = start
         for part in parts:
-            if part.where is None or part.partition < start[0]:
+            if part.where is None or part.partition < first:
                 continue
             for batch in area.read(part.where):
-                if part.partition == start[0] and start[1]:
-                    batch = batch.filter(pc.greater_equal(batch.column("row"), start[1]))  # noqa: PLW2901 - the rest of it
+                if part.partition == first and row:
+                    batch = batch.filter(pc.greater_equal(batch.column("row"), row))  # noqa: PLW2901 - the rest of it
                 if not len(batch):
                     continue
                 if chunk and (count + len(batch) > staging.MOST_ROWS or size + batch.nbytes > staging.MOST_BYTES):

@@ -7,8 +7,8 @@ record. So a batch repeats the values of its records, once per transition.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,8 +25,16 @@ ROWS = 1 << 15
 RECORDS = 1 << 13
 """Records of one read transaction: a long one would delay vacuum and checkpoints."""
 
-Record = tuple[int, int, int, int, bytes]
-"""(first offset, number of transitions, at, q, packed columns)"""
+
+class Record(NamedTuple):
+    first: int
+    """Offset of its first transition."""
+    transitions: int
+    at: int
+    q: int
+    packed: bytes
+
+
 Names = Mapping[int, tuple[str, str]]
 _decode = from_msgpack(list[tuple[Any, ...]]).decode
 _fingerprint = functools.lru_cache(maxsize=4096)(fingerprint)
@@ -85,7 +93,7 @@ class Spread:
 
 def decode(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """The packed columns of the records."""
-    bodies = [record[4] for record in records]
+    bodies = [record.packed for record in records]
     return list(zip(*_decode(b"\xdd" + len(bodies).to_bytes(4, "big") + b"".join(bodies)), strict=True))
 
 
@@ -102,24 +110,23 @@ def read(
     has the next offset, their last offset, and the names of their queues."""
     while after < upto:
         records, end, names = fetch(after)
-        wanted = [
-            record
-            for record in records
-            if (tenant is None or names[record[3]][0] == tenant) and (queues is None or names[record[3]][1] in queues)
-        ]
+        asked = {
+            q for q, (owner, queue) in names.items() if tenant in (None, owner) and (queues is None or queue in queues)
+        }
+        wanted = [record for record in records if record.q in asked]
         if wanted:
             yield _batch(wanted, unpack(wanted), names, partition, after, upto)
         after = end
 
 
-def bounded(records: Iterator[Record] | Sequence[Record]) -> tuple[list[Record], int]:
+def bounded(records: Iterable[Record]) -> tuple[list[Record], int]:
     """The records of one batch, and their last offset."""
     taken: list[Record] = []
     end = rows = 0
     for record in records:
         taken.append(record)
-        end = record[0] + record[1] - 1
-        rows += record[1]
+        end = record.first + record.transitions - 1
+        rows += record.transitions
         if rows >= ROWS:
             break
     return taken, end
@@ -144,6 +151,7 @@ def _batch(
     records: Sequence[Record], found: Unpacked, names: Names, partition: str, after: int, upto: int
 ) -> pa.RecordBatch:
     firsts, lengths, ats, queues, _ = zip(*records, strict=True)
+    tenants, queue_names = zip(*(names[q] for q in queues), strict=True)
     spread = Spread(np.array(lengths, np.int64))
     text = pa.string()
     offsets = np.array(firsts, np.int64)[spread.record] + spread.within
@@ -156,8 +164,8 @@ def _batch(
             pa.repeat(pa.scalar(partition, text), spread.total),
             pa.array(offsets),
             pa.array(np.array(ats, np.int64)[spread.record], columns.TIME),
-            spread.one([names[q][0] for q in queues], text),
-            spread.one([names[q][1] for q in queues], text),
+            spread.one(tenants, text),
+            spread.one(queue_names, text),
             spread.one(found.verbs, text),
             found.ids(spread),
             spread.one([None if state is None else STATES[state].value for state in found.states], text),

@@ -111,7 +111,8 @@ def _search(registry: QueueRegistry, how: str, at_us: int) -> Operation[Position
 
 def _record(id: bytes, fields: Sequence[bytes]) -> Record:
     last, _, count = id.partition(b"-")
-    return int(last) - int(count) + 1, int(count), int(fields[1]), 0, fields[3]
+    _, at, _, packed = fields
+    return Record(int(last) - int(count) + 1, int(count), int(at), 0, packed)
 
 
 def column(scheme: Ids, seqs: Numbers) -> pa.StringArray:
@@ -126,7 +127,7 @@ def _unpacked(records: Sequence[Record], scheme: Ids) -> Unpacked:
         made = column(scheme, np.concatenate([_seqs(one) for one in packed]))
         if not any(own):
             return made
-        given = [_own(one, record[1]) for one, record in zip(own, records, strict=True)]
+        given = [_own(one, record.transitions) for one, record in zip(own, records, strict=True)]
         return pc.coalesce(spread.unfolded(given, pa.string()), made)
 
     return Unpacked(
@@ -147,8 +148,8 @@ def _texts(given: Any) -> Any:
 
 def _seqs(packed: Any) -> Numbers:
     if isinstance(packed, list):
-        first = int(packed[0], 16)
-        return np.arange(first, first + 2 * packed[1], 2, dtype=np.int64)
+        first, count = packed
+        return int(first, 16) + np.arange(0, 2 * count, 2, dtype=np.int64)
     return np.array([int(packed[i : i + 16], 16) for i in range(0, len(packed), 16)], np.int64)
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.connection.script_calls import Operation, ok
 from tampu.engines.redis.queue_registry import QueueEntry, QueueRegistry
-from tampu.engines.redis.rows import CODE, DEAD, DELAYED, DONE, HELD, READY, decode, encode
+from tampu.engines.redis.rows import CODE, Status, decode, encode, read_status
 from tampu.engines.redis.verbs import admin
 from tampu.model.decoders import from_msgpack
 from tampu.model.errors import Unavailable
@@ -42,9 +42,9 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _ENDED = frozenset(CODE[state] for state in FINAL)
 _INDEXES = tuple(map(str, (*LIVE, State.DEAD)))
 
-Seen = dict[str, tuple[list[Any], int, int]]
-"""By number: status (as in `x`), number of failed attempts, expiry or -1."""
-_FRESH: tuple[list[Any], int, int] = ([READY, 0, "", False], 0, NONE)
+Seen = dict[str, tuple[Status, int, int]]
+"""By number: status, number of failed attempts, expiry or -1."""
+_PUBLISHED = (read_status(None), 0, NONE)
 
 
 class RowRange(msgspec.Struct, array_like=True, frozen=True):
@@ -147,7 +147,7 @@ def _read_indexes(registry: QueueRegistry, entry: QueueEntry, indexes: Sequence[
             cursor, runs, *flat = ok(reply)
             for run in decode(runs) or ():
                 prefix, first, count = run[16:27], int(run[27:32], 16), int(run[33:])
-                seen.update((f"{prefix}{no:05x}", _FRESH) for no in range(first, first + 2 * count, 2))
+                seen.update((f"{prefix}{no:05x}", _PUBLISHED) for no in range(first, first + 2 * count, 2))
             _take(seen, flat)
             if cursor == b"0":
                 break
@@ -156,7 +156,7 @@ def _read_indexes(registry: QueueRegistry, entry: QueueEntry, indexes: Sequence[
 
 def _complete(seen: Seen, indexes: Sequence[str], counts: Sequence[int]) -> bool:
     """True if as many messages were found as the indexes have."""
-    found = Counter(status[0] for status, _, _ in seen.values())
+    found = Counter(status.state for status, _, _ in seen.values())
     have = dict(zip(_INDEXES, counts, strict=True))
     return all(found[CODE[State(index)]] == have[index] for index in indexes)
 
@@ -166,8 +166,7 @@ def _take(seen: Seen, flat: Sequence[Any]) -> None:
         if raw is None:
             seen.pop(seq.decode(), None)
         else:
-            status = decode(raw) if raw else _FRESH[0]
-            seen[seq.decode()] = (status, failures, int(expires) if expires else NONE)
+            seen[seq.decode()] = (read_status(raw), failures, int(expires) if expires else NONE)
 
 
 def _snapshot_rows(queue: int, seen: Seen, codes: Container[int], query: MessageQuery) -> SnapshotRows:
@@ -175,20 +174,12 @@ def _snapshot_rows(queue: int, seen: Seen, codes: Container[int], query: Message
     chosen = sorted(
         (int(seq, 16), status, failures, expires)
         for seq, (status, failures, expires) in seen.items()
-        if status[0] in codes and snapshot_rows.within(status[3] if status[0] >= DONE else None, query)
+        if status.state in codes and snapshot_rows.within(status.ended_at, query)
     )
-    found = [status for _, status, _, _ in chosen]
-    return SnapshotRows(
-        snapshot_rows.numbers(seq for seq, _, _, _ in chosen),
-        np.full(len(chosen), queue, np.int64),
-        snapshot_rows.numbers(status[0] for status in found),
-        snapshot_rows.numbers(status[1] for status in found),
-        snapshot_rows.numbers((status[3] or None) if status[0] in (DELAYED, HELD) else None for status in found),
-        snapshot_rows.numbers(status[3] if status[0] >= DONE else None for status in found),
-        [status[4] if status[0] in (HELD, DEAD) else None for status in found],
-        snapshot_rows.numbers(failures for _, _, failures, _ in chosen),
-        snapshot_rows.numbers(expires for _, _, _, expires in chosen),
-    )
+    made = redis_rows.statuses(queue, [seq for seq, _, _, _ in chosen], [status for _, status, _, _ in chosen])
+    made.failures = snapshot_rows.numbers(failures for _, _, failures, _ in chosen)
+    made.expires = snapshot_rows.numbers(expires for _, _, _, expires in chosen)
+    return made
 
 
 def _share_out(live: Sequence[SnapshotRows], ended: Sequence[RowRange], pieces: int, empty: Piece) -> list[Piece]:
@@ -226,9 +217,10 @@ def _located(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Ope
     groups: dict[QueueEntry, list[str]] = {}
     known = [id for id in dict.fromkeys(wanted) if _ID.match(id)]
     for way in (admin.by_id, admin.by_name) if known else ():
-        for found in (yield from way(registry, tenant, known)):
-            if found is not None:
-                groups.setdefault(found[0], []).append(found[1])
+        for located in (yield from way(registry, tenant, known)):
+            if located is not None:
+                entry, name = located
+                groups.setdefault(entry, []).append(name)
     return groups
 
 
@@ -300,8 +292,8 @@ def _ended(engine: RedisEngine, entry: QueueEntry, row_range: RowRange) -> Itera
             passed += 1
             if seq not in known:
                 known.add(seq)
-                status = decode(raw)
-                if status[5] <= row_range.offset:
+                status = read_status(raw)
+                if status.last <= row_range.offset:
                     rows.append((int(seq, 16), status))
         found += len(rows)
         if rows:
@@ -312,13 +304,13 @@ def _ended(engine: RedisEngine, entry: QueueEntry, row_range: RowRange) -> Itera
         raise snapshot_rows.gone(row_range.count - found)
 
 
-def _ended_rows(queue: int, rows: Sequence[tuple[int, list[Any]]]) -> SnapshotRows:
+def _ended_rows(queue: int, rows: Sequence[tuple[int, Status]]) -> SnapshotRows:
     return SnapshotRows(
         snapshot_rows.numbers(seq for seq, _ in rows),
         np.full(len(rows), queue, np.int64),
-        snapshot_rows.numbers(status[0] for _, status in rows),
-        snapshot_rows.numbers(status[1] for _, status in rows),
-        ended_at=snapshot_rows.numbers(status[3] for _, status in rows),
+        snapshot_rows.numbers(status.state for _, status in rows),
+        snapshot_rows.numbers(status.attempts for _, status in rows),
+        ended_at=snapshot_rows.numbers(status.ended_at for _, status in rows),
     )
 
 

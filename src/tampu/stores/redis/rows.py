@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tampu.engines.redis import RedisEngine
 from tampu.engines.redis.connection.script_calls import ScriptCall, ok
 from tampu.engines.redis.queue_registry import QueueEntry
-from tampu.engines.redis.rows import DEAD, DELAYED, DONE, HELD, READY, decode, read_row, result
+from tampu.engines.redis.rows import DONE, Status, failures, read_row, read_status, result
 from tampu.model.decoders import from_msgpack
 from tampu.model.message import Body
 from tampu.stores.arrow import message_rows, snapshot_rows
@@ -67,7 +67,7 @@ class Reader:
         seqs = [f"{seq:016x}" for seq in wanted.seq.tolist()]
         done = [seq for seq, state in zip(seqs, wanted.state.tolist(), strict=True) if state == DONE]
         failed = [] if wanted.failures is None else [seqs[i] for i in np.flatnonzero(wanted.failures)]
-        kept, errors, failures = self._fetch(
+        kept, errors, failed_attempts = self._fetch(
             entry, ("r", done), ("e", seqs if wanted.failures is None else []), ("f", failed)
         )
         # Bodies last: a message that is still there was there when the other fields were read.
@@ -82,10 +82,11 @@ class Reader:
         found = _made(entry, wanted, list(map(_read, raw)))
         if errors:
             found.errors = [errors[seq].decode() if seq in errors else None for seq in seqs]
-        elif wanted.failures is not None and failures:
+        elif wanted.failures is not None and failed_attempts:
             counts = zip(seqs, wanted.failures.tolist(), strict=True)
             found.errors = [
-                decode(failures[seq])[count - 1][4] or None if seq in failures else None for seq, count in counts
+                failures(failed_attempts[seq])[count - 1].error if seq in failed_attempts else None
+                for seq, count in counts
             ]
         if kept:
             found.results = [result(kept.get(seq), self._now) for seq in seqs]
@@ -105,21 +106,25 @@ class Reader:
 
 def whole(entry: QueueEntry, flat: Sequence[Any], now: int) -> Found:
     """Messages from the reply of `select_messages.lua`: number, m, x, e, r."""
-    seqs, raw, found, errors, kept = (flat[i::5] for i in range(5))
-    statuses: list[list[Any]] = [decode(status) if status else [READY, 0, "", False] for status in found]
-    here = SnapshotRows(
-        snapshot_rows.numbers(int(seq, 16) for seq in seqs),
-        np.zeros(len(seqs), np.int64),
-        snapshot_rows.numbers(status[0] for status in statuses),
-        snapshot_rows.numbers(status[1] for status in statuses),
-        snapshot_rows.numbers((status[3] or None) if status[0] in (DELAYED, HELD) else None for status in statuses),
-        snapshot_rows.numbers(status[3] if status[0] >= DONE else None for status in statuses),
-        [status[4] if status[0] in (HELD, DEAD) else None for status in statuses],
-    )
-    made = _made(entry, here, list(map(_read, raw)))
+    seqs, raw, packed, errors, kept = (flat[i::5] for i in range(5))
+    found = list(map(read_status, packed))
+    made = _made(entry, statuses(0, [int(seq, 16) for seq in seqs], found), list(map(_read, raw)))
     made.errors = [None if error is None else error.decode() for error in errors]
-    made.results = [result(one, now) if status[0] == DONE else None for one, status in zip(kept, statuses, strict=True)]
+    made.results = [result(one, now) if status.state == DONE else None for one, status in zip(kept, found, strict=True)]
     return made
+
+
+def statuses(queue: int, seqs: Sequence[int], found: Sequence[Status]) -> SnapshotRows:
+    """The status of messages of one queue, as columns."""
+    return SnapshotRows(
+        snapshot_rows.numbers(seqs),
+        np.full(len(seqs), queue, np.int64),
+        snapshot_rows.numbers(status.state for status in found),
+        snapshot_rows.numbers(status.attempts for status in found),
+        snapshot_rows.numbers(status.run_at for status in found),
+        snapshot_rows.numbers(status.ended_at for status in found),
+        [status.reason for status in found],
+    )
 
 
 def _made(entry: QueueEntry, here: SnapshotRows, rows: Sequence[_Row]) -> Found:

@@ -41,15 +41,17 @@ class SqlJournal(EngineStore[E], abc.ABC):
         """Scans the records: times may be out of order, and everything before the position must be older."""
 
         def find(db: Db) -> int:
-            found = db.row("find_journal_since", at_us)
-            return int(found[0]) - 1 if found else _bounds(db)[1]
+            first = db.value("find_journal_since", at_us)
+            _, latest = _bounds(db)
+            return latest if first is None else int(first) - 1
 
         return {PARTITION: self.numbered(find)}
 
     def until_time(self, at_us: int) -> Position:
         def find(db: Db) -> int:
-            found = db.row("find_journal_until", at_us)
-            return int(found[0]) if found else _bounds(db)[0]
+            last = db.value("find_journal_until", at_us)
+            before, _ = _bounds(db)
+            return before if last is None else int(last)
 
         return {PARTITION: self.numbered(find)}
 
@@ -63,8 +65,8 @@ class SqlJournal(EngineStore[E], abc.ABC):
             def work(db: Db) -> tuple[list[Record], int, Names]:
                 packed_journal.check_reach(*_bounds(db), after, upto)
                 rows = db.rows("read_journal_range", after, upto, packed_journal.RECORDS)
-                records, end = packed_journal.bounded(rows)
-                return records, end, {q: registry.name(db, q) for q in {record[3] for record in records}}
+                records, end = packed_journal.bounded(map(Record._make, rows))
+                return records, end, {q: registry.name(db, q) for q in {record.q for record in records}}
 
             return readers.ask_once(work)
 

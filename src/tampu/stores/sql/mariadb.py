@@ -38,7 +38,8 @@ class MariaStore(ServerStore[MariaEngine]):
             db.send(
                 "snapshot_number_records",
                 Ints(end + 1 for end in ends[:-1]),
-                *(Ints(row[i] for row in new) for i in (0, 1)),
+                Ints(no for no, _, _ in new),
+                Ints(part for _, part, _ in new),
             )
             db.send("end_numbering", latest)
             db.send("seal_journal")  # after this commit all that was seen is on disk, even if nothing was new
@@ -60,11 +61,11 @@ class MariaStore(ServerStore[MariaEngine]):
 
 def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | None, bool]:
     """The first messages of a range, up to ``limit`` and `BYTES`; and False if the size cut them off."""
-    (heads,) = db.rows("snapshot_columns", first, last, limit, NONE)
-    if heads[0] is None:
+    ((*texts, has_own, own_ids),) = db.rows("snapshot_columns", first, last, limit, NONE)
+    if has_own is None:
         return None, True
-    seqs, created, most, expires, ahead, sizes = (_numbers(text) for text in heads[:6])
-    own = np.frombuffer(heads[6].encode(), np.uint8) == ord("1")
+    seqs, created, most, expires, ahead, sizes = map(_numbers, texts)
+    own = np.frombuffer(has_own.encode(), np.uint8) == ord("1")
     room = min(BYTES, getattr(db, "most_bytes", BYTES))
     count = max(1, int(np.searchsorted(np.cumsum(sizes), room, "right")))
     ((same, bodies),) = db.rows("snapshot_bodies", int(seqs[0]), int(seqs[count - 1]))
@@ -75,7 +76,7 @@ def _batch(db: Db, first: int, last: int, limit: int) -> tuple[pa.RecordBatch | 
         "max_attempts": pa.array(most[:count]),
         "expires": _nullable(expires[:count]),
         "ahead": _nullable(ahead[:count]),
-        "id": _ids(own, heads[7])[:count],
+        "id": _ids(own, own_ids)[:count],
         "body": _packed(bodies, sizes[:count]),
     }
     return pa.record_batch(columns), count == len(seqs)

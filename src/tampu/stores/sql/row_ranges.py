@@ -153,5 +153,6 @@ def _joined(row_ranges: list[_RowRange]) -> _RowRange:
 
 
 def _row_range(fields: Sequence[memoryview]) -> _RowRange:
-    seq: Numbers = np.frombuffer(fields[0], ">i8").astype(np.int64)
-    return _RowRange(seq, np.frombuffer(fields[2], _SIZE)["body"].astype(np.int64), fields)
+    seqs, _, sizes, *_ = fields
+    seq: Numbers = np.frombuffer(seqs, ">i8").astype(np.int64)
+    return _RowRange(seq, np.frombuffer(sizes, _SIZE)["body"].astype(np.int64), fields)

@@ -8,8 +8,8 @@ they do not change, except that a key may give a waiting message a new payload.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,17 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _ENDED = frozenset(CODE[state] for state in FINAL)
 _LAST = (1 << 63) - 1
 
-Row = tuple[int, int, int, int, int | None, int | None, bytes | None]
-"""(seq, q, state number, attempts, run_at, ended at, reason)"""
+
+class Row(NamedTuple):
+    """A message as it is in the indexes."""
+
+    seq: int
+    q: int
+    state: int
+    attempts: int
+    run_at: int | None
+    ended_at: int | None
+    reason: bytes | None
 
 
 def find_rows(db: Db, registry: QueueRegistry, query: MessageQuery) -> list[SnapshotRows]:
@@ -40,8 +49,14 @@ def find_rows(db: Db, registry: QueueRegistry, query: MessageQuery) -> list[Snap
     codes = {CODE[state] for state in query.states}
     if query.ids is not None:
         known = [seq for seq, q in find_ids(db, registry, query.ids) if q in queues]
-        rows = [_place(row) for row in db.rows("select_messages", Ints(known))] if known else []
-        return [_live(db, [row for row in rows if row[2] in codes and snapshot_rows.within(row[5], query)])]
+        rows = [
+            Row(seq, q, state, attempts, run_at, ended_at, reason)
+            for seq, q, _, _, _, _, _, _, state, attempts, run_at, ended_at, reason, *_ in (
+                db.rows("select_messages", Ints(known)) if known else []
+            )
+            if state in codes
+        ]
+        return [_live(db, rows, query)]
     found = _ended(db, queues, codes & _ENDED, query)
     if READY in codes and query.ended_from is None and query.ended_to is None:
         unmoved: dict[int, list[bytes]] = {}
@@ -50,14 +65,8 @@ def find_rows(db: Db, registry: QueueRegistry, query: MessageQuery) -> list[Snap
         for q, packs in unmoved.items():
             seqs, _ = unpack_seqs(packs)
             found.append(snapshot_rows.same(seqs, q, READY, 0, failures=np.zeros(len(seqs), np.int64)))
-    rows = db.rows("snapshot_live", Ints(queues), Ints(codes - _ENDED))
-    return [*(one.sorted() for one in found), _live(db, [row for row in rows if snapshot_rows.within(row[5], query)])]
-
-
-def _place(row: Any) -> Row:
-    """The index columns of a row of `select_messages`."""
-    seq, q, _, _, _, _, _, _, state, attempts, run_at, ended_at, reason, *_ = row
-    return seq, q, state, attempts, run_at, ended_at, reason
+    live = map(Row._make, db.rows("snapshot_live", Ints(queues), Ints(codes - _ENDED)))
+    return [*(one.sorted() for one in found), _live(db, live, query)]
 
 
 def find_ids(db: Db, registry: QueueRegistry, wanted: Sequence[str]) -> list[tuple[int, int]]:
@@ -66,8 +75,8 @@ def find_ids(db: Db, registry: QueueRegistry, wanted: Sequence[str]) -> list[tup
     made = [registry.id.seq_of(id) for id in known]
     return db.rows(
         "snapshot_find",
-        Ints(None if place is None else place[1] for place in made),
-        Ints(None if place is None else place[0] for place in made),
+        Ints(None if parsed is None else parsed.seq for parsed in made),
+        Ints(None if parsed is None else parsed.stamp for parsed in made),
         Uuids(id_bytes(id) for id in known),
     )
 
@@ -89,21 +98,21 @@ def _ended(db: Db, queues: Sequence[int], codes: set[int], query: MessageQuery) 
     ]
 
 
-def _live(db: Db, rows: Sequence[Row]) -> SnapshotRows:
+def _live(db: Db, found: Iterable[Row], query: MessageQuery) -> SnapshotRows:
     """Index rows as columns, with the other values that may change: failures so far, and expiry of dead messages."""
-    rows = sorted(rows, key=lambda row: row[0])
-    seqs = [row[0] for row in rows]
+    rows = sorted((row for row in found if snapshot_rows.within(row.ended_at, query)), key=lambda row: row.seq)
+    seqs = [row.seq for row in rows]
     failures = dict(db.rows("snapshot_failures", Ints(seqs))) if seqs else {}
-    dead = [row[0] for row in rows if row[2] == DEAD]
+    dead = [row.seq for row in rows if row.state == DEAD]
     expires = dict(db.rows("snapshot_expiries", Ints(dead))) if dead else {}
     return SnapshotRows(
         snapshot_rows.numbers(seqs),
-        snapshot_rows.numbers(row[1] for row in rows),
-        snapshot_rows.numbers(row[2] for row in rows),
-        snapshot_rows.numbers(row[3] for row in rows),
-        snapshot_rows.numbers(row[4] for row in rows),
-        snapshot_rows.numbers(row[5] for row in rows),
-        [text(row[6]) for row in rows],
+        snapshot_rows.numbers(row.q for row in rows),
+        snapshot_rows.numbers(row.state for row in rows),
+        snapshot_rows.numbers(row.attempts for row in rows),
+        snapshot_rows.numbers(row.run_at for row in rows),
+        snapshot_rows.numbers(row.ended_at for row in rows),
+        [text(row.reason) for row in rows],
         snapshot_rows.numbers(failures.get(seq, 0) for seq in seqs),
         snapshot_rows.numbers(expires.get(seq) for seq in seqs) if expires else None,
     )

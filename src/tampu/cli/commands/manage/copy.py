@@ -124,7 +124,7 @@ def _table(report: Report) -> Table:
     for q in report.queues:
         for side, counts in (("source", q.source), ("target", q.target)):
             if counts is not None:
-                names = (q.tenant, q.queue) if side == "source" else ("", "")
+                tenant, queue = (q.tenant, q.queue) if side == "source" else ("", "")
                 found = [count(counts.get(s, 0), output.STYLES[s]) for s in states]
-                rows.append([text(names[0]), text(names[1], "bold"), text(side, "dim"), *found])
+                rows.append([text(tenant), text(queue, "bold"), text(side, "dim"), *found])
     return output.table(["tenant", "queue", "", *states], rows, right=[str(s) for s in states])

@@ -94,8 +94,9 @@ def _check(source: str, read: Any) -> int:
             for batch in _file(source):
                 for line in batch:
                     read(line)
-                    size += len(line[1])
-                advance(sum(len(raw) for _, raw in batch))
+                read_bytes = sum(len(raw) for _, raw in batch)
+                size += read_bytes
+                advance(read_bytes)
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise tampu.InvalidMessage(f"{source} cannot be read: {why}", field="file") from None

@@ -42,7 +42,8 @@ def publish_without_lookup(
 
 def insert_messages(db: Db, now: int, ahead: int | None, seqs: Ints, *columns: Any) -> None:
     db.ask("insert_messages", now, ahead, seqs, *columns)
-    given = [(id, seq) for id, seq in zip(columns[6].values, seqs.values, strict=True) if id is not None]
+    _, _, _, _, _, _, ids, *_ = columns
+    given = [(id, seq) for id, seq in zip(ids.values, seqs.values, strict=True) if id is not None]
     db.ask("insert_own_ids", Uuids(id for id, _ in given), Ints(seq for _, seq in given))
 
 

@@ -117,10 +117,10 @@ class Node:
             with self._lock:
                 if not self._idle:
                     break
-                known = self._idle.pop()
-            if not known[1].poll(0):
-                return known
-            known[0].disconnect()  # readable without a request: the server has closed it
+                known, watch = self._idle.pop()
+            if not watch.poll(0):
+                return known, watch
+            known.disconnect()  # readable without a request: the server has closed it
         made = self.open()
         watch = select.poll()
         watch.register(made._sock.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
@@ -203,10 +203,10 @@ class Sent:
 def _inside(error: exceptions.ResponseError) -> exceptions.ResponseError:
     """The error that Redis 6.2 wraps in the text of a script error. It is raised by the first write of a script, so
     nothing was done."""
-    found = _SCRIPT_ERROR.match(str(error))
-    if found is None:
+    match = _SCRIPT_ERROR.match(str(error))
+    if match is None:
         return error
-    return _KINDS.get(found[2], exceptions.ResponseError)(found[1])
+    return _KINDS.get(match[2], exceptions.ResponseError)(match[1])
 
 
 def with_source(call: ScriptCall) -> tuple[Any, ...]:

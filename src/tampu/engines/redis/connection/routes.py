@@ -94,20 +94,19 @@ class Cluster:
     def refresh(self) -> None:
         """Ask any server for the slot map. A server with an empty map is not, or no longer, in the cluster."""
         error: Exception = exceptions.ConnectionError("no server of the cluster answers")
-        for address in dict.fromkeys((*self._nodes, *self._place.hosts)):
+        for asked, asked_port in dict.fromkeys((*self._nodes, *self._place.hosts)):
             try:
-                (reply,) = self.at(address).send([("CLUSTER", "SLOTS")]).replies()
+                (reply,) = self.at((asked, asked_port)).send([("CLUSTER", "SLOTS")]).replies()
                 if isinstance(reply, Exception):
                     raise reply
                 if not reply:
-                    raise exceptions.ClusterDownError(f"{address[0]}:{address[1]} has no slot map")
+                    raise exceptions.ClusterDownError(f"{asked}:{asked_port} has no slot map")
             except (exceptions.RedisError, Lost, OSError) as failed:
                 error = failed
                 continue
             slots = []
-            for first, last, master, *_ in reply:
-                host = master[0].decode() or address[0]
-                slots.append((int(first), int(last), self.at((host, int(master[1])))))
+            for first, last, (host, port, *_), *_ in reply:
+                slots.append((int(first), int(last), self.at((host.decode() or asked, int(port)))))
             self._slots, self._tags = slots, {}
             return
         raise error if isinstance(error, FINAL) else exceptions.ConnectionError(str(error)) from error

@@ -33,11 +33,11 @@ def files() -> dict[str, Traversable]:
 def source(name: str) -> str:
     """The full source of a script."""
     text = files()[name].read_text(encoding="utf-8")
-    needs = _NEEDS.search(text)
-    assert needs is not None, f"{name}.lua has no '-- needs:' line"
-    parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in needs[1].split()]
-    contains = _CONTAINS.search(text)
-    inside = [_function(other) for other in contains[1].split()] if contains else []
+    match = _NEEDS.search(text)
+    assert match is not None, f"{name}.lua has no '-- needs:' line"
+    parts = [(_FOLDER / _COMMON / f"{part}.lua").read_text(encoding="utf-8") for part in match[1].split()]
+    match = _CONTAINS.search(text)
+    inside = [_function(other) for other in match[1].split()] if match else []
     return "\n".join([*(_without_comments(part) for part in parts), *inside, _without_comments(text)])
 
 

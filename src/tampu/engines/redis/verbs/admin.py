@@ -37,7 +37,10 @@ def by_name(registry: QueueRegistry, tenant: str, wanted: Sequence[str]) -> Oper
     fields = [field for id in wanted for field in (f"o{id}", f"s{id[:26]}")]
     (reply,) = yield [registry.write.plain("HMGET", registry.tags.tenant(tenant), "names", *fields)]
     known = [own or id_prefix for own, id_prefix in zip(ok(reply)[::2], reply[1::2], strict=True)]
-    queues = [None if one is None else rows.decode(one)[1] for one in known]
+    queues = []
+    for one in known:
+        _, queue, *_ = (None, None) if one is None else rows.decode(one)
+        queues.append(queue)
     names = list(dict.fromkeys(queue for queue in queues if queue is not None))
     entries = dict(zip(names, (yield from registry.find_many(tenant, names)), strict=True))
     found: list[Located | None] = []
@@ -58,7 +61,8 @@ def steer(context: RunContext, script: str, call: Cancel | Free | Replay) -> Ope
         located = yield from way(context.registry, call.tenant, [id for _, id in left])
         for (position, _), found in zip(left, located, strict=True):
             if found is not None:
-                groups.setdefault(found[0], []).append((position, found[1]))
+                entry, name = found
+                groups.setdefault(entry, []).append((position, name))
         if groups:
             replies = yield [
                 context.write.script(
@@ -70,7 +74,7 @@ def steer(context: RunContext, script: str, call: Cancel | Free | Replay) -> Ope
                 if isinstance(reply, TampuError):  # one server of several failed: the other answers count
                     answers.update({position: reply for position, _ in names})
                     continue
-                for (position, _), answer in zip(names, context.read_reply(entry, reply)[2:], strict=True):
+                for (position, _), answer in zip(names, context.read_reply(entry, reply), strict=True):
                     if answer[0] >= 0:
                         answers[position] = answer
         left = [(position, id) for position, id in left if position not in answers]
@@ -108,7 +112,8 @@ def purge(context: RunContext, call: Purge) -> Operation[int]:
     if call.state is State.LEASED:
         raise InvalidState("leased messages cannot be purged", hint="cancel them, or wait until they end")
     (reply,) = yield [context.write.script("purge", entry.tag, rows.CODE[call.state], call.limit)]
-    return int(context.read_reply(entry, reply)[2])
+    (purged,) = context.read_reply(entry, reply)
+    return int(purged)
 
 
 def rerank(context: RunContext, call: Rerank) -> Operation[int | None]:
@@ -139,5 +144,5 @@ def regroup(context: RunContext, call: Regroup) -> Operation[str | None]:
         return None
     limits = (stored(call.slots), call.after or "0", call.limit, *rows.group_rate(call.group_rate))
     (reply,) = yield [context.write.script("regroup", entry.tag, *limits)]
-    cursor: str = context.read_reply(entry, reply)[2].decode()
-    return None if cursor == "0" else cursor
+    (cursor,) = context.read_reply(entry, reply)
+    return None if cursor == b"0" else cursor.decode()

@@ -37,12 +37,12 @@ def claim(context: RunContext, call: Claim) -> Operation[list[Lease] | RetryLate
         reply, *claimable = yield calls
         if isinstance(reply, TampuError) and leases:
             break  # return what is claimed already; the next claim asks this queue's server again
-        found = context.read_reply(entry, reply)
-        unfinished = context.swept(entry, found[2]) >= SWEEP_FIRST or unfinished
-        if len(found) == 4:
-            waits.append(found[3])
-        elif len(found) > 4:
-            leases.extend(_leases(call, entry, lease, found[3:]))
+        swept, *found = context.read_reply(entry, reply)
+        unfinished = context.swept(entry, swept) >= SWEEP_FIRST or unfinished
+        if len(found) == 1:
+            waits += found
+        elif found:
+            leases.extend(_leases(call, entry, lease, found))
         pending = [other for other, yes in zip(pending, claimable, strict=True) if yes]
     if leases:
         return leases

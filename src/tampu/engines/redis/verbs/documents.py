@@ -61,7 +61,8 @@ def change(context: RunContext, calls: Sequence[PutDocument | DeleteDocument]) -
     (reply,) = yield [change_call(context, calls)]
     answers = ok(reply)
     if answers and answers[0] == -1:
-        raise version_conflict(calls[answers[1] - 1])
+        _, which = answers
+        raise version_conflict(calls[which - 1])
     return replies_of(calls, answers)
 
 

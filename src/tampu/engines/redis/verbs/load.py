@@ -31,18 +31,19 @@ def load(context: RunContext, call: Load) -> Operation[int]:
         (reply,) = yield [_reserve(context, call, id_prefix, voided)]
         mine, *rest = ok(reply)
         if not mine:
-            other = yield from context.registry.register(call.tenant, rest[0].decode())
+            queue, token = rest
+            other = yield from context.registry.register(call.tenant, queue.decode())
             (used,) = yield [
-                context.write.script("void_reservation", other.tag, "s", id_prefix, rest[1], reservations.VOID_US)
+                context.write.script("void_reservation", other.tag, "s", id_prefix, token, reservations.VOID_US)
             ]
             if ok(used):  # another queue has ids with this prefix: look up each id
                 return (yield from _one_by_one(context, call, id_prefix))
-            voided = rest[1].decode()
+            voided = token.decode()
             continue
         token, *others = rest
         elsewhere = yield from _elsewhere(context, call, id_prefix, others)
         (reply,) = yield [_load_call(context, call, entry, id_prefix, token, elsewhere)]
-        _, _, new, stored = context.read_reply(entry, reply)
+        new, stored = context.read_reply(entry, reply)
         if stored == b"void":
             voided = token.decode()
             continue

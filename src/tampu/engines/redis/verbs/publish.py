@@ -36,7 +36,7 @@ def publish_simple(context: RunContext, calls: Sequence[Publish]) -> Operation[l
     bodies = [item.packed for item in items]
     entry = yield from context.registry.register(tenant, queue)
     (reply,) = yield [context.write.script("publish_simple", entry.tag, head, *bodies)]
-    _, _, new, now, first = context.read_reply(entry, reply)
+    new, now, first = context.read_reply(entry, reply)
     state = State.READY
     made = [
         Message(id, tenant, queue, state, item.body, 0, item.max_attempts, now)
@@ -81,7 +81,7 @@ def store(
         if names:
             yield from names.reserve(packed)
         (reply,) = yield [publish_call(context, entry, call, packed, bodies, limits)]
-        _, _, new, now, *answers = context.read_reply(entry, reply)
+        new, now, *answers = context.read_reply(entry, reply)
         if answers[0] == b"void":
             assert names is not None
             names.lose(answers[1:])
@@ -153,17 +153,19 @@ def pack_item(item: Item) -> dict[str, Any]:
 
 
 def _read(entry: QueueEntry, item: Item, answer: list[Any], now: int) -> Message:
-    kind, seq = answer[0], answer[1].decode()
+    kind, raw_seq, *rest = answer
+    seq = raw_seq.decode()
     if kind == b"new":
-        _, _, code, run_at, expires = answer
+        code, run_at, expires = rest
         reason = item.body.hold or ("group" if code == rows.HELD else None)
         return Message(
             item.id or entry.ids.of(seq), entry.tenant, entry.queue, rows.STATES[code], item.body, 0, item.max_attempts,
             now, run_at, expires, reason=reason,
         )  # fmt: skip
     if kind == b"again":
-        return rows.again(rows.message(entry, seq, *answer[2:]))
+        return rows.again(rows.message(entry, seq, *rest))
     # The first message has ended and was removed; its id is still the reply.
     created = int(seq[:11], 16) * 1000
-    id = answer[2].decode() or entry.ids.of(seq)
+    (own,) = rest
+    id = own.decode() or entry.ids.of(seq)
     return Message(id, entry.tenant, entry.queue, State.DONE, item.body, 0, item.max_attempts, created, duplicate=True)

@@ -85,7 +85,8 @@ class Reservations:
             if mine:
                 self._held[id] = rest[0].decode()
             else:
-                others.append((id, rest[0].decode(), rest[1].decode()))
+                queue, other_token = rest
+                others.append((id, queue.decode(), other_token.decode()))
         return others
 
     def _in_use(self, id: str, queue: str, token: str) -> Operation[bool]:

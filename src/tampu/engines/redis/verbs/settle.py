@@ -128,7 +128,8 @@ def _ack_claim(context: RunContext, call: Settle, numbers: str, lease: str) -> O
         return [Outcome(None, None, reply)] * len(call.items)
     answers = context.read_reply(entry, reply)
     done = rows.STATES[rows.DONE]
-    if len(answers) == 3 and answers[2].count(b"d") == len(call.items) and all(item.id for item in call.items):
+    letters, *own = answers
+    if not own and letters.count(b"d") == len(call.items) and all(item.id for item in call.items):
         return [Outcome(item.id, done) for item in call.items]
     batch = Batch()
     for i, item in enumerate(call.items):
@@ -143,8 +144,8 @@ def _ack_call(context: RunContext, entry: QueueEntry, batch: Batch) -> ScriptCal
 
 
 def _ack_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[Outcome]:
-    letters = reply[2]
-    own = dict(zip(reply[3::2], reply[4::2], strict=True))
+    letters, *given = reply
+    own = dict(zip(given[::2], given[1::2], strict=True))
     done = rows.STATES[rows.DONE]
     outcomes = []
     for i, (item, seq) in enumerate(zip(batch.items, batch.seqs, strict=True)):
@@ -188,7 +189,7 @@ def settle_outcomes(entry: QueueEntry, batch: Batch, reply: list[Any]) -> list[O
         Outcome(None, None, lost())
         if code < 0
         else Outcome(item.id or (own[0].decode() if own[0] else entry.ids.of(seq)), rows.STATES[code])
-        for item, seq, (code, *own) in zip(batch.items, batch.seqs, reply[2:], strict=True)
+        for item, seq, (code, *own) in zip(batch.items, batch.seqs, reply, strict=True)
     ]
 
 
@@ -205,15 +206,15 @@ def extend(context: RunContext, call: Extend) -> Operation[list[Extended | Tampu
     for queue, items in batches.items():
         entry = yield from context.registry.find(call.tenant, queue)
         if entry is not None:
-            own = [item for item in items if may_be(entry, item[1])]
+            own = [(position, item) for position, item in items if may_be(entry, item)]
             (reply,) = yield [context.write.script("extend", entry.tag, rows.encode([item for _, item in own]))]
             if isinstance(reply, TampuError):
                 for position, _ in own:
                     answers[position] = reply
                 continue
-            for (position, _), answer in zip(own, context.read_reply(entry, reply)[2:], strict=True):
-                if answer[0]:
-                    answers[position] = Extended(answer[0], bool(answer[1]))
+            for (position, _), (until, *cancel) in zip(own, context.read_reply(entry, reply), strict=True):
+                if until:
+                    answers[position] = Extended(until, any(cancel))
     return answers
 
 

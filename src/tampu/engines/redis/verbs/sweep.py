@@ -37,7 +37,10 @@ def _next_unit(registry: QueueRegistry) -> ScriptCall:
 
 def _earliest(at: int | None, unit: Any) -> int | None:
     """The earlier of a time and the reply to `_next_unit`."""
-    times = [time for time in (at, int(float(ok(unit)[1])) if ok(unit) else None) if time is not None]
+    times = [] if at is None else [at]
+    if ok(unit):
+        _, score = unit
+        times.append(int(float(score)))
     return min(times, default=None)
 
 
@@ -91,11 +94,11 @@ def sweep(context: RunContext, call: Sweep) -> Operation[Swept]:
             if isinstance(reply, TampuError):
                 failed = reply
                 continue
-            found = context.read_reply(entry, reply)
-            moved += context.swept(entry, found[2])
-            moved += yield from units.complete_all(context, entry.tag, found[4])
-            if found[3] is not None and (first is None or found[3] < first):
-                first = found[3]
+            swept, due, intents = context.read_reply(entry, reply)
+            moved += context.swept(entry, swept)
+            moved += yield from units.complete_all(context, entry.tag, intents)
+            if due is not None and (first is None or due < first):
+                first = due
     if failed is not None and not moved:
         raise failed
     return Swept(moved, first)

@@ -52,7 +52,7 @@ def import_messages(context: RunContext, call: Import) -> Operation[int]:
                 *parts,
             )
         ]
-        _, _, new, stored, *void = context.read_reply(entry, reply)
+        new, stored, *void = context.read_reply(entry, reply)
         if stored == b"void":
             names.lose(void)
             continue
@@ -148,11 +148,10 @@ def _snapshot(
     row = rows.read_row(raw)
     failures = rows.failures(failed)
     m = rows.message(entry, member[-16:].decode(), raw, place, None, failures, rows.result(result, now))
-    x: list[Any] = rows.decode(place) if place else []
     until = int(result[:16]) if result is not None and m.result_raw is not None else None
     return MessageSnapshot(
         m.id, m.state, m.body, rows.rank_number(row.rank), m.attempts, m.max_attempts, m.created_us, m.run_us,
-        m.expires_us, m.ended_us, m.reason, (row.extra or {}).get("l"), m.state is State.HELD and x[5] == 1,
+        m.expires_us, m.ended_us, m.reason, (row.extra or {}).get("l"), rows.read_status(place).waits_for_group,
         bool(has_key), m.cancel_requested, failures, m.result_raw, until,
     )  # fmt: skip
 

@@ -78,7 +78,7 @@ class Part:
         """All publishes of this part as one call, so that max_depth counts them together."""
         if not self.publishes:
             return None
-        call = self.publishes[0][1]
+        _, call = self.publishes[0]
         ending = sum(item.verb in _ENDING for item in self.batch.items)
         return msgspec.structs.replace(
             call,
@@ -210,20 +210,21 @@ class _Script:
     def refused(self, script: str, part: Part, answer: list[Any]) -> None:
         """Raise the reason. Returns if the unit is to be tried again."""
         if script == "publish":
-            call = part.publish
-            assert call is not None
-            if answer[4] == b"void":
-                self._names[part.tag].lose(answer[5:])
+            _, _, _, _, why, *void = answer
+            if why == b"void":
+                self._names[part.tag].lose(void)
                 return
-            publish.refuse(part.publishes[0][1], answer[4:])
-        verb, which = answer[0].decode(), answer[1] - 1
+            _, call = part.publishes[0]
+            publish.refuse(call, [why])
+        raw_verb, which, *found = answer
+        verb = raw_verb.decode()
         if verb == "lease":
             raise lost()
         if verb == "documents":
-            raise documents.version_conflict(part.documents[which][1])
-        id = part.named[verb][which][3]
-        found = None if answer[2] == -1 else [0, *answer[2:]]
-        error = admin.outcome(verb, id, found).error
+            _, change = part.documents[which - 1]
+            raise documents.version_conflict(change)
+        _, _, _, id = part.named[verb][which - 1]
+        error = admin.outcome(verb, id, None if found[0] == -1 else [0, *found]).error
         assert error is not None
         raise error
 
@@ -235,24 +236,23 @@ class _Script:
                 replies[position] = reply
             return False
         assert part.entry is not None
-        self._context.read_reply(part.entry, answer)
+        found = self._context.read_reply(part.entry, answer)
         if script == "publish":
-            call = part.publish
-            assert call is not None
-            stored = iter(publish.messages_of(part.entry, call.items, answer[4:], answer[3]))
-            for position, one in part.publishes:
-                replies[position] = [next(stored) for _ in one.items]
-            return bool(answer[2])
+            new, now, *stored = found
+            for position, call in part.publishes:
+                mine, stored = stored[: len(call.items)], stored[len(call.items) :]
+                replies[position] = publish.messages_of(part.entry, call.items, mine, now)
+            return bool(new)
         if script == "settle":
-            outcomes = settle.settle_outcomes(part.entry, part.batch, answer)
+            outcomes = settle.settle_outcomes(part.entry, part.batch, found)
             for position, item, outcome in zip(part.settles, part.batch.positions, outcomes, strict=True):
                 replies.setdefault(position, {})[item] = outcome
             return False
         if script == "extend":
-            for (position, item, _), (until, cancel) in zip(part.extends, answer[2:], strict=True):
+            for (position, item, _), (until, cancel) in zip(part.extends, found, strict=True):
                 replies.setdefault(position, {})[item] = Extended(until, bool(cancel))
             return False
-        for (position, item, _, id), one in zip(part.named[script], answer[2:], strict=True):
+        for (position, item, _, id), one in zip(part.named[script], found, strict=True):
             replies.setdefault(position, {})[item] = admin.outcome(script, id, one)
         return False
 
@@ -289,8 +289,9 @@ def _run_script(
                 "this name was used for another unit", field="name", hint="use a new name for every unit"
             )
         if kind == b"refused":
-            refused, part, _ = steps[answers[0] - 1]
-            script.refused(refused, part, answers[1])
+            step, why = answers
+            refused, part, _ = steps[step - 1]
+            script.refused(refused, part, why)
             continue
         replies: dict[int, Any] = {}
         doing = [(done, part) for done, part, _ in steps if done != "unit_check"]

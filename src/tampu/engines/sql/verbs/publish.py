@@ -145,19 +145,17 @@ class _Batch:
         return replies
 
     def _note(self, q: int, code: int, seqs: Sequence[int], types: list[str]) -> None:
-        noted = self._noted.get((q, code))
-        if noted is None:
-            noted = self._noted[q, code] = ([], [])
-        noted[0].extend(seqs)
-        noted[1].extend(types)
+        noted_seqs, noted_types = self._noted.setdefault((q, code), ([], []))
+        noted_seqs.extend(seqs)
+        noted_types.extend(types)
 
     def flush(self) -> None:
         commit, db = self.commit, self.commit.db
         for (q, attempts), (seqs, bodies) in self._simple.items():
             db.send("publish_simple", q, commit.now, commit.ahead, attempts, Ints(seqs), Blobs(bodies))
         if self._rows:
-            columns = list(zip(*self._rows, strict=True))
-            db.send("publish_without_lookup", commit.now, commit.ahead, *map(Ints, columns[:6]), Blobs(columns[6]))
+            *numbers, packed = zip(*self._rows, strict=True)
+            db.send("publish_without_lookup", commit.now, commit.ahead, *map(Ints, numbers), Blobs(packed))
             for _, _, _, _, expires, run_at, _ in self._rows:
                 for at in (expires, run_at):
                     if at is not None:

@@ -127,7 +127,7 @@ class _LookupBatch:
         """True if the id has the form of those that the store makes."""
         scheme = self.commit.registry.id
         made = scheme.seq_of(id)
-        return made is not None and (scheme.ahead is None or made[1] < self.commit.numbers(1)[0] + scheme.ahead)
+        return made is not None and (scheme.ahead is None or made.seq < self.commit.numbers(1)[0] + scheme.ahead)
 
     def take(self, item: Item) -> Message:
         """Decide what to do with one item; `write` does it."""
@@ -168,7 +168,8 @@ class _LookupBatch:
         entry = self._requests.get(idempotency_keys.name(self.call.queue, key))
         if entry is None:
             entry = self._requests.get(idempotency_keys.without_queue(key))
-            if entry is not None and entry[3] != item.digest:
+            *_, digest = entry or (None,)
+            if digest != item.digest:
                 return None
         return entry
 
@@ -223,8 +224,8 @@ class _LookupBatch:
         key = item.body.idempotency_key
         if key is not None and item.window_us and item.digest is not None:
             made = self.commit.registry.id.seq_of(id)
-            own = None if made is not None and made[1] == seq else id_bytes(id)
-            stamp = self.commit.stamp if made is None else made[0]
+            own = None if made is not None and made.seq == seq else id_bytes(id)
+            stamp = self.commit.stamp if made is None else made.stamp
             self._requests[idempotency_keys.name(self.call.queue, key)] = (seq, stamp, own, item.digest)
             self._new_requests.append((item, seq, stamp, own))
 
@@ -330,7 +331,7 @@ class _LookupBatch:
 
     def _stamp(self, seq: int, id: str) -> tuple[int, bytes | None]:
         made = self.commit.registry.id.seq_of(id)
-        return (made[0], None) if made is not None and made[1] == seq else (self.commit.stamp, id_bytes(id))
+        return (made.stamp, None) if made is not None and made.seq == seq else (self.commit.stamp, id_bytes(id))
 
 
 def removed(call: Publish, item: Item, id: str, stamp: int) -> Message:

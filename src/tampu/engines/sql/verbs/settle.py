@@ -302,7 +302,8 @@ class _SettleBatch:
         if call.strict and (done is None or self._first[key] is not item):
             return Outcome(None, None, lost())
         if done is not None:
-            return Outcome(done[2], done[1]) if done[0] == item.verb else Outcome(None, None, lost())
+            verb, state, id = done
+            return Outcome(id, state) if verb == item.verb else Outcome(None, None, lost())
         return self._repeated(item, key)
 
     def _repeated(self, item: SettleItem, key: LeaseKey) -> Outcome:

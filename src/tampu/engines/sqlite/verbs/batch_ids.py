@@ -68,6 +68,6 @@ def _seqs(commit: Commit, call: Publish, messages: Sequence[Message]) -> Sequenc
         first, last = (commit.registry.id.seq_of(message.id) for message in (messages[0], messages[-1]))
         assert first is not None
         assert last is not None
-        return range(first[1], last[1] + 1, ids.STEP)
+        return range(first.seq, last.seq + 1, ids.STEP)
     places = read.find(commit.db, commit.registry, call.tenant, [message.id for message in messages])
     return [places[message.id][0] for message in messages if message.id in places]

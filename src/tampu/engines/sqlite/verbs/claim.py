@@ -60,7 +60,8 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
     commit.count(q, LEASED, len(rows))
     record = commit.record("claim", q, LEASED, call.worker)
     if any(map((1).__and__, seqs)):
-        record.own.update({i: row[7] for i, row in enumerate(rows, len(record.seqs)) if row[7] is not None})
+        own = [id for _, _, _, _, _, _, _, id, _, _ in rows]
+        record.own.update({i: id for i, id in enumerate(own, len(record.seqs)) if id is not None})
     record.extend(seqs, (), [attempts + 1 for _, attempts, _, _, _, _, _, _, _, _ in rows])
     errors = dict(db.rows("select_last_errors", Ints(retried))) if retried else {}
     ids = commit.registry.id.many((), seqs)
