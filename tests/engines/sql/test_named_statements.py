@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,8 +65,10 @@ def _asked_for(trees: Iterator[ast.AST]) -> set[str]:
     for node in (node for tree in trees for node in ast.walk(tree)):
         if (
             isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in SENDS
+            and (
+                (isinstance(node.func, ast.Attribute) and node.func.attr in SENDS)
+                or (isinstance(node.func, ast.Name) and node.func.id == "sql_of")
+            )
             and node.args
         ):
             given = node.args[0]
@@ -121,6 +124,23 @@ def test_every_statement_that_is_asked_of_a_file_exists() -> None:
 def test_every_statement_is_used(engine: str) -> None:
     written = {node.value for tree in _trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert not set(load(f"tampu.engines.{engine}")) - written
+
+
+SETUP = {"checks.py", "connect.py", "files.py", "migrations.py", "user_transaction.py"}
+"""Modules that open a database, bring it to the newest schema or look for damage. They run no verb."""
+STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b.*\btampu[._]\w", re.DOTALL)
+
+
+def test_the_statements_of_the_verbs_are_in_files_with_their_headers() -> None:
+    files = [file for file in sorted((SOURCE / "engines").rglob("*.py")) if file.name not in SETUP]
+    inline = [
+        f"{file.relative_to(SOURCE)}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value)
+    ]
+    assert len(files) > 50
+    assert inline == [], "write it into the engine's `statements/`, with its header"
 
 
 def test_every_operation_of_mariadb_is_asked_for() -> None:

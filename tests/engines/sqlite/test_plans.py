@@ -14,9 +14,8 @@ from tampu import Ack, Nack, NewMessage, Reject, Release
 from tampu.broker.core import Core
 from tampu.broker.store import Store
 from tampu.engines.port import Load, Sweep, Trim
-from tampu.engines.sqlite import SqliteEngine, operations, ready
+from tampu.engines.sqlite import SqliteEngine
 from tampu.engines.sqlite.database import statements
-from tampu.engines.sqlite.verbs import settle
 from tampu.model.values import pack_payload
 from tests.conformance.harness import FakeClock
 
@@ -187,12 +186,11 @@ def test_reading_uses_indexes(planned: PlanStore) -> None:
 
 
 HOT = {
-    **{f"claim.{name}": getattr(operations, name) for name in ("HEAD", "LEASE")},
-    **{f"ready.{name}": getattr(ready, name) for name in ("FIND", "BEFORE", "FURTHER", "LEAVE")},
-    **{f"settle.{name}": getattr(settle, name) for name in ("CLAIMED", "DONE_CLAIM", "LEAVE_CLAIM")},
     **{
         name: statements()[name][0].sql
         for name in (
+            "select_first", "lease_first", "find_run", "run_at", "next_runs", "delete_runs_upto", "select_claim",
+            "end_claim", "delete_claim",
             "select_leases", "delete_leases", "lock_due_delayed", "lock_due_claims", "select_expired",
             "select_next_due", "page_delayed", "page_held", "page_dead", "next_in_group", "select_slots",
         )

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from tampu.engines.encoding import pack_seqs
 from tampu.engines.sql import commit as sql_commit
 from tampu.engines.sql.locks import Locks
-from tampu.engines.sqlite.database import Db, statements
+from tampu.engines.sqlite.database import Db, sql_of
 from tampu.engines.sqlite.ids import SqliteRegistry, take_numbers
 
-_COUNTERS = "SELECT n FROM tampu_counter WHERE q = 0 AND kind < 2 ORDER BY kind"
-_NEXT = statements()["select_next_due"][0].sql
-_ENDING = "INSERT INTO tampu_ending VALUES (?, ?, ?, ?, ?)"
-_CLAIM = "INSERT INTO tampu_claim VALUES (?, ?, ?)"
-_RECORD = "INSERT INTO tampu_journal VALUES (?, ?, ?, ?, ?)"
-_COUNT = "UPDATE tampu_counter SET n = n + ? WHERE q = ? AND kind = ?"
+_COUNTERS = sql_of("select_counters")
+_NEXT = sql_of("select_next_due")
+_ENDING = sql_of("insert_ending")
+_CLAIM = sql_of("insert_claim")
+_RECORD = sql_of("insert_journal")
+_COUNT = sql_of("add_to_counter")
 
 
 class _NoLocks(Locks):

@@ -98,7 +98,7 @@ class SqliteEngine(BaseEngine):
                 with self._gate():
                     undo.callback(self._db.close)
                     self.schema = files.migrate(self._db.connection, self.path)
-                meta = dict(self._db.execute("SELECT name, value FROM tampu_meta").fetchall())
+                meta = dict(self._db.rows("select_meta"))
                 self._identity = files.identity(self.path)
             except OSError as error:
                 raise Unavailable(f"{self.path}: {error.strerror}") from error

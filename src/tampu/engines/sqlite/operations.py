@@ -23,22 +23,10 @@ QUEUES_A_STEP = 500
 
 # -- claim
 
-# Inside a run SQLite walks the sequence numbers upwards. With m.seq in ORDER BY it would sort.
-HEAD = (
-    "SELECT m.seq, r.attempts, m.created, 0, m.max_attempts, m.expires, m.key IS NOT NULL, m.id, m.lane, m.body"
-    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
-    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
-)
-LEASE = (
-    "INSERT INTO tampu_leased SELECT m.seq, r.q, ?, ?, r.attempts + 1, ?, 0"
-    " FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last"
-    " WHERE r.q = ? ORDER BY r.rank, r.pos LIMIT ?"
-)
-
 
 def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: bytes | None, now: int) -> Rows:
     """The claimed messages are a prefix of the index: one INSERT … SELECT and one range DELETE move all of them."""
-    rows = db.execute(HEAD, (q, limit)).fetchall()
+    rows = db.rows("select_first", q, limit)
     if not rows:
         return rows
     kept = []
@@ -49,7 +37,7 @@ def claim_ready(db: Db, q: int, limit: int, lease: int, lease_us: int, worker: b
             kept.append(seq)
     if kept:
         text = None if worker is None else worker.decode()
-        db.execute(LEASE, (lease, now + lease_us, text, q, len(kept)))
+        db.send("lease_first", lease, now + lease_us, text, q, len(kept))
         ready.take_first(db, q, kept[-1])
     if any(group is not None for _, _, _, _, _, _, _, _, group, _ in rows):
         return [(*row, None if group is None else group.encode(), body) for *row, group, body in rows]
@@ -65,7 +53,7 @@ def ack(
     count = len(seqs.values)
     found = take_leases(db, seqs, Ints([lease] * count), Ints([q] * count))
     for seq, _, attempts, *_ in found:
-        db.execute("INSERT INTO tampu_ended VALUES (?, ?, ?, ?, ?, ?)", (seq, q, state, now, attempts, lease))
+        db.send("insert_ended", now, seq, lease, q, attempts, state)
     return [(seq, attempts, stamp, own, group) for seq, _, attempts, stamp, own, group, *_ in found]
 
 
@@ -117,7 +105,7 @@ def rerank(db: Db, q: int, seqs: Ints, places: Ints, ranks: Ints) -> Rows:
         run = ready.take(db, q, seq or 0)
         if run is not None:
             _, pos, first, attempts, lease, _ = run
-            db.execute(ready.INSERT, (q, place, pos + (seq or 0) - first, seq, attempts, lease, seq))
+            db.send("insert_run", q, place, pos + (seq or 0) - first, seq, attempts, lease, seq)
     return []
 
 

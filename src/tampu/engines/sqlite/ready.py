@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from tampu.engines.sqlite.database import sql_of
 from tampu.engines.sqlite.ids import STEP
 
 
@@ -21,28 +22,14 @@ Run = tuple[int, int, int, int, int | None, int]
 Row = tuple[int, int, int, int, int, int | None, int]
 """A queue number and a run of that queue."""
 
-INSERT = "INSERT INTO tampu_ready VALUES (?, ?, ?, ?, ?, ?, ?)"
-# The run that begins at a message, or the last one before it: no other run can contain the message.
-FIND = (
-    "SELECT rank, pos, seq, attempts, lease, last FROM tampu_ready INDEXED BY tampu_ready_seq"
-    " WHERE q = ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
-)
-BEFORE = (
-    "SELECT rank, pos, seq, attempts, lease, last FROM tampu_ready"
-    " WHERE q = ? AND (rank, pos) <= (?, ?) ORDER BY rank DESC, pos DESC LIMIT 1"
-)
-FIRST = "SELECT rank, pos, seq, attempts, lease, last FROM tampu_ready WHERE q = ? ORDER BY rank, pos LIMIT ?"
-FURTHER = (
-    "SELECT rank, pos, seq, attempts, lease, last FROM tampu_ready"
-    " WHERE q = ? AND (rank, pos) > (?, ?) ORDER BY rank, pos LIMIT ?"
-)
-LEAVE = "DELETE FROM tampu_ready WHERE q = ? AND (rank, pos) <= (?, ?)"
-_LEAVE_ONE = "DELETE FROM tampu_ready WHERE q = ? AND rank = ? AND pos = ?"
+INSERT = sql_of("insert_run")
+_FIND, _DELETE, _DELETE_UPTO = sql_of("find_run"), sql_of("delete_run"), sql_of("delete_runs_upto")
+_FIRST, _AT, _NEXT = sql_of("first_runs"), sql_of("run_at"), sql_of("next_runs")
 
 
 def find(db: Db, q: int, seq: int) -> Run | None:
     """The run a message is in, if it is ready."""
-    run: Run | None = db.execute(FIND, (q, seq)).fetchone()
+    run: Run | None = db.execute(_FIND, (q, seq)).fetchone()
     if run is None:
         return None
     _, _, first, _, _, last = run
@@ -54,7 +41,7 @@ def take(db: Db, q: int, seq: int) -> Run | None:
     run = find(db, q, seq)
     if run is not None:
         rank, pos, first, attempts, lease, last = run
-        db.execute(_LEAVE_ONE, (q, rank, pos))
+        db.execute(_DELETE, (q, rank, pos))
         if first < seq:
             db.execute(INSERT, (q, rank, pos, first, attempts, lease, seq - STEP))
         if seq < last:
@@ -67,7 +54,7 @@ def take_first(db: Db, q: int, seq: int) -> None:
     run = find(db, q, seq)
     assert run is not None
     rank, pos, _, attempts, lease, last = run
-    db.execute(LEAVE, (q, rank, pos))
+    db.execute(_DELETE_UPTO, (q, rank, pos))
     if seq < last:
         db.execute(INSERT, (q, rank, seq + STEP, seq + STEP, attempts, lease, last))
 
@@ -75,9 +62,9 @@ def take_first(db: Db, q: int, seq: int) -> None:
 def page(db: Db, q: int, after: tuple[int, int] | None, limit: int) -> list[tuple[int, int, int]]:
     """(seq, rank, pos) of messages in the order of delivery, after the (rank, pos) of another."""
     if after is None:
-        runs = db.execute(FIRST, (q, limit)).fetchall()
+        runs = db.execute(_FIRST, (q, limit)).fetchall()
     else:
-        runs = db.execute(BEFORE, (q, *after)).fetchall() + db.execute(FURTHER, (q, *after, limit)).fetchall()
+        runs = db.execute(_AT, (q, *after)).fetchall() + db.execute(_NEXT, (q, *after, limit)).fetchall()
     found: list[tuple[int, int, int]] = []
     for rank, pos, seq, _, _, last in runs:
         for number in range(seq, last + 1, STEP):

@@ -38,3 +38,22 @@ SELECT f.seq, bytes(f.error) FROM json_each($1) j CROSS JOIN tampu_failure f ON 
 -- In:  $1 seqs
 -- Out: seq, body
 SELECT m.seq, m.body FROM json_each($1) j CROSS JOIN tampu_message m ON m.seq = j.value
+
+-- name: select_first
+-- The first messages of the ready index. Inside a run SQLite walks the sequence numbers upwards. With m.seq in
+-- ORDER BY it would sort.
+-- Run by: claim
+-- In:  $1 q, $2 limit
+-- Out: seq, attempts, created, 0, max_attempts, expires, whether it has a key, id, group, body
+SELECT m.seq, r.attempts, m.created, 0, m.max_attempts, m.expires, m.key IS NOT NULL, m.id, m.lane, m.body
+FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last
+WHERE r.q = $1 ORDER BY r.rank, r.pos LIMIT $2
+
+-- name: lease_first
+-- Leases the first messages of the ready index. They are removed from it afterwards.
+-- Run by: claim
+-- In:  $1 lease, $2 until, $3 worker, $4 q, $5 limit
+-- Out: nothing
+INSERT INTO tampu_leased SELECT m.seq, r.q, $1, $2, r.attempts + 1, $3, 0
+FROM tampu_ready r CROSS JOIN tampu_message m ON m.seq BETWEEN r.seq AND r.last
+WHERE r.q = $4 ORDER BY r.rank, r.pos LIMIT $5

@@ -66,3 +66,66 @@ VALUES ($1, text($2), $3, $6, $7, $5)
 -- Out: (id, name of its queue) of those in the range that exist in the tenant
 SELECT m.id, u.name FROM tampu_message m CROSS JOIN tampu_queue u ON u.q = m.q
 WHERE m.id BETWEEN $2 AND $3 AND u.tenant = $1
+
+-- name: insert_plain
+-- Stores messages without key, expiry, group and id of their own. NULL columns are left out: sqlite3 looks for an
+-- adapter of every None, which makes a row cost 8 µs instead of 2.
+-- Run by: publish of plain messages
+-- In:  $1 seq, $2 q, $3 rank, $4 created, $5 max_attempts, $6 body
+-- Out: nothing
+INSERT INTO tampu_message (seq, q, rank, created, max_attempts, body) VALUES ($1, $2, $3, $4, $5, $6)
+
+-- name: insert_plain_with_id
+-- As `insert_plain`, for messages with an id that the user gave.
+-- Run by: publish of plain messages
+-- In:  $1 seq, $2 q, $3 rank, $4 created, $5 max_attempts, $6 id, $7 body
+-- Out: nothing
+INSERT INTO tampu_message (seq, q, rank, created, max_attempts, id, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
+
+-- name: any_id_exists
+-- Looks up fifty ids, of all tenants.
+-- Run by: publish of plain messages with ids that users gave
+-- In:  $1 to $50 ids; the last is repeated if there are fewer
+-- Out: a row if one exists
+SELECT 1 FROM tampu_message WHERE id IN (
+  $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+  $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
+  $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50
+) LIMIT 1
+
+-- name: set_expires
+-- Sets the expiry of messages that are stored already.
+-- Run by: publish of plain messages
+-- In:  $1 expires, $2 seq
+-- Out: nothing
+UPDATE tampu_message SET expires = $1 WHERE seq = $2
+
+-- name: insert_expiry
+-- Has the sweep look at messages when they expire.
+-- Run by: publish of plain messages
+-- In:  $1 expires, $2 seq
+-- Out: nothing
+INSERT INTO tampu_expiry VALUES ($1, $2)
+
+-- name: find_batch
+-- Finds a batch by its name.
+-- Run by: publish with a batch id
+-- In:  $1 tenant and queue, $2 name, $3 now
+-- Out: seqs (packed), digest of the payloads
+SELECT digest, id FROM tampu_idempotency WHERE tenant = $1 AND key = $2 AND until > $3
+
+-- name: insert_batch
+-- Records the name of a batch.
+-- Run by: publish with a batch id
+-- In:  $1 tenant and queue, $2 name, $3 digest of the payloads, $4 seqs (packed), $5 until
+-- Out: nothing
+INSERT OR REPLACE INTO tampu_idempotency (tenant, key, seq, id, digest, until) VALUES ($1, $2, 0, $3, $4, $5)
+
+-- name: insert_loaded
+-- Stores messages with ids that the user gave, from one value with all bodies, which SQLite cuts.
+-- Run by: bulk load
+-- In:  $1 first seq, $2 q, $3 now, $4 max_attempts, $5 ids, $6 bodies, $7 a list: start of each body << 31 | its length
+-- Out: nothing
+INSERT INTO tampu_message (seq, q, rank, created, max_attempts, id, body)
+SELECT $1 + 2 * key, $2, 0, $3, $4, substr($5, 16 * key + 1, 16),
+  substr($6, (value >> 31) + 1, value & 0x7fffffff) FROM json_each($7)

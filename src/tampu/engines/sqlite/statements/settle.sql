@@ -77,3 +77,47 @@ UPDATE tampu_leased SET until = $1 + $5 WHERE seq = $2 AND lease = $3 AND q = $4
 -- In:  columns: $1 seq, $2 max_attempts
 -- Out: nothing
 UPDATE tampu_message SET max_attempts = $2 WHERE seq = $1
+
+-- name: select_claim
+-- The messages of a claim in a range.
+-- Run by: ack of one claim
+-- In:  $1 first and $2 last seq, $3 lease, $4 q
+-- Out: seq, attempts
+SELECT seq, attempts FROM tampu_leased WHERE seq BETWEEN $1 AND $2 AND lease = $3 AND q = $4 ORDER BY seq
+
+-- name: end_claim
+-- Ends the messages of a claim in a range.
+-- Run by: ack of one claim
+-- In:  $1 state number, $2 now, $3 first and $4 last seq, $5 lease
+-- Out: nothing
+INSERT INTO tampu_ended SELECT seq, q, $1, $2, attempts, lease FROM tampu_leased
+WHERE seq BETWEEN $3 AND $4 AND lease = $5
+
+-- name: delete_claim
+-- Removes the leases of a claim in a range.
+-- Run by: ack of one claim
+-- In:  $1 first and $2 last seq, $3 lease
+-- Out: nothing
+DELETE FROM tampu_leased WHERE seq BETWEEN $1 AND $2 AND lease = $3
+
+-- name: select_receipts
+-- What tells whether acks are current.
+-- Run by: ack of several claims
+-- In:  $1 seqs
+-- Out: seq, q, lease, attempts
+SELECT l.seq, l.q, l.lease, l.attempts FROM json_each($1) j CROSS JOIN tampu_leased l ON l.seq = j.value
+
+-- name: end_leases
+-- Ends leased messages.
+-- Run by: ack of several claims
+-- In:  $1 state number, $2 now, $3 seqs
+-- Out: nothing
+INSERT INTO tampu_ended SELECT l.seq, l.q, $1, $2, l.attempts, l.lease FROM json_each($3) j
+CROSS JOIN tampu_leased l ON l.seq = j.value
+
+-- name: has_groups
+-- Whether a group of a queue has a taken slot.
+-- Run by: ack
+-- In:  $1 q
+-- Out: a row if one has
+SELECT 1 FROM tampu_lane WHERE q = $1 LIMIT 1

@@ -30,10 +30,7 @@ def _place(call: Publish) -> tuple[str, str | None]:
 
 def found(commit: Commit, call: Publish) -> list[Message] | None:
     """The messages of the stored batch with this name; None if there is none."""
-    row = commit.db.execute(
-        "SELECT digest, id FROM tampu_idempotency WHERE tenant = ? AND key = ? AND until > ?",
-        (*_place(call), commit.now),
-    ).fetchone()
+    row = commit.db.row("find_batch", *_place(call), commit.now)
     if row is None:
         return None
     packed, content = row
@@ -54,8 +51,7 @@ def found(commit: Commit, call: Publish) -> list[Message] | None:
 def remember(commit: Commit, call: Publish, messages: Sequence[Message]) -> None:
     """Store the name of a batch whose messages are written."""
     seqs = pack_seqs(_seqs(commit, call, messages))
-    row = (*_place(call), 0, _content(call), seqs, commit.now + call.batch_id_us)
-    commit.db.execute("INSERT OR REPLACE INTO tampu_idempotency VALUES (?, ?, ?, ?, ?, ?)", row)
+    commit.db.send("insert_batch", *_place(call), _content(call), seqs, commit.now + call.batch_id_us)
 
 
 def _content(call: Publish) -> bytes:

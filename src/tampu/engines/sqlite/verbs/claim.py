@@ -16,9 +16,11 @@ from tampu.engines.sql.db import Ints
 from tampu.engines.sql.verbs import claim as any_claim
 from tampu.engines.sqlite import ready
 from tampu.engines.sqlite.commit import Commit
-from tampu.engines.sqlite.operations import HEAD, LEASE
+from tampu.engines.sqlite.database import sql_of
 from tampu.model.errors import TampuError
 from tampu.model.message import Lease
+
+_SELECT_FIRST, _LEASE_FIRST = sql_of("select_first"), sql_of("lease_first")
 
 
 def claim(commit: Commit, calls: Sequence[Claim]) -> list[list[Lease] | RetryLater | Again | TampuError]:
@@ -42,7 +44,7 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
     q = commit.registry.number(db, call.tenant, want.queue)
     if q is None:
         return []
-    rows: list[Any] = db.execute(HEAD, (q, call.limit)).fetchall()
+    rows: list[Any] = db.execute(_SELECT_FIRST, (q, call.limit)).fetchall()
     if not rows:
         return []
     retried = []
@@ -53,7 +55,7 @@ def _take(commit: Commit, call: Claim, want: QueueClaim) -> list[Lease] | None:
             retried.append(seq)
     seqs = [seq for seq, _, _, _, _, _, _, _, _, _ in rows]
     lease, until = secrets.randbits(63), now + want.lease_us
-    db.execute(LEASE, (lease, until, call.worker, q, len(rows)))
+    db.execute(_LEASE_FIRST, (lease, until, call.worker, q, len(rows)))
     ready.take_first(db, q, seqs[-1])
     commit.add_claim(until, lease, seqs)
     commit.count(q, READY, -len(rows))

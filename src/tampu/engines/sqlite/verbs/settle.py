@@ -14,22 +14,15 @@ from tampu.engines.sql.db import Ints
 from tampu.engines.sql.rules.groups import leave_groups
 from tampu.engines.sql.verbs import settle as any_settle
 from tampu.engines.sqlite.commit import Commit
+from tampu.engines.sqlite.database import sql_of
 from tampu.model.errors import TampuError
 from tampu.model.outcome import Outcome
 
-CLAIMED = "SELECT seq, attempts FROM tampu_leased WHERE seq BETWEEN ? AND ? AND lease = ? AND q = ? ORDER BY seq"
-DONE_CLAIM = (
-    "INSERT INTO tampu_ended SELECT seq, q, ?, ?, attempts, lease FROM tampu_leased"
-    " WHERE seq BETWEEN ? AND ? AND lease = ?"
-)
-LEAVE_CLAIM = "DELETE FROM tampu_leased WHERE seq BETWEEN ? AND ? AND lease = ?"
-LEASES = "SELECT l.seq, l.q, l.lease, l.attempts FROM json_each(?) j CROSS JOIN tampu_leased l ON l.seq = j.value"
-DONE_ROWS = (
-    "INSERT INTO tampu_ended SELECT l.seq, l.q, ?, ?, l.attempts, l.lease FROM json_each(?) j"
-    " CROSS JOIN tampu_leased l ON l.seq = j.value"
-)
-LEAVE = "DELETE FROM tampu_leased WHERE seq IN (SELECT value FROM json_each(?))"
-_GROUPED = "SELECT 1 FROM tampu_lane WHERE q = ? LIMIT 1"
+_SELECT_CLAIM, _END_CLAIM, _DELETE_CLAIM = sql_of("select_claim"), sql_of("end_claim"), sql_of("delete_claim")
+_SELECT_RECEIPTS, _END_LEASES = sql_of("select_receipts"), sql_of("end_leases")
+_DELETE_LEASES = sql_of("delete_leases")
+_HAS_GROUPS = sql_of("has_groups")
+_UPSERT_RESULT = sql_of("upsert_results")
 _WORTHWHILE = 16
 """From this many acks on, range statements for a call are cheaper than the look-up that calls share."""
 _CLOSE = 8
@@ -65,11 +58,11 @@ def _ack_claim(commit: Commit, call: Settle) -> list[Outcome] | None:
     db, q = commit.db, commit.registry.number(commit.db, call.tenant, queue)
     if q is None or lease >> 63 or low < 0 or high >> 63 or high - low > _CLOSE * len(numbers):
         return None
-    rows = db.execute(CLAIMED, (low, high, lease, q)).fetchall()
+    rows = db.execute(_SELECT_CLAIM, (low, high, lease, q)).fetchall()
     if [seq for seq, _ in rows] != sorted(numbers):
         return None
-    db.execute(DONE_CLAIM, (DONE, commit.now, low, high, lease))
-    db.execute(LEAVE_CLAIM, (low, high, lease))
+    db.execute(_END_CLAIM, (DONE, commit.now, low, high, lease))
+    db.execute(_DELETE_CLAIM, (low, high, lease))
     own = _acked(commit, q, rows)
     return _outcomes(commit, call, numbers, own)
 
@@ -90,11 +83,11 @@ def _ack_each(commit: Commit, calls: Sequence[Settle]) -> list[list[Outcome] | T
             wanted[seq] = commit.registry.number(commit.db, call.tenant, item.queue), lease
             numbers[-1].append(seq)
     seqs = as_json(wanted)
-    rows = commit.db.execute(LEASES, (seqs,)).fetchall()
+    rows = commit.db.execute(_SELECT_RECEIPTS, (seqs,)).fetchall()
     if len(rows) != len(wanted) or any(wanted[seq] != (q, lease) for seq, q, lease, _ in rows):
         return None
-    commit.db.execute(DONE_ROWS, (DONE, commit.now, seqs))
-    commit.db.execute(LEAVE, (seqs,))
+    commit.db.execute(_END_LEASES, (DONE, commit.now, seqs))
+    commit.db.execute(_DELETE_LEASES, (seqs,))
     by_queue: dict[int, list[tuple[int, int]]] = {}
     for seq, q, _, attempts in rows:
         by_queue.setdefault(q, []).append((seq, attempts))
@@ -111,7 +104,7 @@ def _acked(commit: Commit, q: int, rows: list[tuple[int, int]]) -> dict[int, byt
     commit.ended(q, DONE, seqs)
     record = commit.record("ack", q, DONE)
     own: dict[int, bytes] = {}
-    if db.execute(_GROUPED, (q,)).fetchone() is not None or any(map((1).__and__, seqs)):
+    if db.execute(_HAS_GROUPS, (q,)).fetchone() is not None or any(map((1).__and__, seqs)):
         found = db.rows("select_rows", Ints(seqs))
         own = {seq: id for seq, _, _, _, id, *_ in found if id is not None}
         record.own.update({i: own[seq] for i, seq in enumerate(seqs, len(record.seqs)) if seq in own})
@@ -126,7 +119,7 @@ def _outcomes(commit: Commit, call: Settle, seqs: list[int], own: dict[int, byte
     for item, seq in zip(call.items, seqs, strict=True):
         if item.result is not None and item.result_ttl_us:
             row = (seq, commit.now + item.result_ttl_us, bytearray(item.result))
-            commit.db.execute("INSERT OR REPLACE INTO tampu_result VALUES (?, ?, ?)", row)
+            commit.db.execute(_UPSERT_RESULT, row)
         outcomes.append(Outcome(item.id or commit.id(seq, 0, own.get(seq)), done))
     any_settle.wake(commit, call, outcomes)
     return outcomes
