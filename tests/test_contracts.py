@@ -18,7 +18,7 @@ ENGINES = {"engine", "_engine"}
 BELOW_ENGINES = ("tests/engines/", "tests/faults/history.py", "tests/faults/recovery.py")
 """Tests of the engines themselves, and of power loss, which is simulated below the embedded engine."""
 OF_OTHERS = {
-    "_replace", "_fields",  # of named tuples
+    "_replace", "_fields", "_make",  # of named tuples
     "_exit", "_getframe",  # of os and sys
     "_log_destroy_pending",  # of asyncio's tasks
     "_sock",  # of PyMySQL's connections
