@@ -5,6 +5,8 @@ It needs tampu[spark]. It makes notebook.db, notebook.lake and notebook.html in 
 """
 
 # %% Some work: three in forty fail for good, one needs a second try.
+from pyspark.sql import DataFrame, SparkSession
+
 import tampu
 import tampu.spark
 from tampu.lake.insights import gather
@@ -12,6 +14,7 @@ from tampu.lake.query import Lake
 from tampu.lake.replay import replay
 from tampu.lake.report import write
 from tampu.lake.run import run_once
+from tampu.lake.tables import table
 
 store = tampu.open("notebook.db", maintenance=False)
 store.queues.put("invoices", max_attempts=2, backoff=tampu.fixed(0))
@@ -25,10 +28,22 @@ while leases := store.claim("invoices", limit=10, worker="notebook"):
             store.ack(lease, result={"pages": 1 + number % 3})
 print(f"worked: {store.stats('invoices').done} done, {store.stats('invoices').dead} dead")
 
+
+# %% A table of our own, built with the others. Its argument names the table it reads: bronze.messages.
+@table("office.pages", key=("tenant", "day", "queue"))
+def pages(spark: SparkSession, bronze_messages: DataFrame) -> DataFrame:
+    """Pages printed, by day."""
+    return spark.sql(
+        "SELECT queue, sum(CAST(get_json_object(result, '$.pages') AS bigint)) AS pages, day, tenant"
+        " FROM {ended} WHERE state = 'done' GROUP BY ALL",
+        ended=bronze_messages,
+    )
+
+
 # %% The pipeline: from the journal to bronze, silver and gold.
 small = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 spark = tampu.spark.session("local[2]", config=small)
-run_once(spark, "notebook.db", "notebook.lake")
+run_once(spark, "notebook.db", "notebook.lake", tables=[pages])
 lake = Lake("notebook.lake")
 
 # %% Gold, in SQL (DuckDB; Spark is only needed to write).
@@ -37,6 +52,8 @@ with lake.ask() as ask:
         "SELECT queue, sum(published) AS n, sum(failed) AS failed FROM gold.queue_minutes GROUP BY queue"
     ):
         print(f"gold: {row['queue']}: {row['n']} in, {row['failed']} attempts failed")
+    printed = ask.one("SELECT sum(pages) AS n FROM office.pages")
+    print(f"office: {printed['n']} pages")
 
 # %% Failures that look alike, and a report with charts.
 insights = gather(lake, days=1)

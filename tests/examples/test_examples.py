@@ -25,6 +25,7 @@ SAYS = {
     "lake_notebook.py": [
         "worked: 37 done, 3 dead",
         "gold: invoices: 40 in, 7 attempts failed",
+        "office: 76 pages",
         "fails: ConnectionError: no route to printer: 3 dead after 7 attempts",
         "replay: 3 new, 0 before\nreplay: 0 new, 3 before\nleft: 0",
     ],

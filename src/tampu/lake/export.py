@@ -16,19 +16,19 @@ import msgspec
 import pyarrow as pa
 
 from tampu.lake.query import Lake, Questions, as_error, checked, checked_condition
-from tampu.lake.tables import BY_NAME
 from tampu.model.errors import InvalidMessage, InvalidState
 
 _ROWS = 20_000
 FORMATS = ("parquet", "csv", "json", "jsonl")
 
 
-def query_of(what: str, where: str | None = None) -> str:
+def query_of(lake: Lake, what: str, where: str | None = None) -> str:
     """The query of a table's name or of a query, with a condition on its rows."""
-    query = f"FROM {what}" if what in BY_NAME else what.strip().rstrip(";")
-    if what not in BY_NAME and len(what.split()) < 2:
+    known = [table.name for table in lake.tables]
+    query = f"FROM {what}" if what in known else what.strip().rstrip(";")
+    if what not in known and len(what.split()) < 2:
         raise InvalidMessage(
-            f"there is no table {what!r:.80}", field="what", hint=f"one of {', '.join(BY_NAME)}, or a SELECT"
+            f"there is no table {what!r:.80}", field="what", hint=f"one of {', '.join(known)}, or a SELECT"
         )
     return query if where is None else f"FROM (\n{query}\n) WHERE {checked_condition(where)}"
 
@@ -55,7 +55,7 @@ def export(
             f"no format for {target.name!r:.80}", field="to", hint=f"a name that ends in .{', .'.join(FORMATS)}"
         )
     _check_free(target, force=force)
-    query = query_of(what, where)
+    query = query_of(lake, what, where)
     with lake.ask(tenant=tenant) as questions:
         schema, batches = _batches(questions, checked(questions.connection, query))
         part = target.with_name(f".{target.name}.{uuid4().hex[:12]}.part")

@@ -1,39 +1,72 @@
-"""Gold's step of a round: which days of which tenants changed, and their tables anew out of facts."""
+"""Gold's step of a round: which days of which tenants changed, and their tables anew.
+
+A table is its function; its arguments say which tables it reads. Users' tables (`own_tables`) are built the same way.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from tampu.lake import frames, jobs
+from tampu.lake import frames, jobs, own_tables
 from tampu.lake.files import DataFile
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
 from tampu.lake.snapshots import Snapshot
 from tampu.lake.state import EVENTS, GOLD, WAITING
-from tampu.lake.tables import days as by_day
-from tampu.lake.tables import queues
+from tampu.lake.tables import GOLD as TABLES
+from tampu.lake.tables import Table
+from tampu.lake.tables.schema import argument
 from tampu.lake.tables.words import ENDS
+from tampu.model.errors import InvalidConfig, InvalidState, VersionConflict
 from tampu.model.journal import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COUNTS, DELIVERIES, FAILURES, STAYS = "_facts.counts", "_facts.deliveries", "_facts.failures", "_facts.stays"
-_BY_DAY = (COUNTS, DELIVERIES, FAILURES, "silver.messages")
+log = logging.getLogger("tampu.pipeline")
+_GIVEN = ("spark", "days", "until", "objectives")
+"""What a function may ask for besides tables."""
+_STAYS = "_facts.stays"
 
 
-def refresh(work: Round, target: Position, objectives: Sequence[Objective]) -> None:
-    """Bring gold to ``target``. Whole days are replaced, so tables that are further than others do no harm."""
-    have = work.here.least(GOLD)
-    if have != target:
-        with jobs.configured(work.spark, work.table(EVENTS).rows()):
-            days, tenants = touched(work, have, target)
-        compute(work, days, tenants, target, objectives)
+def refresh(
+    work: Round,
+    target: Position,
+    objectives: Sequence[Objective],
+    own: Sequence[Table] = (),
+    *,
+    days: Collection[date] = (),
+) -> dict[str, str]:
+    """Bring gold to ``target``, and then users' tables, each by itself: what goes wrong in one is answered, by its
+    name, and stops only that one. With ``days``, compute these anew as well. Whole days are replaced, so tables that
+    are further than others do no harm."""
+    tenants = all_tenants(work) if days else set()
+    changed: dict[tuple[tuple[str, int], ...], tuple[set[date], set[str]]] = {}
+
+    def bring(tables: Sequence[Table], have: Position) -> None:
+        if have != target or days:
+            key = tuple(sorted(have.items()))
+            new, whose = changed[key] = changed.get(key) or touched(work, have, target)
+            compute(work, tables, new | set(days), whose | tenants, target, objectives)
+
+    bring(TABLES, work.here.least(GOLD))
+    failed = {}
+    for table in own:
+        try:
+            bring([table], own_tables.position(work.here, table))
+        except VersionConflict:
+            raise
+        except Exception as error:  # whatever a user's function raises
+            said = (str(error).strip() or "no reason given").splitlines()[0][:300]
+            failed[table.name] = f"{type(error).__name__}: {said}"
+            log.warning("%s was not built, and is tried again with the next run: %s", table.name, failed[table.name])
+    return failed
 
 
 def touched(work: Round, have: Position, target: Position) -> tuple[set[date], set[str]]:
@@ -44,10 +77,11 @@ def touched(work: Round, have: Position, target: Position) -> tuple[set[date], s
     fresh = {file.path: file for file in events.files(after=have)}
     new = {date.fromisoformat(file.day) for file in fresh.values() if file.day}
     old = {date.fromisoformat(file.day) for file in events.files() if file.day and file.path not in fresh}
-    if not new:
+    if not new or have == target:
         return set(), set()
     tenants = {file.tenant or "" for file in [*fresh.values(), *work.table(WAITING).files()]}
-    taken_back = _taken_back(work, have, target)
+    with jobs.configured(work.spark, events.rows()):
+        taken_back = _taken_back(work, have, target)
     days = set(standing(new, old)) | {day for day, _ in taken_back}
     return days, tenants | {tenant for _, tenant in taken_back}
 
@@ -69,61 +103,93 @@ def _taken_back(work: Round, have: Position, target: Position) -> set[tuple[date
 
 
 def compute(
-    work: Round, days: Collection[date], tenants: Collection[str], target: Position, objectives: Sequence[Objective]
+    work: Round,
+    tables: Sequence[Table],
+    days: Collection[date],
+    tenants: Collection[str],
+    target: Position,
+    objectives: Sequence[Objective],
 ) -> None:
-    """All tables of these days and tenants, in one job."""
+    """The rows of these days and tenants anew, in one job. All tables have the same grain."""
     began = time.monotonic()
-    found: dict[str, list[DataFile]] = {name: [] for name in GOLD}
+    found: dict[str, list[DataFile]] = {table.name: [] for table in tables}
+    periods = {tables[0].period(day.isoformat()) for day in days}
+
+    def covered(file: DataFile) -> bool:
+        return (file.tenant or "") in tenants and tables[0].period(file.day) in periods
+
     if days and tenants:
-        chosen = _chosen(work, days, tenants)
+        chosen = {}
+        for name in {name for table in tables for name in inputs(work, table).values()} - set(found):
+            files = work.table(name).files()
+            if name == _STAYS:  # a stay counts from when it began to when it ended
+                first = min(days).isoformat()
+                chosen[name] = [file for file in files if file.tenant in tenants and (file.day or "") >= first]
+            elif name == WAITING:
+                chosen[name] = [file for file in files if file.tenant in tenants]
+            else:
+                chosen[name] = [file for file in files if covered(file)]
         with jobs.configured(work.spark, sum(file.rows for files in chosen.values() for file in files)):
-            rows = {
-                name: frames.read_files(work.spark, work.table(name).table, files) for name, files in chosen.items()
-            }
-            found = work.write({name: (frame, None) for name, frame in _tables(work, rows, days, objectives)})
+            built = _built(work, tables, chosen, days, objectives)
+            for table in tables:
+                if table.name not in GOLD:
+                    own_tables.open_table(work.here, table, built[table.name])
+            found = work.write({name: (frame, None) for name, frame in built.items()})
     work.took("gold.compute", began)
     work.on_step("computed")
-    gone = {(day.isoformat(), tenant) for day in days for tenant in tenants}
     for name, new in found.items():
+        if name not in work.here.tables:  # a user's table that has no rows to begin with
+            continue
         began = time.monotonic()
-        work.table(name).replace_parts(new, gone, work.mark(target))
+        strange = sorted({f"{file.day} of {file.tenant}" for file in new if not covered(file)})
+        if strange:
+            raise InvalidState(
+                f"{name} has rows of {strange[0]}, which was not asked for", hint="take day and tenant from the input"
+            )
+        work.table(name).commit(new, work.mark(target), drop=lambda known: [file for file in known if covered(file)])
         work.done(name, new, began)
 
 
-def _chosen(work: Round, days: Collection[date], tenants: Collection[str]) -> dict[str, list[DataFile]]:
-    """The files of facts that are of these days and tenants. A stay counts from when it began to when it ended."""
-    wanted, first = {day.isoformat() for day in days}, min(days).isoformat()
+def inputs(work: Round, table: Table) -> dict[str, str]:
+    """The tables that a function asks for, by the names of its arguments."""
+    own = table.name not in GOLD
+    known = {argument(name): name for name in work.here.tables if not (own and name.startswith("_"))}
+    asked = [name for name in table.arguments if name not in _GIVEN]
+    for name in asked:
+        if name not in known:
+            raise InvalidConfig(
+                f"{table.name} asks for {name!r:.60}, which is no table of the lake",
+                field="tables",
+                hint=f"name its arguments after tables: {', '.join(sorted(known))}",
+            )
+        if own and work.here.position(known[name]) != work.here.position(EVENTS):
+            raise InvalidState(f"{known[name]} was not built", hint="what goes wrong there comes first")
+    return {name: known[name] for name in asked}
 
-    def of(name: str) -> list[DataFile]:
-        return [file for file in work.table(name).files() if (file.tenant or "") in tenants]
 
-    found = {name: [file for file in of(name) if file.day in wanted] for name in _BY_DAY}
-    return found | {STAYS: [file for file in of(STAYS) if (file.day or "") >= first], WAITING: of(WAITING)}
-
-
-def _tables(
-    work: Round, rows: dict[str, DataFrame], days: Collection[date], objectives: Sequence[Objective]
-) -> Iterable[tuple[str, DataFrame]]:
-    spark, counts, deliveries, messages = work.spark, rows[COUNTS], rows[DELIVERIES], rows["silver.messages"]
-    until = newest(work.table(EVENTS))
-    minutes = queues.queue_minutes(spark, counts, deliveries, rows[STAYS], rows[WAITING], days, until)
-    minutes = jobs.kept(minutes)  # three tables are made of it
-    return {
-        "gold.queue_minutes": minutes,
-        "gold.queue_hours": queues.queue_hours(spark, minutes, deliveries),
-        "gold.queue_days": queues.queue_days(spark, minutes, deliveries),
-        "gold.failures": by_day.failures(spark, rows[FAILURES]),
-        "gold.tenant_days": by_day.tenant_days(spark, counts, deliveries, messages),
-        "gold.workers": by_day.workers(spark, deliveries),
-        "gold.tasks": by_day.tasks(spark, deliveries, messages),
-        "gold.slo": by_day.slo(spark, messages, objectives),
-    }.items()
+def _built(
+    work: Round,
+    tables: Sequence[Table],
+    chosen: Mapping[str, Sequence[DataFile]],
+    days: Collection[date],
+    objectives: Sequence[Objective],
+) -> dict[str, DataFrame]:
+    given = {"spark": work.spark, "days": days, "until": newest(work.table(EVENTS)), "objectives": objectives}
+    rows = {name: frames.read_files(work.spark, work.table(name).table, files) for name, files in chosen.items()}
+    built: dict[str, DataFrame] = {}
+    asked = {table.name: inputs(work, table) for table in tables}
+    for table in tables:
+        of = {name: rows[source] for name, source in asked[table.name].items()}
+        made = table(**of, **{name: value for name, value in given.items() if name in table.arguments})
+        if any(table.name in other.values() for other in asked.values()):
+            made = jobs.kept(made)
+        built[table.name] = rows[table.name] = made
+    return built
 
 
 def all_tenants(work: Round) -> set[str]:
     """All tenants that have a file in one of the tables."""
-    names = (EVENTS, *_BY_DAY, STAYS, WAITING, *GOLD)
-    return {file.tenant or "" for name in names for file in work.table(name).files()}
+    return {file.tenant or "" for found in work.here.tables.values() for file in found.files()}
 
 
 def newest(events: Snapshot) -> datetime:

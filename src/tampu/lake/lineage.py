@@ -32,6 +32,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int] = {}
     seconds: dict[str, float] = {}
     versions: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    """Users' tables that could not be built, and why."""
 
     @property
     def news(self) -> bool:
@@ -66,6 +68,7 @@ def note(lake: Lake, report: RunReport, mark: Mark) -> None:
         "rows": json.dumps(report.rows),
         "seconds": json.dumps({step: round(took, 3) for step, took in report.seconds.items()}),
         "versions": json.dumps({**report.versions, **_software()}),
+        "failed": json.dumps(report.failed),
     }
     batch = pa.RecordBatch.from_pylist([row], schema=LINEAGE.schema)
     new = parquet.write_batches(here.target, f"r{mark.run}", [batch])
@@ -79,8 +82,8 @@ def latest(lake: Lake, most: int = 20) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = found.arrow().to_table().sort_by([("run", "descending")])[:most].to_pylist()
     for row in rows:
-        for name in ("from_position", "to_position", "rows", "seconds", "versions"):
-            row[name] = json.loads(row[name])
+        for name in ("from_position", "to_position", "rows", "seconds", "versions", "failed"):
+            row[name] = json.loads(row[name] or "{}")  # of an earlier version, without some of them
     return rows
 
 

@@ -1,25 +1,27 @@
 """Reading the lake without Spark: its Delta tables as DuckDB views, and nothing else within reach.
 
 Everything that acts on the lake (`tampu sql`, `export`, `insights`, replay) reads it through here. A connection sees
-the tables of the contract in the schemas `bronze`, `silver` and `gold`, and `_lineage` unless it is of one tenant; it
-can not open files, load extensions or change its own settings, so that a query from elsewhere can do no more than read.
+the tables of the contract in the schemas `bronze`, `silver` and `gold`, users' tables in theirs, and `_lineage` unless
+it is of one tenant; it can not open files, load extensions or change its own settings, so that a query from elsewhere
+can do no more than read.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from tampu.lake import storage
 from tampu.lake.error_text import first_line
 from tampu.lake.tables import BY_NAME, LINEAGE, TABLES, Table
-from tampu.lake.urls import local_path, resolved
+from tampu.lake.tables.schema import OURS
 from tampu.model.errors import InvalidMessage, NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 _FILE_FAILED = "reading the stream registered as"
 """How DuckDB begins to tell that the Arrow dataset under a view failed."""
-_LAYERS = ("bronze", "silver", "gold")
 _MADE_BY = "make it with: tampu pipeline run --once"
 
 
@@ -36,42 +37,33 @@ class Lake:
 
     def __init__(self, path: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None) -> None:
         self.path = os.fspath(path)
-        self._options = storage_options or {}
+        self._lake = storage.Lake(self.path, storage_options, travels=False)
         self._found: dict[str, ds.Dataset | None] = {}
-        if self._local is not None and not self._local.is_dir():
+        if self._lake.local is not None and not self._lake.local.is_dir():
             raise NotFound(f"there is no lake in {self.path}", field="lake", hint=f"{_MADE_BY}; or name it with --lake")
 
-    @property
-    def _local(self) -> Path | None:
-        return local_path(self.path)
+    @functools.cached_property
+    def own(self) -> dict[str, Table]:
+        """The tables that users added."""
+        return self._lake.own_tables()
 
-    def dataset(self, name: str) -> ds.Dataset | None:
-        """The rows of a table; None when the pipeline has not made it yet."""
-        return self._dataset(table_named(name))
+    @property
+    def tables(self) -> list[Table]:
+        return [*TABLES, *self.own.values()]
 
     def _dataset(self, table: Table) -> ds.Dataset | None:
+        """The rows of a table; None when the pipeline has not made it yet."""
+        from deltalake.exceptions import DeltaError
+
         if table.name not in self._found:
-            self._found[table.name] = self._open(table)
+            try:
+                found = self._lake.table(table).find()
+                self._found[table.name] = None if found is None else found.arrow()
+            except (DeltaError, OSError) as error:
+                raise StorageError(
+                    f"{table.name} can not be read: {first_line(error)}", hint="see tampu pipeline status"
+                ) from error
         return self._found[table.name]
-
-    def _open(self, table: Table) -> ds.Dataset | None:
-        import deltalake
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        from tampu.lake.datasets import dataset
-
-        local = self._local
-        place = f"{self.path.rstrip('/')}/{table.path}" if local is None else str((local / table.path).absolute())
-        if local is not None and not (Path(place) / "_delta_log").is_dir():
-            return None
-        try:
-            return dataset(deltalake.DeltaTable(place, storage_options=resolved(self._options) or None))
-        except TableNotFoundError:
-            return None
-        except (DeltaError, OSError) as error:
-            raise StorageError(
-                f"{table.name} can not be read: {first_line(error)}", hint="see tampu pipeline status"
-            ) from error
 
     def connect(self, *, tenant: str | None = None) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection that sees the tables, all or those rows of one tenant, and nothing besides."""
@@ -80,15 +72,15 @@ class Lake:
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
         found = 0
-        for layer in _LAYERS:
+        for layer in dict.fromkeys([*OURS, *(name.partition(".")[0] for name in self.own)]):
             connection.execute(f"CREATE SCHEMA {layer}")
-        for table in TABLES if tenant is not None else (*TABLES, LINEAGE):  # runs are of all tenants
+        for table in self.tables if tenant is not None else (*self.tables, LINEAGE):  # runs are of all tenants
             dataset = self._dataset(table)
             found += dataset is not None
             handle = f"{table.name.replace('.', '__')}__files"
             connection.register(handle, _of_tenant(dataset, tenant) if dataset is not None else _empty(table))
             connection.execute(f"CREATE VIEW {table.name} AS FROM {handle} SELECT {_columns(table, dataset)}")
-        if not found and self._local is None:
+        if not found and self._lake.local is None:
             connection.close()
             raise NotFound(f"there is no lake in {self.path}", field="lake", hint=_MADE_BY)
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -203,12 +195,6 @@ def as_error(error: Exception, field: str = "sql") -> InvalidMessage | StorageEr
         )
     hint = f'the tables are {", ".join(BY_NAME)}; the names "at", "group" and "offset" need the quotes'
     return InvalidMessage(first_line(error), field=field, hint=hint)
-
-
-def table_named(name: str) -> Table:
-    if name not in BY_NAME:
-        raise InvalidMessage(f"there is no table {name!r:.80}", field="table", hint=f"one of {', '.join(BY_NAME)}")
-    return BY_NAME[name]
 
 
 def _of_tenant(dataset: ds.Dataset, tenant: str | None) -> ds.Dataset:

@@ -16,13 +16,14 @@ import msgspec
 from tampu.broker import journal_readers
 from tampu.broker.journal_readers import Reader
 from tampu.engines.port import PutDocument
-from tampu.lake import gold, lineage, objectives, state
+from tampu.lake import gold, lineage, objectives, own_tables, state
 from tampu.lake.lineage import RunReport
 from tampu.lake.objectives import Objective
 from tampu.lake.rounds import Round
 from tampu.lake.snapshots import Mark
 from tampu.lake.state import EVENTS, Registration, State
 from tampu.lake.storage import Lake
+from tampu.lake.tables import Table
 from tampu.lake.urls import absolute
 from tampu.model.journal import Position
 from tampu.stores.open_store import open_store
@@ -50,6 +51,7 @@ class Pipeline:
         name: str = "main",
         archive_after_us: int | None = None,
         targets: Sequence[Objective] | None = None,
+        tables: Sequence[Table] = (),
         most: int = MOST,
         skip_lost: bool = False,
         on_step: Callable[[str], None] = _quiet,
@@ -59,6 +61,8 @@ class Pipeline:
         self.reader = state.reader_name(name)
         self._archive = archive_after_us
         self._objectives = targets
+        self._own = own_tables.checked(tables)
+        self._failed: dict[str, str] = {}
         self._most = most
         self._skip_lost = skip_lost
         self._on_step = on_step
@@ -96,7 +100,11 @@ class Pipeline:
         if known is None or known.position != latest or known.archive_after_us != self._archive:
             return False
         events = state.table(self.lake, EVENTS).find()
-        return events is not None and events.position(self.reader, latest) == latest
+        if events is None or events.position(self.reader, latest) != latest:
+            return False
+        # One that failed in this process is tried again with the next news: its function is the same until then.
+        own = [table for table in self._own if table.name not in self._failed]
+        return not events.files() or not own_tables.behind(self.lake, own, self.reader, latest)
 
     def _nothing(self, began: datetime, at: Position) -> RunReport:
         return RunReport(run=0, reader=self.reader, started=began, finished=_now(), from_position=at, to_position=at)
@@ -115,7 +123,7 @@ class Pipeline:
         work.events(after, target)
         work.messages(target)
         work.silver(target)
-        gold.refresh(work, target, self._known_objectives(store))
+        self._failed = gold.refresh(work, target, self._known_objectives(store), self._own)
         report = self._noted(work, began, after, target)
         self._on_step("position")
         registration.save(target, self._archive, self.lake.uri)
@@ -134,6 +142,7 @@ class Pipeline:
             rows=work.rows,
             seconds=work.seconds,
             versions={name: found.version for name, found in work.here.tables.items()},
+            failed=self._failed,
         )
         lineage.note(self.lake, report, Mark(self.reader, work.run, target))
         return report
@@ -163,7 +172,7 @@ class Pipeline:
             work = Round(spark, self.url, here, here.next_run(), self._on_step)
             if layer == "silver":
                 work.silver_days(days)
-            gold.compute(work, days, gold.all_tenants(work), target, self._known_objectives(store))
+            self._failed = gold.refresh(work, target, self._known_objectives(store), self._own, days=days)
             return self._noted(work, began, target, target)
 
     def registered(self) -> Reader | None:
@@ -185,8 +194,13 @@ def _now() -> datetime:
 
 
 def run_once(
-    spark: SparkSession | Callable[[], SparkSession], url: str, lake: Lake | str, *, name: str = "main"
+    spark: SparkSession | Callable[[], SparkSession],
+    url: str,
+    lake: Lake | str,
+    *,
+    name: str = "main",
+    tables: Sequence[Table] = (),
 ) -> RunReport:
-    """Bring the lake to where the journal is now; the report of the last round."""
+    """Bring the lake, with these tables of your own, to where the journal is now; the report of the last round."""
     make = spark if callable(spark) else lambda: spark
-    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name).run(make)[-1]
+    return Pipeline(url, lake if isinstance(lake, Lake) else Lake(lake), name=name, tables=tables).run(make)[-1]

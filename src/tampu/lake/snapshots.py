@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,9 @@ class Snapshot:
 
     def property(self, name: str) -> str | None:
         return self.delta.metadata().configuration.get(name)
+
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema(self.delta.schema().to_arrow())
 
     def schema_version(self) -> int:
         return int(self.property(VERSION) or 0)
@@ -113,13 +116,6 @@ class Snapshot:
         if strange:
             raise Unavailable(f"{self.table.spec.name} got rows of {strange}", hint="this is a fault of tampu's")
         self.commit(new, mark, drop=lambda known: [file for file in known if file.day in wanted])
-
-    def replace_parts(self, new: Sequence[DataFile], parts: Collection[tuple[str, str]], mark: Mark) -> None:
-        """The rows of these days of tenants become those of the new files, which must have no others."""
-        strange = {(file.day, file.tenant) for file in new} - set(parts)
-        if strange:
-            raise Unavailable(f"{self.table.spec.name} got rows of {strange}", hint="this is a fault of tampu's")
-        self.commit(new, mark, drop=lambda known: [file for file in known if (file.day, file.tenant) in parts])
 
     def overwrite(self, new: Sequence[DataFile], mark: Mark) -> None:
         self.commit(new, mark, drop=lambda known: known)

@@ -42,7 +42,7 @@ def status(url: str, lake: Lake, name: str) -> dict[str, Any]:
         known = Registration(store, reader).reader
         messages, seconds = lag(store, known.position if known else {})
     tables = []
-    for spec in BY_NAME.values():
+    for spec in (*BY_NAME.values(), *lake.own_tables().values()):
         found = lake.table(spec).find()
         if found is None:
             continue

@@ -10,21 +10,29 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
 from tampu.lake import files
 from tampu.lake.error_text import storage_error
 from tampu.lake.files import Place
 from tampu.lake.parquet import Target
 from tampu.lake.snapshots import VERSION, Snapshot
-from tampu.lake.tables import BY_NAME, PARTITION_BY, Table
+from tampu.lake.tables import BY_NAME, LINEAGE, PARTITION_BY, Table
+from tampu.lake.tables.schema import NAME, OURS
 from tampu.lake.urls import local_path, resolved, storage_options
 from tampu.model.errors import InvalidConfig, NotFound
 
+KEY = "tampu.key"
+"""Property of a user's table: its key."""
+OWN = "tampu.tables"
+"""Property of the lineage: the names of users' tables."""
 _SPARK = "spark."
 """Options that begin so are for us; the others reach delta-rs."""
 
 
 class Lake:
-    def __init__(self, path: str | Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: str | Path, options: Mapping[str, str] | None = None, *, travels: bool = True) -> None:
+        """Options that travel reach executors inside the plan; they must not be secrets."""
         options = dict(options or {})
         text = str(path)
         if not text:
@@ -33,7 +41,7 @@ class Lake:
         self.uri = str(local.absolute()) if local is not None else text.rstrip("/")
         self.local = local.absolute() if local is not None else None
         given = {name: value for name, value in options.items() if not name.startswith(_SPARK)}
-        self.options = storage_options(given)
+        self.options = storage_options(given) if travels else given
         self.scheme = options.get("spark.scheme")
         """With it Spark's own Parquet reader is used for a lake that is elsewhere: s3a, abfss, gs …"""
         self.format = options.get("spark.format", "parquet")
@@ -50,12 +58,29 @@ class Lake:
         return resolved(self.options)
 
     def table(self, table: str | Table, *, parted: bool = True) -> LakeTable:
-        spec = BY_NAME[table] if isinstance(table, str) else table
+        spec = table if isinstance(table, Table) else BY_NAME.get(table) or self.own_tables()[table]
         return LakeTable(self, spec, parted=parted)
 
     def present(self) -> list[str]:
         """The tables that there are."""
-        return [name for name in BY_NAME if self.table(name).exists()]
+        return [*(name for name in BY_NAME if self.table(name).exists()), *self.own_tables()]
+
+    def own_names(self) -> list[str]:
+        """The names of users' tables."""
+        noted = self.table(LINEAGE, parted=False).find()
+        names = json.loads((noted.property(OWN) if noted is not None else None) or "[]")
+        return [name for name in names if NAME.fullmatch(name) and name.partition(".")[0] not in OURS]
+
+    def own_tables(self) -> dict[str, Table]:
+        """Users' tables as the lake knows them: without their functions."""
+        made = {}
+        for name in self.own_names():
+            found = self.table(Table(name, 0, "", (), pa.schema([]))).find()
+            if found is not None:
+                key = tuple(json.loads(found.property(KEY) or "[]"))
+                about = found.delta.metadata().description or ""
+                made[name] = Table(name, found.schema_version(), about, key, found.arrow_schema())
+        return made
 
 
 class LakeTable:

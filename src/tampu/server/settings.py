@@ -115,6 +115,6 @@ def _refuse_unknown(path: Path) -> None:
     import tomllib
 
     if path.is_file():
-        unknown = tomllib.loads(path.read_text()).keys() - ServerSettings.model_fields.keys()
+        unknown = tomllib.loads(path.read_text()).keys() - ServerSettings.model_fields.keys() - {"lake"}
         if unknown:
             raise ValueError(f"unknown setting: {', '.join(sorted(unknown))}")

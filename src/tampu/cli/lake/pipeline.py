@@ -11,7 +11,7 @@ import typer
 
 import tampu
 from tampu.broker import journal_readers
-from tampu.cli import output
+from tampu.cli import exits, output
 from tampu.cli import parse as cli_parse
 from tampu.cli.app import DryRun, command, group
 from tampu.cli.lake import lake_option
@@ -74,6 +74,7 @@ def run(
     place = lake_option.to_write(session, lake, option)
     _must_exist(session)
     from tampu.cli.lake.run_pipeline import Runner
+    from tampu.lake import own_tables
     from tampu.lake.run import Pipeline
 
     steps = StepPrinter(session)
@@ -83,16 +84,20 @@ def run(
         name=name,
         archive_after_us=None if archive is None else duration(archive, "archive_after"),
         targets=None if objectives is None else _objectives(objectives),
+        tables=own_tables.configured(),
         skip_lost=skip_lost,
         on_step=steps,
     )
     settings = cli_parse.pairs(conf, "conf") or {}
-    runner = Runner(work, master, remote, settings, ReportPrinter(session))
+    printer = ReportPrinter(session)
+    runner = Runner(work, master, remote, settings, printer)
     if metrics_port is not None:
         port = runner.serve(metrics_port)
         session.out.note(f"metrics on port {port}")
     with steps:
         runner.once() if once else runner.forever(seconds)
+    if printer.failed:
+        raise typer.Exit(exits.FAILED)
 
 
 def _objectives(path: Path) -> list[Any]:
@@ -135,8 +140,11 @@ class ReportPrinter:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._last_had_news = True
+        self.failed: dict[str, str] = {}
+        """Users' tables that the last run could not build."""
 
     def __call__(self, report: RunReport) -> None:
+        self.failed = report.failed
         if report.news or self._last_had_news or self._session.json:
             _print(self._session, report)
         self._last_had_news = report.news
@@ -181,6 +189,8 @@ def status(session: Session, lake: LakePath = None, name: Name = "main", option:
     last = found["last_run"]
     if last is not None:
         session.out.say(f"last run {last['run']}, ended {output.ago(last['finished'])}")
+        for table, why in last["failed"].items():
+            session.out.say(f"  {table} was not built: {why}")
 
 
 @command("backfill", PANEL, of=pipeline)
@@ -205,14 +215,17 @@ def backfill(
     place = lake_option.to_write(session, lake, option)
     _must_exist(session)
     from tampu.cli.lake.run_pipeline import translated, working_session
+    from tampu.lake import own_tables
     from tampu.lake.run import Pipeline
 
     days = [start + timedelta(days=n) for n in range((end - start).days + 1)]
-    work = Pipeline(session.store, place, name=name)
+    work = Pipeline(session.store, place, name=name, tables=own_tables.configured())
     settings = cli_parse.pairs(conf, "conf") or {}
     with translated():
         report = work.backfill(lambda: working_session(master, remote, settings), days, layer=table)
     _print(session, report)
+    if report.failed:
+        raise typer.Exit(exits.FAILED)
 
 
 def _day(given: str, field: str) -> date:

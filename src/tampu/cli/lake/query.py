@@ -138,7 +138,7 @@ def _prompt(session: Session, ask: Questions, limit: int) -> None:
             return
         if not lines and line.strip() == "\\d":
             line = "SELECT table_schema || '.' || table_name AS \"table\" FROM information_schema.tables WHERE"
-            line += " table_schema IN ('bronze', 'silver', 'gold') ORDER BY ALL;"
+            line += " table_schema NOT IN ('main', 'information_schema') ORDER BY ALL;"
         lines.append(line)
         if not line.rstrip().endswith(";"):
             lines = lines if line.strip() or len(lines) > 1 else []

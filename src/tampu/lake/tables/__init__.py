@@ -8,24 +8,22 @@ is what users query, and it changes by version only.
 from __future__ import annotations
 
 from tampu.lake.tables import bronze, days, facts, queues, silver
-from tampu.lake.tables.schema import PARTITION_BY, TIME, Table, columns
+from tampu.lake.tables.schema import PARTITION_BY, TIME, Table, columns, table
 
-__all__ = ["BY_NAME", "INTERNAL", "LINEAGE", "PARTITION_BY", "TABLES", "TIME", "Table"]
+__all__ = ["BY_NAME", "GOLD", "INTERNAL", "LINEAGE", "PARTITION_BY", "TABLES", "TIME", "Table", "table"]
 
-TABLES = (
-    bronze.EVENTS,
-    bronze.MESSAGES,
-    silver.MESSAGES,
-    silver.ATTEMPTS,
-    queues.QUEUE_MINUTES,
-    queues.QUEUE_HOURS,
-    queues.QUEUE_DAYS,
-    days.FAILURES,
-    days.TENANT_DAYS,
-    days.WORKERS,
-    days.TASKS,
-    days.SLO,
+GOLD = (
+    queues.queue_minutes,
+    queues.queue_hours,
+    queues.queue_days,
+    days.failures,
+    days.tenant_days,
+    days.workers,
+    days.tasks,
+    days.slo,
 )
+"""Each after those that it reads."""
+TABLES = (bronze.EVENTS, bronze.MESSAGES, silver.MESSAGES, silver.ATTEMPTS, *GOLD)
 INTERNAL = (facts.COUNTS, facts.DELIVERIES, facts.FAILURES, facts.STAYS, facts.WAITING, silver.CARRIED)
 """The pipeline's own business; users do not query them."""
 
@@ -33,7 +31,7 @@ BY_NAME = {table.name: table for table in TABLES}
 
 LINEAGE = Table(
     "_lineage",
-    1,
+    2,
     "each run of the pipeline; of the whole lake, so without days and tenants",
     ("run",),
     columns(
@@ -41,10 +39,11 @@ LINEAGE = Table(
         count: run
         text: reader
         time: started finished
-        text: from_position to_position  -- as JSON, like the three that follow
+        text: from_position to_position  -- as JSON, like those that follow
         text: rows      -- written, by table
         text: seconds   -- by step
         text: versions  -- of the tables, and of what ran
+        text: failed    -- users' tables that could not be built, and why
         """,
         by_day=False,
     ),

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 from tampu.lake.objectives import ALL, Objective, effective
 from tampu.lake.tables.queues import PERCENTILES, counted, seconds, sketched
-from tampu.lake.tables.schema import Table, columns
+from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.words import FAILS, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FAILURES = Table(
+
+@table(
     "gold.failures",
-    1,
-    "failures that look alike, day by day (last_at)",
-    ("tenant", "day", "queue", "fingerprint"),
-    columns("""
+    key=("tenant", "day", "queue", "fingerprint"),
+    columns=columns("""
         text: queue
         text: fingerprint  -- of failures that gave no error, how they ended: nack, reject, reap
         text: error        -- of the latest
@@ -31,9 +30,8 @@ FAILURES = Table(
         texts: sample_ids  -- the first five in the order of ids
     """),
 )
-
-
-def failures(spark: SparkSession, failures: DataFrame) -> DataFrame:
+def failures(spark: SparkSession, facts_failures: DataFrame) -> DataFrame:
+    """Failures that look alike, day by day (last_at)."""
     return spark.sql(
         """
         WITH message AS (
@@ -46,25 +44,24 @@ def failures(spark: SparkSession, failures: DataFrame) -> DataFrame:
           min(first_at) AS first_at, max(latest).last_at AS last_at, min_by(id, id, 5) AS sample_ids, day, tenant
         FROM message GROUP BY tenant, day, queue, look
         """,
-        failures=failures,
+        failures=facts_failures,
     )
 
 
-TENANT_DAYS = Table(
+@table(
     "gold.tenant_days",
-    1,
-    "what each tenant used in a day",
-    ("tenant", "day"),
-    columns("""
+    key=("tenant", "day"),
+    columns=columns("""
         count: published deliveries done dead cancelled expired
         seconds: run_seconds
         count: payload_bytes result_bytes  -- of messages that ended that day
         count: queues
     """),
 )
-
-
-def tenant_days(spark: SparkSession, counts: DataFrame, deliveries: DataFrame, messages: DataFrame) -> DataFrame:
+def tenant_days(
+    spark: SparkSession, facts_counts: DataFrame, facts_deliveries: DataFrame, silver_messages: DataFrame
+) -> DataFrame:
+    """What each tenant used in a day."""
     return spark.sql(
         f"""
         WITH happened AS (
@@ -82,26 +79,10 @@ def tenant_days(spark: SparkSession, counts: DataFrame, deliveries: DataFrame, m
           coalesce(result_bytes, 0L) AS result_bytes, cast(queues AS bigint) AS queues, day, tenant
         FROM happened LEFT JOIN worked USING (tenant, day) LEFT JOIN ended USING (tenant, day)
         """,
-        counts=counts,
-        deliveries=deliveries,
-        messages=messages,
+        counts=facts_counts,
+        deliveries=facts_deliveries,
+        messages=silver_messages,
     )
-
-
-WORKERS = Table(
-    "gold.workers",
-    2,
-    "what each worker did in a day (ended_at of its deliveries)",
-    ("tenant", "day", "worker"),
-    columns("""
-        text: worker
-        count: deliveries done failed
-        count: lost  -- leases that ran out
-        count: released
-        seconds: run_seconds run_p50 run_p95 run_p99
-        time: first_at last_at
-    """),
-)
 
 
 def _ended(**outcomes: str) -> str:
@@ -110,8 +91,21 @@ def _ended(**outcomes: str) -> str:
     )
 
 
-def workers(spark: SparkSession, deliveries: DataFrame) -> DataFrame:
-    """Of workers that gave their name."""
+@table(
+    "gold.workers",
+    key=("tenant", "day", "worker"),
+    version=2,
+    columns=columns("""
+        text: worker
+        count: deliveries done failed
+        count: lost  -- leases that ran out
+        count: released
+        seconds: run_seconds run_p50 run_p95 run_p99
+        time: first_at last_at
+    """),
+)
+def workers(spark: SparkSession, facts_deliveries: DataFrame) -> DataFrame:
+    """What each worker that gave its name did in a day (ended_at of its deliveries)."""
     return spark.sql(
         f"""
         WITH own AS (
@@ -125,16 +119,15 @@ def workers(spark: SparkSession, deliveries: DataFrame) -> DataFrame:
           day, tenant
         FROM own
         """,
-        deliveries=deliveries,
+        deliveries=facts_deliveries,
     )
 
 
-TASKS = Table(
+@table(
     "gold.tasks",
-    2,
-    "how each type of message fared in a day (ended_at of its deliveries)",
-    ("tenant", "day", "queue", "type"),
-    columns(f"""
+    key=("tenant", "day", "queue", "type"),
+    version=2,
+    columns=columns(f"""
         text: queue type
         count: deliveries done failed
         count: dead  -- messages that died that day and have not been replayed since
@@ -142,9 +135,8 @@ TASKS = Table(
         {PERCENTILES}
     """),
 )
-
-
-def tasks(spark: SparkSession, deliveries: DataFrame, messages: DataFrame) -> DataFrame:
+def tasks(spark: SparkSession, facts_deliveries: DataFrame, silver_messages: DataFrame) -> DataFrame:
+    """How each type of message fared in a day (ended_at of its deliveries)."""
     return spark.sql(
         f"""
         WITH worked AS (
@@ -161,17 +153,15 @@ def tasks(spark: SparkSession, deliveries: DataFrame, messages: DataFrame) -> Da
         FROM worked w LEFT JOIN died d
           ON w.tenant = d.tenant AND w.day = d.day AND w.queue = d.queue AND w.type <=> d.type
         """,
-        deliveries=deliveries,
-        messages=messages,
+        deliveries=facts_deliveries,
+        messages=silver_messages,
     )
 
 
-SLO = Table(
+@table(
     "gold.slo",
-    1,
-    "objectives and how much of their budget a day burnt (ended_at)",
-    ("tenant", "day", "queue", "objective"),
-    columns("""
+    key=("tenant", "day", "queue", "objective"),
+    columns=columns("""
         text: queue
         text: objective  -- success, or latency
         seconds: target  -- the share that must be good
@@ -181,12 +171,12 @@ SLO = Table(
         seconds: burn    -- (1 - ratio) / (1 - target): above 1 the budget does not last
     """),
 )
+def slo(spark: SparkSession, silver_messages: DataFrame, objectives: Sequence[Objective] = ()) -> DataFrame:
+    """Objectives and how much of their budget a day burnt (ended_at).
 
-
-def slo(spark: SparkSession, messages: DataFrame, objectives: Sequence[Objective] = ()) -> DataFrame:
-    """A row for each objective of each queue in which a message ended that day. Objectives are few: each is two
-    counts of
-    one pass over the messages. A queue's own goes before the one for all."""
+    A row for each objective of each queue in which a message ended that day. Objectives are few: each is two counts of
+    one pass over the messages. A queue's own goes before the one for all.
+    """
     held = effective(objectives)
     return spark.sql(
         f"""
@@ -199,7 +189,7 @@ def slo(spark: SparkSession, messages: DataFrame, objectives: Sequence[Objective
             ELSE cast(total - good AS double) END AS burn, day, tenant
         FROM measured WHERE applies
         """,
-        messages=messages,
+        messages=silver_messages,
     )
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from tampu.lake.tables.facts import K
-from tampu.lake.tables.schema import Table, columns
+from tampu.lake.tables.schema import columns, table
 from tampu.lake.tables.words import FAILS
 
 if TYPE_CHECKING:
@@ -53,12 +53,11 @@ def first_minute(day: date) -> int:
     return (day - date(1970, 1, 1)).days * _DAY_MINUTES
 
 
-QUEUE_MINUTES = Table(
+@table(
     "gold.queue_minutes",
-    2,
-    "what each queue did, minute by minute (minute)",
-    ("tenant", "queue", "minute"),
-    columns(f"""
+    key=("tenant", "queue", "minute"),
+    version=2,
+    columns=columns(f"""
         text: queue
         time: minute
         count: published claimed done
@@ -71,28 +70,28 @@ QUEUE_MINUTES = Table(
         seconds: oldest  -- how long the oldest of them had been ready then; null when none was
     """),
 )
-
-
 def queue_minutes(
     spark: SparkSession,
-    counts: DataFrame,
-    deliveries: DataFrame,
-    stays: DataFrame,
-    waiting: DataFrame,
+    facts_counts: DataFrame,
+    facts_deliveries: DataFrame,
+    facts_stays: DataFrame,
+    facts_waiting: DataFrame,
     days: Collection[date],
     until: datetime,
 ) -> DataFrame:
-    """``until`` is the time of the newest event: what waits then is ready in every minute up to it.
+    """What each queue did, minute by minute (minute).
 
-    Depth is the running sum of what came and left. A stay is never the oldest while an older one lasts at least as
-    long;
-    the others follow one another: each is the oldest from when the one before it left until it leaves.
+    ``until`` is the time of the newest event: what waits then is ready in every minute up to it. Depth is the running
+    sum of what came and left. A stay is never the oldest while an older one lasts at least as long; the others follow
+    one another: each is the oldest from when the one before it left until it leaves.
     """
     begin, end, now = first_minute(min(days)), first_minute(max(days)) + _DAY_MINUTES - 1, int(until.timestamp() // 60)
     wanted = ", ".join(f"DATE'{day}'" for day in sorted(days))
     key = "tenant, queue, minute"
-    happened = spark.sql(f"SELECT {key}, {counted(*COUNTS)}, true AS happened FROM {{c}} GROUP BY {key}", c=counts)
-    took = spark.sql(f"SELECT {key}, {sketched('wait', 'run')} FROM {{d}} GROUP BY {key}", d=deliveries)
+    happened = spark.sql(
+        f"SELECT {key}, {counted(*COUNTS)}, true AS happened FROM {{c}} GROUP BY {key}", c=facts_counts
+    )
+    took = spark.sql(f"SELECT {key}, {sketched('wait', 'run')} FROM {{d}} GROUP BY {key}", d=facts_deliveries)
     ready = spark.sql(
         f"""
         WITH stay AS (
@@ -108,8 +107,8 @@ def queue_minutes(
         UNION ALL SELECT tenant, queue, gone, -n, NULL FROM ranked
         UNION ALL SELECT tenant, queue, explode(sequence(start, stop)), 0, since FROM ranked WHERE start <= stop
         """,
-        stays=stays,
-        waiting=waiting,
+        stays=facts_stays,
+        waiting=facts_waiting,
     )
     parts = happened.unionByName(took, allowMissingColumns=True).unionByName(ready, allowMissingColumns=True)
     return spark.sql(
@@ -140,34 +139,34 @@ _ROLLED = f"""
         count: most_ready  -- the greatest depth of its minutes
         seconds: oldest    -- the greatest of its minutes
     """
-QUEUE_HOURS = Table(
+
+
+@table(
     "gold.queue_hours",
-    1,
-    "what each queue did, hour by hour (hour)",
-    ("tenant", "queue", "hour"),
-    columns(f"""
+    key=("tenant", "queue", "hour"),
+    columns=columns(f"""
         text: queue
         time: hour
         {_ROLLED}
     """),
 )
-QUEUE_DAYS = Table(
+def queue_hours(spark: SparkSession, gold_queue_minutes: DataFrame, facts_deliveries: DataFrame) -> DataFrame:
+    """What each queue did, hour by hour (hour)."""
+    minutes, deliveries = gold_queue_minutes, facts_deliveries
+    return _rolled_up(spark, minutes, deliveries, "hour, ", "date_trunc('hour', minute)", "minute div 60 * 3600")
+
+
+@table(
     "gold.queue_days",
-    1,
-    "what each queue did in a day",
-    ("tenant", "day", "queue"),
-    columns(f"""
+    key=("tenant", "day", "queue"),
+    columns=columns(f"""
         text: queue
         {_ROLLED}
     """),
 )
-
-
-def queue_hours(spark: SparkSession, minutes: DataFrame, deliveries: DataFrame) -> DataFrame:
-    return _rolled_up(spark, minutes, deliveries, "hour, ", "date_trunc('hour', minute)", "minute div 60 * 3600")
-
-
-def queue_days(spark: SparkSession, minutes: DataFrame, deliveries: DataFrame) -> DataFrame:
+def queue_days(spark: SparkSession, gold_queue_minutes: DataFrame, facts_deliveries: DataFrame) -> DataFrame:
+    """What each queue did in a day."""
+    minutes, deliveries = gold_queue_minutes, facts_deliveries
     return _rolled_up(spark, minutes, deliveries, "", "cast(day AS timestamp)", "minute div 1440 * 86400")
 
 

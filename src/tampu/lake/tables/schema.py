@@ -1,14 +1,28 @@
-"""What a table of the lake is: its name, version, key and columns. A new column goes to the end, is nullable, and
-raises
-the version. Times are UTC in microseconds, durations are seconds as doubles."""
+"""What a table of the lake is: its name, version, key, columns and the function that makes its rows.
+
+A new column goes to the end, is nullable, and raises the version. Times are UTC in microseconds, durations are seconds
+as doubles.
+"""
 
 from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
 
+from tampu.model.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 TIME = pa.timestamp("us", tz="UTC")
 PARTITION_BY = ("day", "tenant")
+OURS = ("bronze", "silver", "gold")
+NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", re.ASCII)
 _TYPES = {
     "text": pa.string(),
     "count": pa.int64(),
@@ -20,6 +34,7 @@ _TYPES = {
     "pairs": pa.map_(pa.string(), pa.string()),
     "texts": pa.list_(pa.string()),
 }
+_GRAINS = {"day": len("2026-01-31"), "month": len("2026-01"), "all": 0}
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -30,10 +45,53 @@ class Table(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     """What makes a row unique."""
     schema: pa.Schema
+    build: Callable[..., DataFrame] | None = None
+    """Makes the rows of some days. Its arguments are named after the tables that it reads: see `argument`."""
+    grain: Literal["day", "month", "all"] = "day"
+    """What is computed at once: all of a day, of a month or of all time, of one tenant."""
 
     @property
     def path(self) -> str:
         return self.name.replace(".", "/")
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        return list(inspect.signature(self.build).parameters) if self.build is not None else []
+
+    def period(self, day: str | None) -> str:
+        """What is computed together with this day."""
+        return (day or "")[: _GRAINS[self.grain]]
+
+    def __call__(self, *args: Any, **given: Any) -> DataFrame:
+        """The function alone: over any rows, without a lake."""
+        if self.build is None:
+            raise TypeError(f"{self.name} has no function")
+        return self.build(*args, **given)
+
+
+def argument(name: str) -> str:
+    """How a function asks for a table: `silver_messages` is silver.messages, `facts_counts` is _facts.counts."""
+    return name.lstrip("_").replace(".", "_")
+
+
+def table(
+    name: str,
+    *,
+    key: Sequence[str],
+    version: int = 1,
+    columns: pa.Schema | None = None,
+    grain: Literal["day", "month", "all"] = "day",
+) -> Callable[[Callable[..., DataFrame]], Table]:
+    """Make a table of a function over DataFrames. What it gives must have the columns `day` and `tenant`; the others
+    are those of the first frame it gives, if ``columns`` does not say. A user's table is in a layer of its own."""
+    if grain not in _GRAINS:
+        raise InvalidConfig(f"{name} has the grain {grain!r:.40}", field="grain", hint=f"one of {', '.join(_GRAINS)}")
+
+    def made(build: Callable[..., DataFrame]) -> Table:
+        about = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split()).rstrip(".")
+        return Table(name, version, about, tuple(key), columns or pa.schema([]), build, grain)
+
+    return made
 
 
 def columns(text: str, *, by_day: bool = True) -> pa.Schema:
